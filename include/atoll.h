@@ -1,0 +1,470 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * atoll.h - transactional sandboxes over several resources.
+ *
+ * A *plan* gives private writable views ("sandboxes") of several resources. Committing the plan
+ * changes every resource or none; killing the process or the machine at any instant ends in one
+ * of the two. This header is the whole public interface: no other header is needed.
+ *
+ * Calling sequence:
+ *
+ *   - atoll_open() a store; one handle may be used by any number of threads.
+ *   - atoll_plan_start() a plan, or atoll_plan_find() an existing one.
+ *   - atoll_plan_add() each resource.
+ *   - atoll_plan_exec() commands, or write below atoll_sandbox_path() yourself.
+ *   - atoll_plan_diff(), then decide: atoll_plan_commit() or atoll_plan_rollback().
+ *   - atoll_plan_stop() removes what the plan keeps; atoll_plan_free() only the handle.
+ *
+ * Failure: every call that can fail returns 0 (or a positive number where said) on success and a
+ * negative code on failure: -1..-4095 is a raw errno, below that one of enum atoll_code negated.
+ * The last parameter, a struct atoll_result (may be NULL), is filled on success and on failure.
+ *
+ * Locking: the lock order is plan -> resources (sorted) -> sandbox -> store. Operations of one
+ * plan run one after another, between threads and between processes, first come first served.
+ * A strategy that calls back into its own plan gets ATOLL_E_WOULD_DEADLOCK.
+ *
+ * The library never prints, never installs signal handlers, opens every descriptor close-on-exec,
+ * and survives fork(): a child must open its own handle, and never cleans its parent's plans.
+ */
+#ifndef ATOLL_H
+#define ATOLL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define ATOLL_API __attribute__((__visibility__("default")))
+#else
+#define ATOLL_API
+#endif
+
+/* ---- codes ------------------------------------------------------------------------------- */
+
+/* Codes are used negated. The first is above the kernel's largest errno (4095). */
+enum atoll_code {
+	ATOLL_OK = 0,
+	ATOLL_E_INVALID = 4096,   /* invalid argument */
+	ATOLL_E_NOT_FOUND,        /* no such plan, sandbox or resource */
+	ATOLL_E_EXISTS,           /* the name is taken */
+	ATOLL_E_AMBIGUOUS,        /* several match; the message names them */
+	ATOLL_E_STATE,            /* not allowed in this state */
+	ATOLL_E_BUSY,             /* somebody else holds it and no wait was asked for */
+	ATOLL_E_TIMEOUT,          /* a wait ran out; the message names the holder */
+	ATOLL_E_WOULD_DEADLOCK,   /* a strategy called back into its own plan */
+	ATOLL_E_CONFLICT,         /* the resource changed meanwhile; nothing was changed */
+	ATOLL_E_POLICY,           /* refused by policy; nothing was changed */
+	ATOLL_E_UNSUPPORTED,      /* this host or filesystem cannot do it */
+	ATOLL_E_CANNOT_PREPARE,   /* a participant cannot promise to commit */
+	ATOLL_E_NOT_UNDOABLE,     /* the commit is final */
+	ATOLL_E_RECOVERY_MISSING, /* the data needed to undo is gone */
+	ATOLL_E_NEEDS_RECOVERY,   /* an interrupted operation could not be finished yet */
+	ATOLL_E_DENIED,           /* belongs to somebody else */
+	ATOLL_E_LOCK_UNSUPPORTED, /* locks do not work there (network filesystem) */
+	ATOLL_E_TOO_BIG,          /* over a limit */
+	ATOLL_E_DAMAGED,          /* a record on disk is not what was written */
+	ATOLL_E_NEWER,            /* the store was written by a newer version */
+	ATOLL_E_END_
+};
+
+/* Name of a code, negative or positive: "conflict"; for an errno its name, "ENOSPC". */
+ATOLL_API const char *atoll_code_name(int code);
+/* Exit status of the command-line tool for a code: 0..7. */
+ATOLL_API int atoll_code_exit(int code);
+ATOLL_API const char *atoll_version(void);
+
+/* ---- states ------------------------------------------------------------------------------ */
+
+enum atoll_plan_state {
+	ATOLL_PLAN_OPEN = 0,
+	ATOLL_PLAN_PREPARING,
+	ATOLL_PLAN_DECIDED,
+	ATOLL_PLAN_REVOKED,
+	ATOLL_PLAN_COMMITTED,
+	ATOLL_PLAN_UNDOING,
+	ATOLL_PLAN_ROLLED_BACK,
+	ATOLL_PLAN_CLOSED,
+	ATOLL_PLAN_STATE_END_
+};
+
+enum atoll_sandbox_state {
+	ATOLL_SANDBOX_PENDING = 0,
+	ATOLL_SANDBOX_CREATED,
+	ATOLL_SANDBOX_ACTIVE,
+	ATOLL_SANDBOX_PREPARED,
+	ATOLL_SANDBOX_COMMITTED,
+	ATOLL_SANDBOX_ROLLED_BACK,
+	ATOLL_SANDBOX_ERRORED,
+	ATOLL_SANDBOX_CLEANED_UP,
+	ATOLL_SANDBOX_STATE_END_
+};
+
+ATOLL_API const char *atoll_plan_state_name(enum atoll_plan_state s);
+ATOLL_API const char *atoll_sandbox_state_name(enum atoll_sandbox_state s);
+
+/* ---- results ----------------------------------------------------------------------------- */
+
+/* What happened to one participant. */
+enum atoll_outcome {
+	ATOLL_OUTCOME_NOT_ATTEMPTED = 0,
+	ATOLL_OUTCOME_COMMITTED,
+	ATOLL_OUTCOME_ROLLED_BACK,
+	ATOLL_OUTCOME_UNCHANGED,
+	ATOLL_OUTCOME_NOT_UNDOABLE,
+	ATOLL_OUTCOME_ROLLBACK_FAILED,
+	ATOLL_OUTCOME_SKIPPED, /* committed already by an earlier batch */
+	ATOLL_OUTCOME_REMOVED,
+	ATOLL_OUTCOME_FAILED, /* the participant whose failure ended the batch */
+	ATOLL_OUTCOME_END_
+};
+ATOLL_API const char *atoll_outcome_name(enum atoll_outcome o);
+
+enum atoll_atomicity { ATOLL_ATOMICITY_FULL = 0, ATOLL_ATOMICITY_NONE };
+
+/* "Resource restored" and "workspace reset" are separate facts. */
+enum atoll_fact { ATOLL_FACT_NOT_TRIED = 0, ATOLL_FACT_YES, ATOLL_FACT_NO };
+
+struct atoll_result;
+ATOLL_API struct atoll_result *atoll_result_new(void);
+ATOLL_API void atoll_result_free(struct atoll_result *r);
+ATOLL_API int atoll_result_code(const struct atoll_result *r);            /* 0 or negative */
+ATOLL_API const char *atoll_result_message(const struct atoll_result *r); /* "" on success */
+ATOLL_API const char *atoll_result_hint(const struct atoll_result *r); /* what to do next, or "" */
+ATOLL_API enum atoll_atomicity atoll_result_atomicity(const struct atoll_result *r);
+/* The cause: the operation that failed, on which path, with which errno (0: none) and any text
+ * (SQLSTATE, git's stderr). "" where there is none. */
+ATOLL_API const char *atoll_result_cause_op(const struct atoll_result *r);
+ATOLL_API const char *atoll_result_cause_path(const struct atoll_result *r);
+ATOLL_API int atoll_result_cause_errno(const struct atoll_result *r);
+ATOLL_API const char *atoll_result_cause_detail(const struct atoll_result *r);
+
+/* One row per participant, in the order they were committed (undo: the reverse). */
+struct atoll_participant_result {
+	const char *sandbox;  /* id */
+	const char *root;     /* the resource */
+	const char *strategy; /* its strategy's name */
+	enum atoll_outcome outcome;
+	enum atoll_sandbox_state state;
+	enum atoll_fact resource_restored;
+	enum atoll_fact workspace_reset;
+	uint64_t changes; /* entries changed */
+	int code;         /* 0, or why not */
+	const char *message;
+	const char *cause_op;
+	const char *cause_path;
+	int cause_errno;
+	const char *recovery_path; /* where material for a manual repair lies, or "" */
+};
+ATOLL_API size_t atoll_result_participants(const struct atoll_result *r);
+ATOLL_API const struct atoll_participant_result *
+atoll_result_participant(const struct atoll_result *r, size_t i);
+
+/* Notes: paths the caller should hear of (conflicts, policy, stripped bits, late writers). */
+enum atoll_note_kind {
+	ATOLL_NOTE_CONFLICT = 0,
+	ATOLL_NOTE_SPECIAL,       /* device, socket or FIFO made in the workspace */
+	ATOLL_NOTE_SETUID,        /* set-id bits or capabilities stripped */
+	ATOLL_NOTE_ESCAPING_LINK, /* new link that leaves the tree */
+	ATOLL_NOTE_LATE_WRITE,    /* an original still written to after it was replaced */
+	ATOLL_NOTE_WARNING,       /* text only, e.g. weakened atomicity */
+	ATOLL_NOTE_UNREADABLE,    /* could not be read at create; left out of the view */
+	ATOLL_NOTE_END_
+};
+ATOLL_API const char *atoll_note_kind_name(enum atoll_note_kind k);
+struct atoll_note {
+	enum atoll_note_kind kind;
+	const char *sandbox; /* id or "" */
+	const char *path;    /* relative to the resource's root, or "" */
+	const char *text;
+};
+ATOLL_API size_t atoll_result_notes(const struct atoll_result *r);
+ATOLL_API const struct atoll_note *atoll_result_note(const struct atoll_result *r, size_t i);
+
+/* ---- store ------------------------------------------------------------------------------- */
+
+struct atoll;
+struct atoll_plan;
+
+/* HOME NULL: $ATOLL_HOME, else $XDG_STATE_HOME/atoll, else ~/.local/state/atoll; root:
+ * /var/lib/atoll. The store is made (mode 0700) when missing. */
+ATOLL_API int atoll_open(const char *home, struct atoll **ret_atoll, struct atoll_result *res);
+/* Cleans the plans this handle owns (their uncommitted work is kept as an abandoned plan). */
+ATOLL_API void atoll_close(struct atoll *a);
+ATOLL_API const char *atoll_home(const struct atoll *a);
+
+/* Called while a lock is waited for: after 300 ms and whenever the holder changes. MESSAGE is
+ * one line. Runs in the waiting thread. */
+typedef void (*atoll_wait_fn)(void *user, const char *message);
+ATOLL_API void atoll_set_wait_notify(struct atoll *a, atoll_wait_fn fn, void *user);
+/* Default limit for lock waits of this handle, in ms; -1 (the default): for ever; 0: do not wait. */
+ATOLL_API void atoll_set_wait(struct atoll *a, int64_t wait_ms);
+
+/* Finish or withdraw what dead processes left, for every plan whose lock is free (or, with
+ * PLAN_REF, wait for that one). Returns the number of plans that still need recovery. ACCEPT:
+ * take a workspace that a machine crash may have damaged as it is. */
+ATOLL_API int atoll_recover(struct atoll *a, const char *plan_ref, bool accept,
+                            struct atoll_result *res);
+
+/* ---- plans ------------------------------------------------------------------------------- */
+
+#define ATOLL_START_OWNED   0x1u /* ends with this handle; default: lives until stopped */
+#define ATOLL_START_OR_OPEN 0x2u /* an existing plan of that name is opened instead */
+
+/* NAME NULL: made up. A name has 1 to 64 of [A-Za-z0-9._-], not starting with '.' or '-'. */
+ATOLL_API int atoll_plan_start(struct atoll *a, const char *name, unsigned flags,
+                               struct atoll_plan **ret_plan, struct atoll_result *res);
+/* REF: a name, an id, a unique prefix of either, or "-" for the only plan not yet closed. */
+ATOLL_API int atoll_plan_find(struct atoll *a, const char *ref, struct atoll_plan **ret_plan,
+                              struct atoll_result *res);
+ATOLL_API void atoll_plan_free(struct atoll_plan *p);
+ATOLL_API const char *atoll_plan_id(const struct atoll_plan *p);
+ATOLL_API const char *atoll_plan_name(const struct atoll_plan *p);
+
+struct atoll_resource {
+	const char *root;     /* path of the resource */
+	const char *strategy; /* NULL: chosen for what ROOT is */
+	const char *parent;   /* root or id of another sandbox of the plan: it commits after us */
+	bool work_in_store;   /* keep the workspace in the store; commit copies it over */
+};
+/* Adds a sandbox of a resource. Nothing is left behind when it fails. */
+ATOLL_API int atoll_plan_add(struct atoll_plan *p, const struct atoll_resource *resource,
+                             struct atoll_result *res);
+
+struct atoll_plan_info {
+	const char *id;
+	const char *name;
+	enum atoll_plan_state state;
+	bool owned;         /* bound to a living owner */
+	bool abandoned;     /* its owner died with work uncommitted */
+	bool in_doubt;      /* needs recovery */
+	int64_t created_ms; /* UTC, ms since the epoch */
+	size_t sandboxes;
+	size_t batches; /* commits that can still be undone */
+};
+struct atoll_sandbox_info {
+	const char *id;
+	const char *root;
+	const char *strategy;
+	enum atoll_sandbox_state state;
+	const char *area;   /* where its work lies */
+	const char *parent; /* id or "" */
+	const char *error;  /* why it is ERRORED, or "" */
+};
+/* Each record is valid during the callback only; a negative answer ends the listing. */
+typedef int (*atoll_plan_fn)(void *user, const struct atoll_plan_info *info);
+typedef int (*atoll_sandbox_fn)(void *user, const struct atoll_sandbox_info *info);
+ATOLL_API int atoll_plan_list(struct atoll *a, atoll_plan_fn fn, void *user,
+                              struct atoll_result *res);
+ATOLL_API int atoll_plan_show(struct atoll_plan *p, atoll_plan_fn fn, void *user,
+                              struct atoll_result *res);
+ATOLL_API int atoll_plan_sandboxes(struct atoll_plan *p, atoll_sandbox_fn fn, void *user,
+                                   struct atoll_result *res);
+/* Paths the store records for a plan (areas, workspaces); for scan, purge and tests. */
+typedef int (*atoll_path_fn)(void *user, const char *plan_id, const char *path);
+ATOLL_API int atoll_plan_paths(struct atoll_plan *p, atoll_path_fn fn, void *user,
+                               struct atoll_result *res);
+
+/* History of a plan, oldest first: commits, failures, commands. Times are UTC. */
+struct atoll_event {
+	int64_t at_ms;
+	const char *what;    /* "start" "add" "exec" "commit" "rollback" "reset" "recover" ... */
+	int code;            /* 0, or the negative code it ended with */
+	const char *message; /* or "" */
+};
+typedef int (*atoll_event_fn)(void *user, const struct atoll_event *event);
+ATOLL_API int atoll_plan_history(struct atoll_plan *p, atoll_event_fn fn, void *user,
+                                 struct atoll_result *res);
+
+/* SANDBOX is an id or a root; NULL: the only one. Makes it ACTIVE; the path may be written to
+ * until the next call on the plan. The string is the caller's to free(). */
+ATOLL_API int atoll_sandbox_path(struct atoll_plan *p, const char *sandbox, char **ret_path,
+                                 struct atoll_result *res);
+ATOLL_API int atoll_sandbox_state(struct atoll_plan *p, const char *sandbox,
+                                  enum atoll_sandbox_state *ret_state, struct atoll_result *res);
+
+struct atoll_exec {
+	const char *const *argv; /* NULL-terminated */
+	const char *cwd;    /* NULL: the caller's; inside a resource it is mapped to its view */
+	int64_t timeout_ms; /* <= 0: none */
+};
+struct atoll_exec_status {
+	int exit_code; /* as a shell gives it: 0-255, 128+N when killed, 124 timed out */
+	bool timed_out;
+	int term_signal;
+};
+/* Runs a command in the plan, holding the plan's lock; the command's own failure is not ours:
+ * the call returns 0 and *ret_status says. -ENOENT, -EACCES: it could not be started. */
+ATOLL_API int atoll_plan_exec(struct atoll_plan *p, const struct atoll_exec *exec,
+                              struct atoll_exec_status *ret_status, struct atoll_result *res);
+
+/* ---- diff -------------------------------------------------------------------------------- */
+
+enum atoll_change_kind {
+	ATOLL_CHANGE_ADDED = 0,
+	ATOLL_CHANGE_CHANGED,
+	ATOLL_CHANGE_DELETED,
+	ATOLL_CHANGE_END_
+};
+#define ATOLL_CHANGE_CONTENT       0x01u /* bytes or link target differ */
+#define ATOLL_CHANGE_MODE          0x02u
+#define ATOLL_CHANGE_OWNER         0x04u
+#define ATOLL_CHANGE_XATTR         0x08u
+#define ATOLL_CHANGE_MTIME         0x10u
+#define ATOLL_CHANGE_TYPE          0x20u
+#define ATOLL_CHANGE_ESCAPING_LINK 0x100u
+#define ATOLL_CHANGE_SETUID        0x200u /* set-id bits or capabilities, stripped at commit */
+#define ATOLL_CHANGE_SPECIAL       0x400u
+#define ATOLL_CHANGE_CONFLICT      0x800u /* somebody else changed it too */
+
+struct atoll_change {
+	const char *sandbox; /* id */
+	const char *root;
+	const char *path; /* relative to the root, any bytes but NUL; "" is the root itself */
+	enum atoll_change_kind kind;
+	unsigned what;               /* ATOLL_CHANGE_* bits */
+	uint32_t old_mode, new_mode; /* with the type bits; 0 where absent */
+	uint64_t old_size, new_size;
+	const char *text; /* why it conflicts, where a link points, or "" */
+};
+typedef int (*atoll_change_fn)(void *user, const struct atoll_change *change);
+/* Every changed entry, sandboxes in creation order, paths sorted by bytes. Takes no lock, works
+ * while a command runs. Returns the number of changes. */
+ATOLL_API int64_t atoll_plan_diff(struct atoll_plan *p, atoll_change_fn fn, void *user,
+                                  struct atoll_result *res);
+
+/* ---- decide ------------------------------------------------------------------------------ */
+
+#define ATOLL_ALLOW_SPECIAL       0x1u
+#define ATOLL_ALLOW_SETUID        0x2u
+#define ATOLL_ALLOW_PARTIAL       0x4u /* participants that cannot be undone beside others */
+#define ATOLL_DENY_ESCAPING_LINKS 0x8u
+#define ATOLL_NO_UNDO             0x10u /* do not keep what undo needs */
+#define ATOLL_DRY_RUN             0x20u /* prepare, then withdraw */
+#define ATOLL_FORCE               0x40u /* stop: drop uncommitted work */
+#define ATOLL_KEEP_THEIRS         0x80u /* rollback: leave entries somebody changed since */
+
+/* All sandboxes of the plan, or none. -ATOLL_E_CONFLICT, -ATOLL_E_POLICY and every other failure
+ * leave every resource as it was and the work intact, unless the result says otherwise. */
+ATOLL_API int atoll_plan_commit(struct atoll_plan *p, unsigned flags, struct atoll_result *res);
+/* Drops the work; on a committed plan puts the originals back first. */
+ATOLL_API int atoll_plan_rollback(struct atoll_plan *p, unsigned flags, struct atoll_result *res);
+/* Drops the work, stays open. */
+ATOLL_API int atoll_plan_reset(struct atoll_plan *p, struct atoll_result *res);
+/* Removes the plan and all it keeps. Refused for unrestored data and, without ATOLL_FORCE, for
+ * uncommitted work. Members that cannot be removed are listed and stay registered. */
+ATOLL_API int atoll_plan_stop(struct atoll_plan *p, unsigned flags, struct atoll_result *res);
+
+/* ---- keeping house ----------------------------------------------------------------------- */
+
+/* What purge would take: paths of owned plans whose owner is dead, and areas without a plan. */
+ATOLL_API int atoll_scan(struct atoll *a, atoll_path_fn fn, void *user, struct atoll_result *res);
+/* Takes them, recovering first. Plans with uncommitted work become abandoned and stay, unless
+ * ATOLL_FORCE. Returns the number of plans removed. Also enforces retention. */
+ATOLL_API int atoll_purge(struct atoll *a, unsigned flags, struct atoll_result *res);
+ATOLL_API int atoll_count_plans(struct atoll *a, struct atoll_result *res);
+ATOLL_API int atoll_count_paths(struct atoll *a, struct atoll_result *res);
+
+/* ---- custom strategies ------------------------------------------------------------------- */
+
+/*
+ * A strategy is one table. The manager looks only at the capabilities and at what prepare
+ * answers. The verbs mean, everywhere:
+ *
+ *   create   make the workspace below atoll_participant_area(); on failure nothing is left
+ *   path     where commands write (capability PATH)
+ *   mounts   say with atoll_participant_mount() what a command sees where (capability MOUNTS)
+ *   observe  after a command: note what the base was under what it changed (optional)
+ *   diff     report changes with atoll_participant_change() (capability DIFF)
+ *   prepare  do all that can fail; nothing visible (capability PREPARE). With
+ *            atoll_participant_undoing(): the same for an undo
+ *   check    once more, right before the decision: is the base still the same? (optional)
+ *   commit   make visible; repeatable; after the decision
+ *   abort    undo a prepare; repeatable
+ *   undo     take a commit back; repeatable (capability UNDO)
+ *   finish   after the commit (or undo) is durable and recorded: note what was installed
+ *   release  drop what only undo needed
+ *   reset    the workspace equals the resource again (may be done lazily, in path)
+ *   remove   remove everything create made
+ *
+ * Every verb returns 0 or a negative code, with atoll_participant_fail() saying why. Anything
+ * but 0 from prepare aborts the batch; anything but 0 from commit revokes it.
+ */
+struct atoll_participant;
+
+#define ATOLL_STRATEGY_API_VERSION 1
+
+#define ATOLL_CAP_PREPARE 0x1u
+#define ATOLL_CAP_UNDO    0x2u
+#define ATOLL_CAP_DIFF    0x4u
+#define ATOLL_CAP_PATH    0x8u
+#define ATOLL_CAP_MOUNTS  0x10u
+
+/* Answers of prepare. */
+#define ATOLL_READY     0
+#define ATOLL_NO_CHANGE 1
+
+struct atoll_strategy {
+	unsigned api_version; /* ATOLL_STRATEGY_API_VERSION */
+	const char *name;     /* [a-z0-9-]+ */
+	const char *kind;     /* "directory", "file", "database", ... */
+	unsigned capabilities;
+	int (*create)(struct atoll_participant *p);
+	int (*path)(struct atoll_participant *p, char **ret_path);
+	int (*mounts)(struct atoll_participant *p);
+	int (*observe)(struct atoll_participant *p);
+	int (*diff)(struct atoll_participant *p);
+	int (*prepare)(struct atoll_participant *p);
+	int (*check)(struct atoll_participant *p);
+	int (*commit)(struct atoll_participant *p);
+	int (*abort)(struct atoll_participant *p);
+	int (*undo)(struct atoll_participant *p);
+	int (*finish)(struct atoll_participant *p);
+	int (*release)(struct atoll_participant *p);
+	int (*reset)(struct atoll_participant *p);
+	int (*remove)(struct atoll_participant *p);
+	void *user;
+};
+/* STRATEGY must outlive every handle. A capability without its function is -ATOLL_E_INVALID, a
+ * name already taken -ATOLL_E_EXISTS. */
+ATOLL_API int atoll_strategy_register(const struct atoll_strategy *strategy,
+                                      struct atoll_result *res);
+
+ATOLL_API const char *atoll_participant_id(const struct atoll_participant *p);
+ATOLL_API const char *atoll_participant_root(const struct atoll_participant *p);
+/* A private 0700 directory on the resource's mount where it can be had. Made before create,
+ * recorded before it is made, removed after remove. */
+ATOLL_API const char *atoll_participant_area(const struct atoll_participant *p);
+ATOLL_API const char *atoll_participant_plan(const struct atoll_participant *p);
+ATOLL_API void *atoll_participant_user(const struct atoll_participant *p);
+/* Number of the batch, 1 the first; 0 outside one. */
+ATOLL_API uint64_t atoll_participant_batch(const struct atoll_participant *p);
+ATOLL_API bool atoll_participant_undoing(const struct atoll_participant *p);
+/* True when an interrupted batch is being finished by somebody else than who began it. */
+ATOLL_API bool atoll_participant_recovering(const struct atoll_participant *p);
+/* ATOLL_ALLOW_*, ATOLL_DENY_* of the call. */
+ATOLL_API unsigned atoll_participant_flags(const struct atoll_participant *p);
+/* Asks that what FD names be durable at the next barrier. The descriptor is duplicated. */
+ATOLL_API int atoll_participant_sync(struct atoll_participant *p, int fd);
+/* Records the cause of a failure and returns CODE. */
+ATOLL_API int atoll_participant_fail(struct atoll_participant *p, int code, const char *op,
+                                     const char *path, int os_errno);
+/* What a command will see at TARGET (absolute). UPPER and WORK NULL: SOURCE itself, writable;
+ * else an overlay of UPPER over SOURCE, with WORK for the kernel's own use. */
+ATOLL_API int atoll_participant_mount(struct atoll_participant *p, const char *target,
+				      const char *source, const char *upper, const char *work);
+ATOLL_API int atoll_participant_change(struct atoll_participant *p,
+                                       const struct atoll_change *change);
+ATOLL_API void atoll_participant_note(struct atoll_participant *p, enum atoll_note_kind kind,
+                                      const char *path, const char *text);
+ATOLL_API void atoll_participant_count(struct atoll_participant *p, uint64_t changes);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The store and the plan a command works on. */
+#include "cli/cli.h"
+
+#include "plan/plan.h"
+#include "util/cleanup.h"
+#include "util/list.h"
+#include "util/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void tell_waiting(void *user, const char *message)
+{
+	(void)user;
+	(void)fprintf(stderr, "%s\n", message);
+}
+
+int cli_open(struct cli *c)
+{
+	int r;
+
+	store_program(c->command->reads);
+	r = atoll_open(NULL, &c->atoll, c->res);
+	if (r < 0)
+		return cli_fail(c, r);
+	atoll_set_wait(c->atoll, c->wait_ms);
+	atoll_set_wait_notify(c->atoll, tell_waiting, NULL);
+	return 0;
+}
+
+/* ---- what dead processes left ---- */
+
+struct doubts {
+	struct strlist names;
+	const struct strlist *before; /* NULL: this is the first look */
+};
+
+static int note_doubt(void *user, const struct atoll_plan_info *info)
+{
+	struct doubts *d = user;
+
+	if (info->in_doubt)
+		strlist_add(&d->names, info->name);
+	return 0;
+}
+
+static void say_recovered(struct cli *c, const struct strlist *before)
+{
+	struct doubts after = { 0 };
+
+	if (atoll_plan_list(c->atoll, note_doubt, &after, NULL) < 0)
+		return;
+	for (size_t i = 0; i < before->n; i++)
+		if (!strlist_has(&after.names, before->v[i]))
+			cli_say(c, "recovered plan %s", before->v[i]);
+	strlist_done(&after.names);
+}
+
+/* Not asked for, so a failure is not this command's: whoever names the plan will hear of it. */
+static void settle(struct cli *c)
+{
+	struct doubts before = { 0 };
+
+	if (atoll_plan_list(c->atoll, note_doubt, &before, NULL) < 0)
+		return;
+	(void)atoll_recover(c->atoll, NULL, false, NULL);
+	if (before.names.n > 0)
+		say_recovered(c, &before.names);
+	strlist_done(&before.names);
+}
+
+int cli_open_settled(struct cli *c)
+{
+	int status = cli_open(c);
+
+	if (status == 0)
+		settle(c);
+	return status;
+}
+
+/* ---- the plan ---- */
+
+static int find_plan(struct cli *c)
+{
+	int r = atoll_plan_find(c->atoll, c->args.words[0], &c->plan, c->res);
+
+	return r < 0 ? cli_fail(c, r) : 0;
+}
+
+int cli_open_plan(struct cli *c)
+{
+	int status = cli_open(c);
+
+	return status ? status : find_plan(c);
+}
+
+/* Who is inside a command of the plan would wait for that command, which waits for it. */
+static int check_not_inside(struct cli *c)
+{
+	const char *inside = getenv("ATOLL_PLAN_ID");
+	struct error err = ERROR_INIT;
+
+	if (!inside || strcmp(inside, atoll_plan_id(c->plan)) != 0)
+		return 0;
+	(void)error_set(&err, -ATOLL_E_WOULD_DEADLOCK,
+	                "this is a command of plan '%s' itself, which cannot wait for its own end",
+	                atoll_plan_name(c->plan));
+	error_hint(&err, "call atoll %s from outside, after the command", c->command->name);
+	return cli_fail_error(c, &err);
+}
+
+int cli_open_plan_settled(struct cli *c)
+{
+	int status = cli_open_settled(c);
+
+	if (status == 0)
+		status = find_plan(c);
+	return status ? status : check_not_inside(c);
+}
+
+bool cli_confirm(const struct cli *c, const char *question)
+{
+	char answer[8] = "";
+
+	if (c->yes || c->json || !isatty(STDIN_FILENO) || !isatty(STDERR_FILENO))
+		return true;
+	(void)fprintf(stderr, "%s [y/N] ", question);
+	if (!fgets(answer, sizeof(answer), stdin))
+		return false;
+	return answer[0] == 'y' || answer[0] == 'Y';
+}

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the commands share. A command is one file, cmd-<x>.c, that ends with its row: name, function,
+ * options, words; main.c lists the rows. Nothing is opened before a command asks for it.
+ *
+ * Data goes to standard output, everything said to the user to standard error. With --json one
+ * object goes to standard output, on failure too.
+ */
+#ifndef CLI_CLI_H
+#define CLI_CLI_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <atoll.h>
+#include "cli/options.h"
+#include "util/json.h"
+
+#define EXIT_USAGE     2
+#define EXIT_OWN       125 /* of exec, whose other codes are the command's */
+#define EXIT_NOT_RUN   126
+#define EXIT_NOT_FOUND 127
+
+struct cli;
+
+struct command {
+	const char *name;
+	int (*run)(struct cli *c); /* exit status */
+	const char *words;         /* for the usage line, besides options */
+	const char *summary;
+	const char *about; /* more, for help; may be NULL */
+	const struct option_row *options;
+	size_t min_words, max_words;
+	size_t stop_at; /* see args_parse() */
+	bool reads;     /* it changes nothing in the store; see registry_program() */
+	int own_exit;   /* of any failure that is not the command's; 0: by its code */
+};
+
+enum cli_color { COLOR_AUTO = 0, COLOR_ALWAYS, COLOR_NEVER };
+
+struct cli {
+	const struct command *command;
+	struct args args;
+	struct atoll *atoll;
+	struct atoll_plan *plan;
+	struct atoll_result *res;
+	bool json;
+	bool yes;
+	enum cli_color color;
+	int64_t wait_ms; /* -1: for ever */
+};
+
+/* ---- cli.c: the store and the plan ---- */
+
+/* 0, or an exit status: everything was said then. */
+int cli_open(struct cli *c);
+/* For commands that change something: settles first what dead processes left anywhere. */
+int cli_open_settled(struct cli *c);
+/* Opens the store and the plan that the first word names. */
+int cli_open_plan(struct cli *c);
+/* The same for a command that needs the plan's lock. */
+int cli_open_plan_settled(struct cli *c);
+/* True when it may be done: --yes, or no terminal to ask at, or the answer was yes. */
+bool cli_confirm(const struct cli *c, const char *question);
+
+/* ---- report.c: what is said ---- */
+
+/* Each is a line on standard error; silent with --json. */
+void cli_say(const struct cli *c, const char *fmt, ...)
+	__attribute__((__format__(__printf__, 2, 3)));
+void cli_next(const struct cli *c, const char *fmt, ...) /* "next: ..." */
+	__attribute__((__format__(__printf__, 2, 3)));
+/* A path or name on F, so that it can do no harm there. */
+void cli_put_path(FILE *f, const char *path);
+/* "1 file", "2 files". */
+const char *cli_plural(uint64_t n, const char *one, const char *many);
+
+/* Reports a failure with what c->res holds; returns the exit status for CODE (< 0). */
+int cli_fail(struct cli *c, int code);
+/* One with its own words. Frees ERR. */
+int cli_fail_error(struct cli *c, struct error *err);
+int cli_fail_usage(struct cli *c, const char *fmt, ...)
+	__attribute__((__format__(__printf__, 2, 3)));
+/* Notes of c->res, as lines on standard error. */
+void cli_notes(const struct cli *c);
+
+/* An object of format "atoll.<command>/1" on standard output, open until cli_json_end(). */
+void cli_json_begin(const struct cli *c, struct json *j);
+void cli_json_plan(const struct cli *c, struct json *j);
+/* "atomicity", "participants", "notes" of c->res. */
+void cli_json_result(const struct cli *c, struct json *j);
+void cli_json_end(struct json *j);
+
+/* Colour codes for F, or "" when it is to have none. */
+enum cli_paint { PAINT_NONE = 0, PAINT_GOOD, PAINT_BAD, PAINT_CHANGED, PAINT_DIM, PAINT_END_ };
+const char *cli_paint(const struct cli *c, FILE *f, enum cli_paint p);
+
+/* ---- main.c ---- */
+
+const struct command *command_at(size_t i); /* NULL after the last */
+const struct command *command_find(const char *name, struct error *err);
+extern const struct option_row common_options[];
+
+/* ---- cmd-*.c ---- */
+
+extern const struct command cmd_clean;
+extern const struct command cmd_commit;
+extern const struct command cmd_diff;
+extern const struct command cmd_doctor;
+extern const struct command cmd_exec;
+extern const struct command cmd_help;
+extern const struct command cmd_list;
+extern const struct command cmd_path;
+extern const struct command cmd_recover;
+extern const struct command cmd_reset;
+extern const struct command cmd_rollback;
+extern const struct command cmd_show;
+extern const struct command cmd_start;
+extern const struct command cmd_stop;
+extern const struct command cmd_version;
+
+/* What `atoll help` and `atoll help NAME` print. */
+void help_overview(FILE *f);
+void help_command(FILE *f, const struct command *cmd);
+
+#endif

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* atoll doctor: what works here, what does not, and what to type about it. */
+#include "cli/cli.h"
+
+#include "plan/doctor.h"
+
+#include <stdlib.h>
+
+struct view {
+	struct cli *c;
+	struct json *j; /* NULL: lines */
+	int worst;      /* code of the first finding that is bad */
+};
+
+static const struct {
+	const char *word;
+	enum cli_paint paint;
+} levels[] = {
+	[DOCTOR_OK] = { "ok", PAINT_GOOD },
+	[DOCTOR_WARNING] = { "warning", PAINT_CHANGED },
+	[DOCTOR_BAD] = { "bad", PAINT_BAD },
+};
+_Static_assert(sizeof(levels) / sizeof(levels[0]) == DOCTOR_LEVEL_END_, "every level has a row");
+
+static void put_lines(const struct view *v, const struct doctor_finding *f)
+{
+	(void)printf("%s%-8s%s %-18s ", cli_paint(v->c, stdout, levels[f->level].paint),
+	             levels[f->level].word, cli_paint(v->c, stdout, PAINT_NONE), f->topic);
+	cli_put_path(stdout, f->text);
+	(void)putchar('\n');
+	if (f->fix) {
+		(void)printf("%-27s fix: ", "");
+		cli_put_path(stdout, f->fix);
+		(void)putchar('\n');
+	}
+}
+
+static void show(void *user, const struct doctor_finding *f)
+{
+	struct view *v = user;
+
+	if (f->level == DOCTOR_BAD && v->worst == 0)
+		v->worst = f->code;
+	if (!v->j) {
+		put_lines(v, f);
+		return;
+	}
+	json_open_object(v->j, NULL);
+	json_string(v->j, "level", levels[f->level].word);
+	json_string(v->j, "topic", f->topic);
+	json_string(v->j, "text", f->text);
+	json_string(v->j, "fix", f->fix);
+	json_string(v->j, "code", atoll_code_name(f->code));
+	json_close(v->j);
+}
+
+static int doctor_run(struct cli *c)
+{
+	const char *path = c->args.n_words > 0 ? c->args.words[0] : ".";
+	struct view v = { .c = c };
+	struct json j;
+
+	if (c->json) {
+		v.j = &j;
+		cli_json_begin(c, &j);
+		json_open_array(&j, "findings");
+	}
+	doctor_examine(path, show, &v);
+	if (c->json) {
+		json_close(&j);
+		json_bool(&j, "healthy", v.worst == 0);
+		cli_json_end(&j);
+	} else if (v.worst == 0) {
+		cli_next(c, "atoll start NAME --dir PATH");
+	}
+	return atoll_code_exit(v.worst);
+}
+
+const struct command cmd_doctor = {
+	.name = "doctor",
+	.run = doctor_run,
+	.words = "[PATH]",
+	.summary = "say what works on this host, for a directory, and what to do about the rest",
+	.about = "PATH is the current directory when it is left out. Exit 0 when nothing is bad.",
+	.max_words = 1,
+};

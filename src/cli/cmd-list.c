@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* atoll list: all plans. Takes no lock and waits for nobody. */
+#include "cli/cli.h"
+
+#include "util/clock.h"
+
+#include <stdlib.h>
+
+struct listing {
+	const struct cli *c;
+	struct json *j; /* NULL: lines */
+	size_t n;
+	size_t in_doubt;
+};
+
+static void put_line(const struct atoll_plan_info *info)
+{
+	char created[CLOCK_TEXT_LEN];
+
+	clock_format(info->created_ms, created);
+	(void)printf("%-24s %-12s %9zu  %s%s%s\n", info->name, atoll_plan_state_name(info->state),
+	             info->sandboxes, created, info->abandoned ? "  abandoned" : "",
+	             info->in_doubt ? "  in doubt" : "");
+}
+
+static void put_json(struct json *j, const struct atoll_plan_info *info)
+{
+	char created[CLOCK_TEXT_LEN];
+
+	clock_format(info->created_ms, created);
+	json_open_object(j, NULL);
+	json_string(j, "id", info->id);
+	json_string(j, "name", info->name);
+	json_string(j, "state", atoll_plan_state_name(info->state));
+	json_bool(j, "owned", info->owned);
+	json_bool(j, "abandoned", info->abandoned);
+	json_bool(j, "in_doubt", info->in_doubt);
+	json_string(j, "created", created);
+	json_uint(j, "sandboxes", info->sandboxes);
+	json_uint(j, "undoable_commits", info->batches);
+	json_close(j);
+}
+
+static int show_plan(void *user, const struct atoll_plan_info *info)
+{
+	struct listing *l = user;
+
+	l->in_doubt += info->in_doubt;
+	if (l->j) {
+		put_json(l->j, info);
+	} else {
+		if (l->n == 0)
+			(void)printf("%-24s %-12s %9s  %s\n", "PLAN", "STATE", "RESOURCES",
+			             "CREATED");
+		put_line(info);
+	}
+	l->n++;
+	return 0;
+}
+
+static void say_next(const struct cli *c, const struct listing *l)
+{
+	if (l->n == 0)
+		cli_say(c, "no plans");
+	if (l->in_doubt > 0)
+		cli_next(c, "atoll recover");
+	else if (l->n == 0)
+		cli_next(c, "atoll start NAME --dir PATH");
+	else
+		cli_next(c, "atoll show PLAN");
+}
+
+static int list_run(struct cli *c)
+{
+	struct listing l = { .c = c };
+	struct json j;
+	int status, r;
+
+	status = cli_open(c);
+	if (status)
+		return status;
+	if (c->json) {
+		l.j = &j;
+		cli_json_begin(c, &j);
+		json_bytes(&j, "store", atoll_home(c->atoll));
+		json_open_array(&j, "plans");
+	}
+	r = atoll_plan_list(c->atoll, show_plan, &l, c->res);
+	if (c->json) {
+		json_close(&j);
+		json_string(&j, "code", atoll_code_name(r < 0 ? r : 0));
+		cli_json_end(&j);
+		return r < 0 ? atoll_code_exit(r) : EXIT_SUCCESS;
+	}
+	if (r < 0)
+		return cli_fail(c, r);
+	say_next(c, &l);
+	return EXIT_SUCCESS;
+}
+
+const struct command cmd_list = {
+	.name = "list",
+	.run = list_run,
+	.words = "",
+	.summary = "list all plans",
+	.reads = true,
+};

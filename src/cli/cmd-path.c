@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* atoll path: where a plan's work lies, for tools that are not run through exec. */
+#include "cli/cli.h"
+
+#include "util/cleanup.h"
+
+#include <stdlib.h>
+
+static int path_run(struct cli *c)
+{
+	const char *resource = c->args.n_words > 1 ? c->args.words[1] : NULL;
+	cleanup_free char *path = NULL;
+	struct json j;
+	int status, r;
+
+	status = cli_open_plan_settled(c);
+	if (status)
+		return status;
+	r = atoll_sandbox_path(c->plan, resource, &path, c->res);
+	if (r < 0)
+		return cli_fail(c, r);
+	if (c->json) {
+		cli_json_begin(c, &j);
+		cli_json_plan(c, &j);
+		json_bytes(&j, "path", path);
+		cli_json_end(&j);
+		return EXIT_SUCCESS;
+	}
+	(void)puts(path); /* as it is: it is there to be used */
+	cli_next(c, "work below it, then atoll diff %s", atoll_plan_name(c->plan));
+	return EXIT_SUCCESS;
+}
+
+const struct command cmd_path = {
+	.name = "path",
+	.run = path_run,
+	.words = "PLAN [RESOURCE]",
+	.summary = "print where the work on a resource lies",
+	.about =
+		"What is written below it is part of the plan. RESOURCE is a root or a sandbox's id;\n"
+		"it may be left out when the plan has only one.",
+	.min_words = 1,
+	.max_words = 2,
+};

@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How results and failures look, for people and for programs. */
+#include "cli/cli.h"
+
+#include "util/cleanup.h"
+#include "util/escape.h"
+#include "util/strbuf.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- people ---- */
+
+const char *cli_paint(const struct cli *c, FILE *f, enum cli_paint p)
+{
+	static const char *const codes[] = {
+		[PAINT_NONE] = "\033[m",      [PAINT_GOOD] = "\033[32m", [PAINT_BAD] = "\033[31m",
+		[PAINT_CHANGED] = "\033[33m", [PAINT_DIM] = "\033[2m",
+	};
+	const char *no_color = getenv("NO_COLOR");
+
+	if (c->color == COLOR_NEVER)
+		return "";
+	if (c->color == COLOR_AUTO && ((no_color && *no_color) || !isatty(fileno(f))))
+		return "";
+	return codes[p];
+}
+
+void cli_put_path(FILE *f, const char *path)
+{
+	cleanup_free char *text = escape_dup(path);
+
+	(void)fputs(text, f);
+}
+
+const char *cli_plural(uint64_t n, const char *one, const char *many)
+{
+	return n == 1 ? one : many;
+}
+
+/* A message may quote what a user or a file name said. What is escaped in it already stays as it
+ * is: backslashes are not doubled again. */
+static void add_message(struct strbuf *sb, const char *text)
+{
+	while (*text) {
+		size_t len = strcspn(text, "\\");
+
+		escape_add(sb, text, len);
+		text += len;
+		if (*text == '\\') {
+			strbuf_putc(sb, '\\');
+			text++;
+		}
+	}
+}
+
+static void put_message(FILE *f, const char *text)
+{
+	cleanup_strbuf struct strbuf sb = STRBUF_INIT;
+
+	add_message(&sb, text);
+	(void)fputs(strbuf_str(&sb), f);
+}
+
+static void put_line(const char *before, const char *fmt, va_list ap)
+	__attribute__((__format__(__printf__, 2, 0)));
+
+static void put_line(const char *before, const char *fmt, va_list ap)
+{
+	cleanup_strbuf struct strbuf sb = STRBUF_INIT, line = STRBUF_INIT;
+
+	strbuf_vprintf(&sb, fmt, ap);
+	strbuf_puts(&line, before);
+	add_message(&line, strbuf_str(&sb));
+	strbuf_putc(&line, '\n');
+	(void)fflush(stdout);                   /* what was printed first is to be read first */
+	(void)fputs(strbuf_str(&line), stderr); /* in one write: lines of others stay apart */
+}
+
+void cli_say(const struct cli *c, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (c->json)
+		return;
+	va_start(ap, fmt);
+	put_line("", fmt, ap);
+	va_end(ap);
+}
+
+void cli_next(const struct cli *c, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (c->json)
+		return;
+	(void)fputs(cli_paint(c, stderr, PAINT_DIM), stderr);
+	va_start(ap, fmt);
+	put_line("next: ", fmt, ap);
+	va_end(ap);
+	(void)fputs(cli_paint(c, stderr, PAINT_NONE), stderr);
+}
+
+/* "ROOT/PATH: text" with what is known of it. */
+static void put_note(const struct cli *c, const struct atoll_note *note)
+{
+	const char *root = "";
+
+	for (size_t i = 0; i < atoll_result_participants(c->res); i++) {
+		const struct atoll_participant_result *p = atoll_result_participant(c->res, i);
+
+		if (strcmp(p->sandbox, note->sandbox) == 0)
+			root = p->root;
+	}
+	(void)fprintf(stderr, "  %s: ", atoll_note_kind_name(note->kind));
+	cli_put_path(stderr, root);
+	if (*root && *note->path)
+		(void)fputc('/', stderr);
+	cli_put_path(stderr, note->path);
+	if ((*root || *note->path) && *note->text)
+		(void)fputs(": ", stderr);
+	put_message(stderr, note->text);
+	(void)fputc('\n', stderr);
+}
+
+void cli_notes(const struct cli *c)
+{
+	if (c->json)
+		return;
+	for (size_t i = 0; i < atoll_result_notes(c->res); i++)
+		put_note(c, atoll_result_note(c->res, i));
+}
+
+static void put_participant(const struct atoll_participant_result *p)
+{
+	(void)fputs("  ", stderr);
+	cli_put_path(stderr, p->root);
+	(void)fprintf(stderr, " (%s): %s", p->strategy, atoll_outcome_name(p->outcome));
+	if (*p->message) {
+		(void)fputs(": ", stderr);
+		put_message(stderr, p->message);
+	}
+	if (*p->recovery_path) {
+		(void)fputs("; what is left lies in ", stderr);
+		cli_put_path(stderr, p->recovery_path);
+	}
+	(void)fputc('\n', stderr);
+}
+
+/* Who is concerned: not worth a line when it is the only one and has nothing to add. */
+static void put_participants(const struct cli *c)
+{
+	size_t n = atoll_result_participants(c->res);
+
+	for (size_t i = 0; i < n; i++) {
+		const struct atoll_participant_result *p = atoll_result_participant(c->res, i);
+
+		if (n > 1 || *p->recovery_path)
+			put_participant(p);
+	}
+}
+
+static void put_failure(const struct cli *c, const char *message, const char *hint)
+{
+	(void)fflush(stdout);
+	(void)fprintf(stderr, "%satoll:%s ", cli_paint(c, stderr, PAINT_BAD),
+	              cli_paint(c, stderr, PAINT_NONE));
+	put_message(stderr, message);
+	(void)fputc('\n', stderr);
+	cli_notes(c);
+	put_participants(c);
+	if (*hint) {
+		(void)fputs("hint: ", stderr);
+		put_message(stderr, hint);
+		(void)fputc('\n', stderr);
+	}
+}
+
+/* ---- programs ---- */
+
+void cli_json_begin(const struct cli *c, struct json *j)
+{
+	char format[64];
+
+	(void)snprintf(format, sizeof(format), "atoll.%s/1", c->command->name);
+	json_init(j, stdout);
+	json_open_object(j, NULL);
+	json_string(j, "format", format);
+}
+
+void cli_json_plan(const struct cli *c, struct json *j)
+{
+	json_open_object(j, "plan");
+	json_string(j, "id", atoll_plan_id(c->plan));
+	json_string(j, "name", atoll_plan_name(c->plan));
+	json_close(j);
+}
+
+static void json_fact(struct json *j, const char *key, enum atoll_fact fact)
+{
+	if (fact == ATOLL_FACT_NOT_TRIED)
+		json_null(j, key);
+	else
+		json_bool(j, key, fact == ATOLL_FACT_YES);
+}
+
+static void json_cause(struct json *j, const char *op, const char *path, int os_errno,
+                       const char *detail)
+{
+	json_open_object(j, "cause");
+	json_string(j, "op", op);
+	json_bytes(j, "path", path);
+	json_int(j, "errno", os_errno);
+	json_string(j, "errno_name", os_errno ? strerrorname_np(os_errno) : "");
+	json_string(j, "detail", detail);
+	json_close(j);
+}
+
+static void json_participant(struct json *j, const struct atoll_participant_result *p)
+{
+	json_open_object(j, NULL);
+	json_string(j, "sandbox", p->sandbox);
+	json_bytes(j, "root", p->root);
+	json_string(j, "strategy", p->strategy);
+	json_string(j, "outcome", atoll_outcome_name(p->outcome));
+	json_string(j, "state", atoll_sandbox_state_name(p->state));
+	json_fact(j, "resource_restored", p->resource_restored);
+	json_fact(j, "workspace_reset", p->workspace_reset);
+	json_uint(j, "changes", p->changes);
+	json_string(j, "code", atoll_code_name(p->code));
+	json_string(j, "message", p->message);
+	json_cause(j, p->cause_op, p->cause_path, p->cause_errno, "");
+	json_bytes(j, "recovery_path", p->recovery_path);
+	json_close(j);
+}
+
+static void json_note(struct json *j, const struct atoll_note *note)
+{
+	json_open_object(j, NULL);
+	json_string(j, "kind", atoll_note_kind_name(note->kind));
+	json_string(j, "sandbox", note->sandbox);
+	json_bytes(j, "path", note->path);
+	json_string(j, "text", note->text);
+	json_close(j);
+}
+
+void cli_json_result(const struct cli *c, struct json *j)
+{
+	bool full = atoll_result_atomicity(c->res) == ATOLL_ATOMICITY_FULL;
+
+	json_string(j, "atomicity", full ? "full" : "none");
+	json_open_array(j, "participants");
+	for (size_t i = 0; i < atoll_result_participants(c->res); i++)
+		json_participant(j, atoll_result_participant(c->res, i));
+	json_close(j);
+	json_open_array(j, "notes");
+	for (size_t i = 0; i < atoll_result_notes(c->res); i++)
+		json_note(j, atoll_result_note(c->res, i));
+	json_close(j);
+}
+
+void cli_json_end(struct json *j)
+{
+	json_close(j);
+	json_end(j);
+}
+
+struct failure {
+	int code;
+	int exit;
+	const char *message, *hint, *op, *path, *detail;
+	int os_errno;
+};
+
+static void json_failure(const struct cli *c, const struct failure *f)
+{
+	struct json j;
+
+	json_init(&j, stdout);
+	json_open_object(&j, NULL);
+	json_string(&j, "format", "atoll.error/1");
+	json_string(&j, "command", c->command ? c->command->name : NULL);
+	json_string(&j, "code", atoll_code_name(f->code));
+	json_int(&j, "exit", f->exit);
+	json_string(&j, "message", f->message);
+	json_string(&j, "hint", f->hint);
+	json_cause(&j, f->op, f->path, f->os_errno, f->detail);
+	cli_json_result(c, &j);
+	cli_json_end(&j);
+}
+
+/* ---- failures ---- */
+
+static int exit_of(const struct cli *c, int code, const char *op)
+{
+	if (!c->command || !c->command->own_exit)
+		return atoll_code_exit(code);
+	/* As a shell has it, where it was the command itself that could not be started. */
+	if (strcmp(op, "run") == 0 && code > -ATOLL_E_INVALID)
+		return code == -ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_RUN;
+	return c->command->own_exit;
+}
+
+static int fail(const struct cli *c, struct failure *f)
+{
+	f->exit = exit_of(c, f->code, f->op);
+	if (c->json)
+		json_failure(c, f);
+	else
+		put_failure(c, f->message, f->hint);
+	return f->exit;
+}
+
+int cli_fail(struct cli *c, int code)
+{
+	struct failure f = {
+		.code = code,
+		.message = atoll_result_message(c->res),
+		.hint = atoll_result_hint(c->res),
+		.op = atoll_result_cause_op(c->res),
+		.path = atoll_result_cause_path(c->res),
+		.detail = atoll_result_cause_detail(c->res),
+		.os_errno = atoll_result_cause_errno(c->res),
+	};
+
+	return fail(c, &f);
+}
+
+static const char *or_empty(const char *s)
+{
+	return s ? s : "";
+}
+
+int cli_fail_error(struct cli *c, struct error *err)
+{
+	struct failure f = {
+		.code = err->code,
+		.message = or_empty(err->msg),
+		.hint = or_empty(err->hint),
+		.op = or_empty(err->op),
+		.path = or_empty(err->path),
+		.detail = or_empty(err->detail),
+		.os_errno = err->os_errno,
+	};
+	int status = fail(c, &f);
+
+	error_done(err);
+	return status;
+}
+
+int cli_fail_usage(struct cli *c, const char *fmt, ...)
+{
+	cleanup_strbuf struct strbuf sb = STRBUF_INIT;
+	struct error err = ERROR_INIT;
+	va_list ap;
+
+	va_start(ap, fmt);
+	strbuf_vprintf(&sb, fmt, ap);
+	va_end(ap);
+	(void)error_set(&err, -ATOLL_E_INVALID, "%s", strbuf_str(&sb));
+	error_hint(&err, "atoll help%s%s", c->command ? " " : "",
+	           c->command ? c->command->name : "");
+	return cli_fail_error(c, &err);
+}

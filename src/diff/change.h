@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Change sets: what a workspace would do to its resource, as the fewest operations on disjoint
+ * paths. A new or replaced directory is one change with everything below it; so is a deleted one.
+ */
+#ifndef DIFF_CHANGE_H
+#define DIFF_CHANGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "fs/stat.h"
+
+enum change_op {
+	CHANGE_CREATE = 0, /* absent in the base */
+	CHANGE_REPLACE,    /* another inode takes its place: content, type or metadata */
+	CHANGE_DELETE,
+	CHANGE_ATTR, /* a directory that stays: mode, owner, extended attributes */
+	CHANGE_OP_END_
+};
+
+struct change {
+	enum change_op op;
+	char *path;    /* relative to the root; "" (the root) only for CHANGE_ATTR */
+	unsigned what; /* ATOLL_CHANGE_* */
+	/* BASE_*: of the entry; of all below it when a directory goes; BASE_UNREADABLE also for
+	 * what lies in a stand-in. */
+	unsigned base_flags;
+	uint32_t base_dir;   /* block of the base directory, or BASE_NO_DIR */
+	struct fs_stat base; /* as recorded; mode 0: absent */
+	struct fs_stat work; /* in the workspace, with id; mode 0: absent */
+};
+
+/* A directory that stays and below which something changes: its times are set after the rest. */
+struct change_dir {
+	char *path;
+	struct fs_stat base;   /* identity to find it by */
+	int64_t work_mtime_ns; /* what the view showed */
+};
+
+struct changeset {
+	struct change *v; /* sorted: component by component, by bytes */
+	size_t n;
+	size_t cap;
+	struct change_dir *dirs; /* the same order; parents of every change, and directories whose
+				    mtime alone differs (silent: they make no change set) */
+	size_t n_dirs;
+	size_t cap_dirs;
+};
+#define CHANGESET_INIT ((struct changeset){ 0 })
+
+/* Both take over PATH. */
+int changeset_add(struct changeset *cs, const struct change *c);
+int changeset_add_dir(struct changeset *cs, const struct change_dir *d);
+/* Sorts, adds nothing. */
+void changeset_sort(struct changeset *cs);
+void changeset_done(struct changeset *cs);
+#define cleanup_changeset __attribute__((__cleanup__(changeset_done)))
+
+/* The defined order of paths: component by component, by bytes. */
+int path_compare(const char *a, const char *b);
+/* PATH is DIR or below it. DIR "" contains everything. */
+bool path_below(const char *path, const char *dir);
+
+#endif

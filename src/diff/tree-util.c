@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Small things the comparisons and the copy of trees share. */
+#include "diff/tree-impl.h"
+
+#include "fs/xattr.h"
+#include "util/cleanup.h"
+#include "util/escape.h"
+#include "util/limits.h"
+#include "util/mem.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int tree_fail_sys(struct tree_failure *f, int code, const char *op, const char *path)
+{
+	pthread_mutex_lock(&f->lock);
+	if (!f->is_set)
+		(void)error_sys(f->err, code, op, *path ? path : ".");
+	f->is_set = true;
+	pthread_mutex_unlock(&f->lock);
+	return code;
+}
+
+int tree_fail_changing(struct tree_failure *f, const char *path)
+{
+	cleanup_free char *shown = escape_dup(*path ? path : ".");
+
+	pthread_mutex_lock(&f->lock);
+	if (!f->is_set)
+		(void)error_set(f->err, -EAGAIN, "'%s' keeps changing", shown);
+	f->is_set = true;
+	pthread_mutex_unlock(&f->lock);
+	return -EAGAIN;
+}
+
+int tree_fail_move(struct tree_failure *f, int code, struct error *from)
+{
+	pthread_mutex_lock(&f->lock);
+	if (!f->is_set && f->err)
+		error_move(f->err, from);
+	f->is_set = true;
+	pthread_mutex_unlock(&f->lock);
+	return code;
+}
+
+int tree_join(const char *dir, const char *name, char **ret)
+{
+	if (strlen(dir) + 1 + strlen(name) > LIMIT_PATH)
+		return -ENAMETOOLONG;
+	*ret = xasprintf("%s%s%s", dir, *dir ? "/" : "", name);
+	return 0;
+}
+
+bool tree_excluded(const struct strlist *excludes, const char *path)
+{
+	return excludes && strlist_has(excludes, path);
+}
+
+int tree_read_link(int dir_fd, const char *name, char **ret_target)
+{
+	char buf[PATH_MAX];
+	ssize_t n = readlinkat(dir_fd, name, buf, sizeof(buf));
+
+	if (n < 0)
+		return -errno;
+	if ((size_t)n >= sizeof(buf))
+		return -ENAMETOOLONG;
+	*ret_target = xstrndup(buf, (size_t)n);
+	return 0;
+}
+
+bool tree_same(const struct fs_stat *base, const struct fs_stat *now)
+{
+	return fs_id_equal(base->id, now->id) && base->ctime_ns == now->ctime_ns &&
+	       base->size == now->size && base->mtime_ns == now->mtime_ns;
+}
+
+bool tree_link_escapes(const char *path, const char *target)
+{
+	size_t depth = 0; /* of the directory reached, below the root */
+
+	if (*target == '/')
+		return true;
+	for (const char *p = path; *p; p++)
+		depth += *p == '/';
+	while (*target) {
+		size_t len = strcspn(target, "/");
+
+		if (len == 2 && strncmp(target, "..", 2) == 0) {
+			if (depth-- == 0)
+				return true;
+		} else if (len > 0 && !(len == 1 && *target == '.')) {
+			depth++;
+		}
+		target += len;
+		target += strspn(target, "/");
+	}
+	return false;
+}
+
+static int has_capability(int dir_fd, const char *name, bool *ret)
+{
+	cleanup_xattrs struct xattrs x = XATTRS_INIT;
+	int r;
+
+	r = xattrs_read_at(dir_fd, name, &x);
+	if (r < 0)
+		return r;
+	*ret = xattrs_has(&x, "security.capability");
+	return 0;
+}
+
+int tree_entry_flags(int dir_fd, const char *name, const char *path, const struct fs_stat *st,
+                     uint32_t base_mode, unsigned *ret_flags)
+{
+	cleanup_free char *target = NULL;
+	bool capable = false;
+	uint32_t set_id;
+	int r = 0;
+
+	*ret_flags = 0;
+	switch (st->mode & S_IFMT) {
+	case S_IFDIR:
+		return 0;
+	case S_IFLNK:
+		r = tree_read_link(dir_fd, name, &target);
+		if (r < 0)
+			return r;
+		*ret_flags = tree_link_escapes(path, target) ? ATOLL_CHANGE_ESCAPING_LINK : 0;
+		return 0;
+	case S_IFREG:
+		set_id = st->mode & (S_ISUID | S_ISGID);
+		if (S_ISREG(base_mode))
+			set_id &= ~base_mode;
+		else
+			r = has_capability(dir_fd, name, &capable);
+		*ret_flags = capable || set_id ? ATOLL_CHANGE_SETUID : 0;
+		return r;
+	default:
+		*ret_flags = ATOLL_CHANGE_SPECIAL;
+		return 0;
+	}
+}

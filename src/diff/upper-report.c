@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An overlay's change set entry by entry, for people. A pair of entries, one on either side (or
+ * none), is compared; for directories so are their names. One frame per level keeps the names
+ * of that directory; nothing is kept open.
+ */
+#include "diff/upper.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "diff/tree-impl.h"
+#include "fs/resolve.h"
+#include "fs/walk.h"
+#include "fs/xattr.h"
+#include "util/cleanup.h"
+#include "util/mem.h"
+
+struct item {
+	char *name;
+	struct fs_stat base; /* mode 0: absent */
+	struct fs_stat work;
+};
+struct frame {
+	char *path;
+	struct item *v;
+	size_t n, cap, next;
+};
+struct report {
+	const struct upper_compare *u;
+	struct tree_owner owner;
+	tree_entry_fn fn;
+	void *ctx;
+	struct frame *stack;
+	size_t depth, cap;
+};
+
+static void frame_done(struct frame *f)
+{
+	for (size_t i = 0; i < f->n; i++)
+		free(f->v[i].name);
+	free(f->v);
+	free(f->path);
+}
+
+/* ---- one directory's names ---- */
+
+static int add_item(struct frame *f, const char *name, const struct fs_stat *base,
+                    const struct fs_stat *work)
+{
+	int r = grow((void **)&f->v, &f->cap, f->n + 1, sizeof(*f->v));
+
+	if (r < 0)
+		return r;
+	f->v[f->n++] = (struct item){ .name = xstrdup(name), .base = *base, .work = *work };
+	return 0;
+}
+
+struct side {
+	int fd;
+	struct dirlist names;
+	size_t i;
+};
+
+static int side_open(struct side *s, int root_fd, const char *path, bool wanted)
+{
+	int r = wanted ? resolve_dir(root_fd, path, &s->fd) : 0;
+
+	/* A directory nobody may read has names nobody can list. */
+	if (r == -EACCES || (r == 0 && !wanted))
+		return 0;
+	return r < 0 ? r : dirlist_read(s->fd, &s->names);
+}
+
+static int side_stat(const struct side *s, const char *name, bool wanted, struct fs_stat *ret)
+{
+	int r = wanted ? fs_stat_at(s->fd, name, FS_STAT_ID, ret) : -ENOENT;
+
+	if (r == -ENOENT)
+		*ret = (struct fs_stat){ 0 };
+	return r == -ENOENT ? 0 : r;
+}
+
+static int merge_names(struct report *rep, struct frame *f, struct side *b, struct side *w)
+{
+	int r = 0;
+
+	while (r >= 0 && (b->i < b->names.n || w->i < w->names.n)) {
+		const char *bn = b->i < b->names.n ? b->names.v[b->i].name : NULL;
+		const char *wn = w->i < w->names.n ? w->names.v[w->i].name : NULL;
+		int c = !bn ? 1 : !wn ? -1 : strcmp(bn, wn);
+		const char *name = c <= 0 ? bn : wn;
+		cleanup_free char *path = NULL;
+		struct fs_stat base, work;
+
+		r = side_stat(b, name, c <= 0, &base);
+		if (r >= 0)
+			r = side_stat(w, name, c >= 0, &work);
+		if (r >= 0 && overlay_is_whiteout(&work))
+			work = (struct fs_stat){ 0 };
+		if (r >= 0)
+			r = tree_join(f->path, name, &path);
+		if (r >= 0 && (base.mode || work.mode) && !tree_excluded(rep->u->excludes, path))
+			r = add_item(f, name, &base, &work);
+		b->i += c <= 0;
+		w->i += c >= 0;
+	}
+	return r;
+}
+
+/* Compares what both sides have below PATH, whichever are directories. */
+static int push(struct report *rep, const char *path, bool base_dir, bool work_dir)
+{
+	struct side b = { .fd = FD_NONE }, w = { .fd = FD_NONE };
+	struct frame f = { .path = xstrdup(path) };
+	int r = side_open(&b, rep->u->orig_fd, path, base_dir);
+
+	if (r >= 0)
+		r = side_open(&w, rep->u->upper_fd, path, work_dir);
+	if (r >= 0)
+		r = merge_names(rep, &f, &b, &w);
+	dirlist_done(&b.names);
+	dirlist_done(&w.names);
+	close_fd(&b.fd);
+	close_fd(&w.fd);
+	if (r >= 0)
+		r = grow((void **)&rep->stack, &rep->cap, rep->depth + 1, sizeof(*rep->stack));
+	if (r < 0) {
+		frame_done(&f);
+		return r;
+	}
+	rep->stack[rep->depth++] = f;
+	return 0;
+}
+
+/* ---- one pair ---- */
+
+static int compare_dirs(struct report *rep, int base_fd, int work_fd, const char *name,
+                        const struct item *it, unsigned *ret_what)
+{
+	struct base_entry e = { .name = name, .src = it->base, .dir = 0 };
+	cleanup_xattrs struct xattrs x = XATTRS_INIT;
+	int r = xattrs_read_at(base_fd, name, &x);
+
+	e.xattrs = xattrs_hash(&x);
+	return r < 0 ? r : tree_compare_dir(&rep->owner, work_fd, name, &e, &it->work, ret_what);
+}
+
+/* What changed between two entries of one kind. */
+static int compare_pair(struct report *rep, const char *path, const struct item *it,
+                        unsigned *ret_what)
+{
+	cleanup_close int base_fd = FD_NONE, work_fd = FD_NONE;
+	const char *name;
+	int r = resolve_parent(rep->u->orig_fd, path, &base_fd, &name);
+
+	if (r >= 0)
+		r = resolve_parent(rep->u->upper_fd, path, &work_fd, &name);
+	if (r < 0)
+		return r;
+	if (S_ISDIR(it->work.mode))
+		return compare_dirs(rep, base_fd, work_fd, name, it, ret_what);
+	struct tree_pair pair = { &rep->owner, work_fd, base_fd, path };
+	struct base_entry e = { .name = name, .src = it->base, .dir = BASE_NO_DIR };
+	return tree_compare_entry(&pair, &e, &it->work, ret_what);
+}
+
+static int read_new(struct report *rep, const char *path, const struct item *it, unsigned *what,
+                    char **ret_target)
+{
+	cleanup_close int fd = FD_NONE;
+	unsigned flags = 0;
+	const char *name;
+	int r;
+
+	if (!it->work.mode || S_ISDIR(it->work.mode))
+		return 0;
+	r = resolve_parent(rep->u->upper_fd, path, &fd, &name);
+	if (r >= 0)
+		r = tree_entry_flags(fd, name, path, &it->work, it->base.mode, &flags);
+	if (r >= 0 && S_ISLNK(it->work.mode))
+		r = tree_read_link(fd, name, ret_target);
+	*what |= flags;
+	return r;
+}
+
+static int say_pair(struct report *rep, const char *path, const struct item *it, bool *ret_enter)
+{
+	bool same_type = (it->base.mode & S_IFMT) == (it->work.mode & S_IFMT);
+	enum atoll_change_kind kind = !it->base.mode   ? ATOLL_CHANGE_ADDED
+	                              : !it->work.mode ? ATOLL_CHANGE_DELETED
+	                                               : ATOLL_CHANGE_CHANGED;
+	cleanup_free char *target = NULL;
+	unsigned what = 0;
+	int r = 0;
+
+	*ret_enter = S_ISDIR(it->base.mode) || S_ISDIR(it->work.mode);
+	if (kind == ATOLL_CHANGE_CHANGED && same_type) {
+		r = compare_pair(rep, path, it, &what);
+		if (r < 0 || !what)
+			return r;
+		if (S_ISLNK(it->work.mode))
+			r = read_new(rep, path, it, &(unsigned){ 0 }, &target);
+	} else if (kind != ATOLL_CHANGE_DELETED) {
+		what = kind == ATOLL_CHANGE_CHANGED ? ATOLL_CHANGE_TYPE | ATOLL_CHANGE_CONTENT : 0;
+		r = read_new(rep, path, it, &what, &target);
+	}
+	if (r < 0)
+		return r;
+	return rep->fn(rep->ctx, path, kind, what, it->base.mode ? &it->base : NULL,
+	               it->work.mode ? &it->work : NULL, target);
+}
+
+static int run(struct report *rep, const char *path, const struct item *top)
+{
+	bool enter = false;
+	int r = say_pair(rep, path, top, &enter);
+
+	if (r >= 0 && enter)
+		r = push(rep, path, S_ISDIR(top->base.mode), S_ISDIR(top->work.mode));
+	while (r >= 0 && rep->depth) {
+		struct frame *f = &rep->stack[rep->depth - 1];
+		cleanup_free char *below = NULL;
+		const struct item *it;
+
+		if (f->next == f->n) {
+			frame_done(f);
+			rep->depth--;
+			continue;
+		}
+		it = &f->v[f->next++];
+		r = tree_join(f->path, it->name, &below);
+		if (r >= 0)
+			r = say_pair(rep, below, it, &enter);
+		if (r >= 0 && enter)
+			r = push(rep, below, S_ISDIR(it->base.mode), S_ISDIR(it->work.mode));
+	}
+	while (rep->depth)
+		frame_done(&rep->stack[--rep->depth]);
+	return r;
+}
+
+int upper_expand(const struct upper_compare *u, const struct changeset *cs, tree_entry_fn fn,
+                 void *ctx, struct error *err)
+{
+	struct report rep = { .u = u, .fn = fn, .ctx = ctx };
+	int r = tree_owner_init(&rep.owner);
+
+	for (size_t i = 0; i < cs->n && r >= 0; i++) {
+		const struct change *c = &cs->v[i];
+		struct item top = { .base = c->base, .work = c->work };
+
+		if (c->op == CHANGE_ATTR)
+			r = fn(ctx, c->path, ATOLL_CHANGE_CHANGED, c->what, &c->base, &c->work,
+			       NULL);
+		else
+			r = run(&rep, c->path, &top);
+		if (r < 0 && err && !err->code)
+			(void)error_sys(err, r, "list", *c->path ? c->path : ".");
+	}
+	free(rep.stack);
+	tree_owner_done(&rep.owner);
+	return r < 0 ? r : 0;
+}

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Walking an upper directory. */
+#include "diff/upper.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "diff/tree-impl.h"
+#include "fs/resolve.h"
+#include "fs/walk.h"
+#include "fs/xattr.h"
+#include "util/cleanup.h"
+#include "util/mem.h"
+
+struct walker {
+	const struct upper_compare *u;
+	struct tree_owner owner;
+	struct changeset *cs; /* NULL: only merged directories are wanted */
+	upper_dir_fn fn;
+	void *ctx;
+	struct strlist todo; /* merged directories still to be entered */
+	struct error *err;
+};
+
+/* One merged directory at hand. */
+struct merged {
+	const char *path;
+	int upper_fd;
+	int orig_fd;
+	bool is_touched; /* one of its own entries changes */
+};
+
+static int fail(struct walker *w, int r, const char *op, const char *path)
+{
+	if (w->err && w->err->code)
+		return r;
+	return error_sys(w->err, r, op, *path ? path : ".");
+}
+
+static int add(struct walker *w, struct merged *m, const char *path, enum change_op op,
+               unsigned what, const struct fs_stat *base, const struct fs_stat *work)
+{
+	struct change c = { .op = op, .what = what, .base_dir = BASE_NO_DIR };
+
+	if (base)
+		c.base = *base;
+	if (work)
+		c.work = *work;
+	c.path = xstrdup(path);
+	if (op != CHANGE_ATTR)
+		m->is_touched = true;
+	int r = changeset_add(w->cs, &c);
+	return r < 0 ? fail(w, r, "compare", path) : 0;
+}
+
+static int scan_flags(void *ctx, int dir_fd, const char *name, const char *path, unsigned char type)
+{
+	unsigned *what = ctx, flags = 0;
+	struct fs_stat st;
+	int r = fs_stat_at(dir_fd, name, 0, &st);
+
+	(void)type;
+	if (r == 0 && !overlay_is_whiteout(&st))
+		r = tree_entry_flags(dir_fd, name, path, &st, 0, &flags);
+	*what |= flags;
+	return r == -ENOENT ? 0 : r;
+}
+
+/* A directory that is not merged: new, or in the place of something else. */
+static int whole_dir(struct walker *w, struct merged *m, const char *path,
+                     const struct fs_stat *base, const struct fs_stat *work)
+{
+	unsigned what = 0;
+	int r = walk_tree(w->u->upper_fd, path, scan_flags, NULL, &what);
+
+	if (r < 0)
+		return fail(w, r, "look below", path);
+	if (base)
+		what |= S_ISDIR(base->mode) ? ATOLL_CHANGE_CONTENT
+		                            : ATOLL_CHANGE_TYPE | ATOLL_CHANGE_CONTENT;
+	return add(w, m, path, base ? CHANGE_REPLACE : CHANGE_CREATE, what, base, work);
+}
+
+static int dir_xattrs(int dir_fd, const char *name, uint64_t *ret)
+{
+	cleanup_xattrs struct xattrs x = XATTRS_INIT;
+	int r = xattrs_read_at(dir_fd, name, &x);
+
+	*ret = r < 0 ? 0 : xattrs_hash(&x);
+	return r;
+}
+
+/* Attributes of a merged directory itself. NAME "" : the roots. */
+static int merged_attrs(struct walker *w, struct merged *m, int upper_fd, int orig_fd,
+                        const char *name, const char *path, const struct fs_stat *base,
+                        const struct fs_stat *work)
+{
+	struct base_entry e = { .name = name, .src = *base, .dir = 0 };
+	unsigned what = 0;
+	int r;
+
+	if (!w->cs)
+		return 0;
+	r = dir_xattrs(orig_fd, name, &e.xattrs);
+	if (r == 0)
+		r = tree_compare_dir(&w->owner, upper_fd, name, &e, work, &what);
+	if (r < 0)
+		return fail(w, r, "read the attributes of", path);
+	return what ? add(w, m, path, CHANGE_ATTR, what, base, work) : 0;
+}
+
+static int visit_dir(struct walker *w, struct merged *m, const char *name, const char *path,
+                     const struct fs_stat *base, const struct fs_stat *work)
+{
+	int opaque = overlay_is_opaque(m->upper_fd, name, w->u->marks);
+	int r;
+
+	if (opaque < 0)
+		return fail(w, opaque, "read the marks of", path);
+	if (!base || !S_ISDIR(base->mode) || opaque)
+		return w->cs ? whole_dir(w, m, path, base, work) : 0;
+	r = merged_attrs(w, m, m->upper_fd, m->orig_fd, name, path, base, work);
+	if (r >= 0)
+		strlist_add(&w->todo, path);
+	return r;
+}
+
+static int visit_other(struct walker *w, struct merged *m, const char *name, const char *path,
+                       const struct fs_stat *base, const struct fs_stat *work)
+{
+	struct tree_pair pair = { &w->owner, m->upper_fd, m->orig_fd, path };
+	struct base_entry e = { .name = name, .dir = BASE_NO_DIR };
+	unsigned what = 0;
+	int r;
+
+	if (!base || (base->mode & S_IFMT) != (work->mode & S_IFMT)) {
+		r = tree_entry_flags(m->upper_fd, name, path, work, 0, &what);
+		if (r < 0)
+			return fail(w, r, "look at", path);
+		if (base)
+			what |= ATOLL_CHANGE_TYPE | ATOLL_CHANGE_CONTENT;
+		return add(w, m, path, base ? CHANGE_REPLACE : CHANGE_CREATE, what, base, work);
+	}
+	e.src = *base;
+	r = tree_compare_entry(&pair, &e, work, &what);
+	if (r < 0)
+		return fail(w, r, "compare", path);
+	return what ? add(w, m, path, CHANGE_REPLACE, what, base, work) : 0;
+}
+
+static int visit(struct walker *w, struct merged *m, const char *name)
+{
+	struct fs_stat base_st, work;
+	const struct fs_stat *base = NULL;
+	cleanup_free char *path = NULL;
+	int r = tree_join(m->path, name, &path);
+
+	if (r < 0)
+		return fail(w, r, "look below", m->path);
+	if (tree_excluded(w->u->excludes, path))
+		return 0;
+	r = fs_stat_at(m->upper_fd, name, FS_STAT_ID, &work);
+	if (r == -ENOENT)
+		return 0;
+	if (r == 0) {
+		r = fs_stat_at(m->orig_fd, name, FS_STAT_ID, &base_st);
+		base = r == 0 ? &base_st : NULL;
+		r = r == -ENOENT ? 0 : r;
+	}
+	if (r < 0)
+		return fail(w, r, "look at", path);
+	if (S_ISDIR(work.mode))
+		return visit_dir(w, m, name, path, base, &work);
+	if (!w->cs)
+		return 0;
+	if (overlay_is_whiteout(&work))
+		return base ? add(w, m, path, CHANGE_DELETE, 0, base, NULL) : 0;
+	return visit_other(w, m, name, path, base, &work);
+}
+
+/* Times: after its entries changed, or when a command changed them and back again. */
+static int note_dir(struct walker *w, const struct merged *m, const struct fs_stat *base,
+                    const struct fs_stat *work)
+{
+	struct change_dir d = { .base = *base, .work_mtime_ns = work->mtime_ns };
+	int r;
+
+	if (w->fn) {
+		r = w->fn(w->ctx, m->path, base);
+		if (r < 0)
+			return r;
+	}
+	if (!w->cs || (!m->is_touched && work->mtime_ns == base->mtime_ns))
+		return 0;
+	d.path = xstrdup(m->path);
+	r = changeset_add_dir(w->cs, &d);
+	return r < 0 ? fail(w, r, "compare", m->path) : 0;
+}
+
+static int enter(struct walker *w, const char *path)
+{
+	cleanup_close int upper_fd = FD_NONE, orig_fd = FD_NONE;
+	cleanup_dirlist struct dirlist names = DIRLIST_INIT;
+	struct fs_stat base, work;
+	struct merged m = { .path = path };
+	int r = resolve_dir(w->u->upper_fd, path, &upper_fd);
+
+	if (r == 0)
+		r = resolve_dir_path(w->u->orig_fd, path, &orig_fd);
+	if (r == 0)
+		r = fs_stat_at(upper_fd, "", FS_STAT_ID, &work);
+	if (r == 0)
+		r = fs_stat_at(orig_fd, "", FS_STAT_ID, &base);
+	if (r == 0)
+		r = dirlist_read(upper_fd, &names);
+	if (r < 0)
+		return fail(w, r, "read", path);
+	m.upper_fd = upper_fd;
+	m.orig_fd = orig_fd;
+	if (!*path)
+		r = merged_attrs(w, &m, upper_fd, orig_fd, "", "", &base, &work);
+	for (size_t i = 0; i < names.n && r >= 0; i++)
+		r = visit(w, &m, names.v[i].name);
+	return r < 0 ? r : note_dir(w, &m, &base, &work);
+}
+
+static int walk(struct walker *w)
+{
+	int r = tree_owner_init(&w->owner);
+
+	if (r < 0)
+		return fail(w, r, "look up", "our groups");
+	strlist_add(&w->todo, "");
+	while (w->todo.n && r >= 0) {
+		cleanup_free char *path = take_ptr(w->todo.v[w->todo.n - 1]);
+
+		w->todo.n--;
+		r = enter(w, path);
+	}
+	strlist_done(&w->todo);
+	tree_owner_done(&w->owner);
+	return r < 0 ? r : 0;
+}
+
+int upper_diff(const struct upper_compare *u, struct changeset *cs, struct error *err)
+{
+	struct walker w = { .u = u, .cs = cs, .err = err };
+	int r = walk(&w);
+
+	if (r >= 0)
+		changeset_sort(cs);
+	return r;
+}
+
+int upper_merged(const struct upper_compare *u, upper_dir_fn fn, void *ctx, struct error *err)
+{
+	struct walker w = { .u = u, .fn = fn, .ctx = ctx, .err = err };
+
+	return walk(&w);
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The connection to a running atoll-helper, for the files of this folder. */
+#ifndef EXEC_EXEC_IMPL_H
+#define EXEC_EXEC_IMPL_H
+
+#include "exec/request.h"
+#include "util/child.h"
+#include "util/error.h"
+
+struct channels {
+	int request; /* the helper reads it from its start */
+	int reply[2];
+	int lifeline[2];
+};
+#define CHANNELS_INIT ((struct channels){ -1, { -1, -1 }, { -1, -1 } })
+
+int channels_open(struct channels *ch);
+void channels_done(struct channels *ch);
+#define cleanup_channels __attribute__((__cleanup__(channels_done)))
+
+/* Finds and starts the helper; its ends of the channels are closed here. LOCK_FD: FD_NONE, or it
+ * is given to the helper. -ATOLL_E_UNSUPPORTED: there is none. */
+int helper_spawn(struct child *c, struct channels *ch, const char *const *argv, int lock_fd,
+                 struct error *err);
+/* Its answer, when it has ended. */
+int helper_reply(struct child *c, const struct channels *ch, struct reply *ret, struct error *err);
+
+#endif

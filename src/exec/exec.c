@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Running a command: the request goes to atoll-helper in a memory file (it never blocks and never
+ * raises SIGPIPE), the reply comes back through a pipe that also tells, by its end, that the helper
+ * is gone. The write end of the lifeline stays here and dies with this process.
+ */
+#include "exec/exec.h"
+
+#include "exec/exec-impl.h"
+#include "util/cleanup.h"
+#include "util/mem.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int add_all(struct request *q, enum request_field f, const char *const *values)
+{
+	for (size_t i = 0; values && values[i]; i++) {
+		int r = request_add(q, f, values[i]);
+
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int add_view(struct request *q, const struct exec_view *v)
+{
+	static const char *const kinds[EXEC_VIEW_KIND_END_] = {
+		[EXEC_VIEW_BIND] = REQUEST_BIND,
+		[EXEC_VIEW_OVERLAY] = REQUEST_OVERLAY,
+	};
+	const struct {
+		enum request_field field;
+		const char *value;
+	} fields[] = {
+		{ REQUEST_VIEW_KIND, kinds[v->kind] },
+		{ REQUEST_VIEW_TARGET, v->target },
+		{ REQUEST_VIEW_SOURCE, v->source },
+		{ REQUEST_VIEW_UPPER, v->kind == EXEC_VIEW_OVERLAY ? v->upper : "" },
+		{ REQUEST_VIEW_WORK, v->kind == EXEC_VIEW_OVERLAY ? v->work : "" },
+	};
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < sizeof(fields) / sizeof(fields[0]); i++)
+		r = request_add(q, fields[i].field, fields[i].value);
+	return r;
+}
+
+static int add_views(struct request *q, const struct exec_options *opt)
+{
+	int r = 0;
+
+	for (unsigned i = 0; r == 0 && i < opt->n_views; i++)
+		r = add_view(q, &opt->views[i]);
+	if (r == 0 && opt->tmp)
+		r = request_add(q, REQUEST_TMP, opt->tmp);
+	return r;
+}
+
+/* In other mounts the same directory is not found by staying in it, only by its name. */
+static int add_cwd(struct request *q, const struct exec_options *opt)
+{
+	cleanup_free char *here = NULL;
+
+	if (opt->cwd)
+		return request_add(q, REQUEST_CWD, opt->cwd);
+	if (opt->n_views == 0)
+		return 0;
+	here = getcwd(NULL, 0);
+	return here ? request_add(q, REQUEST_CWD, here) : -errno;
+}
+
+static int fill_request(struct request *q, const struct exec_options *opt)
+{
+	char text[32];
+	int r;
+
+	r = add_all(q, REQUEST_ARG, opt->argv);
+	if (r == 0)
+		r = add_all(q, REQUEST_ENV, opt->setenv);
+	if (r == 0)
+		r = add_cwd(q, opt);
+	if (r == 0 && opt->n_views > 0)
+		r = add_views(q, opt);
+	if (r == 0 && opt->lock_fd != FD_NONE)
+		r = request_add(q, REQUEST_HAS_LOCK, "1");
+	if (r == 0 && opt->timeout_ms > 0) {
+		(void)snprintf(text, sizeof(text), "%" PRId64, opt->timeout_ms);
+		r = request_add(q, REQUEST_TIMEOUT_MS, text);
+	}
+	return r;
+}
+
+static int write_request(const struct exec_options *opt, int fd, struct error *err)
+{
+	cleanup_request struct request *q = request_new();
+	int r;
+
+	r = fill_request(q, opt);
+	if (r == -ATOLL_E_TOO_BIG)
+		return error_set(err, r, "the command line is longer than %u bytes", REQUEST_MAX);
+	if (r == 0)
+		r = request_send(q, fd);
+	if (r == 0 && lseek(fd, 0, SEEK_SET) < 0)
+		r = -errno;
+	return r < 0 ? error_sys(err, r, "write", "the request to atoll-helper") : 0;
+}
+
+/* The machine's own limits are told as they are; all else is something this host does not do. */
+static int space_code(int error)
+{
+	static const int as_it_is[] = { ENOSPC, EDQUOT, ENOMEM, EIO, EMFILE, ENFILE };
+
+	for (size_t i = 0; i < sizeof(as_it_is) / sizeof(as_it_is[0]); i++)
+		if (error == as_it_is[i])
+			return -error;
+	return -ATOLL_E_UNSUPPORTED;
+}
+
+static int space_failed(const struct reply *reply, struct error *err)
+{
+	int code = space_code(reply->error);
+
+	(void)error_set(err, code, "cannot %s: %s", reply->text, strerror(reply->error));
+	error_cause(err, reply->stage == REPLY_VIEW ? "mount" : "namespace", NULL, reply->error,
+	            NULL);
+	error_hint(err, "see what this host allows: atoll doctor");
+	return code;
+}
+
+static int start_failed(const struct exec_options *opt, const struct reply *reply,
+                        struct error *err)
+{
+	const char *cwd = opt->cwd ? opt->cwd : "the current directory";
+	int r = -reply->error;
+
+	switch ((enum reply_stage)reply->stage) {
+	case REPLY_EXEC:
+		return error_sys(err, r, "run", opt->argv[0]);
+	case REPLY_CHDIR:
+		/* Not -ENOENT: that would say that the command does not exist. */
+		(void)error_set(err, -ATOLL_E_NOT_FOUND, "cannot enter '%s': %s", cwd,
+		                strerror(reply->error));
+		error_cause(err, "chdir", cwd, reply->error, NULL);
+		return -ATOLL_E_NOT_FOUND;
+	case REPLY_NAMESPACE:
+	case REPLY_VIEW:
+		return space_failed(reply, err);
+	case REPLY_STARTED:
+	case REPLY_REQUEST:
+	case REPLY_STAGE_END_:
+		break;
+	}
+	(void)error_set(err, -ATOLL_E_UNSUPPORTED, "atoll-helper could not do as asked: %s",
+	                strerror(reply->error));
+	error_hint(err, "atoll and atoll-helper must come from the same version");
+	return -ATOLL_E_UNSUPPORTED;
+}
+
+static int take_reply(const struct exec_options *opt, const struct reply *reply,
+                      struct exec_usage *ret, struct error *err)
+{
+	if (reply->error != 0)
+		return start_failed(opt, reply, err);
+	*ret = (struct exec_usage){
+		.exit_code = reply->exit_code,
+		.term_signal = reply->term_signal,
+		.timed_out = reply->timed_out != 0,
+		.user_us = reply->user_us,
+		.system_us = reply->system_us,
+		.max_rss_kb = reply->max_rss_kb,
+		.still_written = (reply->flags & REPLY_STILL_WRITTEN) != 0,
+	};
+	return 0;
+}
+
+int exec_run(const struct exec_options *opt, struct exec_usage *ret, struct error *err)
+{
+	static const char *const argv[] = { "atoll-helper", NULL };
+	cleanup_channels struct channels ch = CHANNELS_INIT;
+	struct child c = CHILD_INIT;
+	struct reply reply = { 0 };
+	int r;
+
+	r = channels_open(&ch);
+	if (r < 0)
+		return error_sys(err, r, "open", "a channel to atoll-helper");
+	r = write_request(opt, ch.request, err);
+	if (r < 0)
+		return r;
+	r = helper_spawn(&c, &ch, argv, opt->lock_fd, err);
+	if (r < 0)
+		return r;
+	r = helper_reply(&c, &ch, &reply, err);
+	child_done(&c);
+	return r < 0 ? r : take_reply(opt, &reply, ret, err);
+}

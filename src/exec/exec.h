@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Running a command: a request is built here and carried out by atoll-helper, a single-threaded
+ * program (a process with threads must not fork and go on). The helper holds the plan's lock
+ * descriptor, starts the command, passes signals on, and when the command ends kills whatever it
+ * left running: nothing outlives its command. If the caller dies, a lifeline pipe ends it all.
+ */
+#ifndef EXEC_EXEC_H
+#define EXEC_EXEC_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "util/error.h"
+
+/* What a command sees at a path, in its own mount namespace. */
+enum exec_view_kind {
+	EXEC_VIEW_BIND = 0, /* SOURCE, writable */
+	EXEC_VIEW_OVERLAY,  /* an overlay of UPPER over SOURCE */
+	EXEC_VIEW_KIND_END_
+};
+struct exec_view {
+	enum exec_view_kind kind;
+	const char *target; /* absolute; the resource's own path */
+	const char *source;
+	const char *upper; /* overlay only */
+	const char *work; /* overlay only; on the upper's mount, empty or of a mount in this boot */
+};
+
+/* What this host can do for us; asked once with the helper and kept by the caller. */
+enum exec_tier {
+	EXEC_TIER_NONE = 0, /* no namespaces: a command sees the system as it is */
+	EXEC_TIER_BIND,     /* namespaces, but no overlay there */
+	EXEC_TIER_OVERLAY,
+	EXEC_TIER_END_
+};
+/* Can an overlay with its upper layer below AREA (a directory of ours) be mounted over ROOT?
+ * *ret_why: what is in the way when the answer is less than OVERLAY, owned by the caller. */
+int exec_probe(const char *root, const char *area, enum exec_tier *ret, char **ret_why,
+               struct error *err);
+
+struct exec_options {
+	const char *const *argv;
+	const char *cwd;           /* absolute */
+	const char *const *setenv; /* "NAME=value", NULL-terminated; added to the environment */
+	int lock_fd;               /* held by the helper as long as the command lives; FD_NONE */
+	int64_t timeout_ms;        /* <= 0: none */
+	/* None: the command sees the system as it is. Else it runs in namespaces of its own: these
+	 * at their targets, private /tmp, /run and /dev/shm, everything else read-only. */
+	const struct exec_view *views;
+	unsigned n_views;
+	const char *tmp; /* shown as /tmp, mode 1777; NULL: one that goes with the command */
+};
+struct exec_usage {
+	int exit_code; /* as a shell gives it; 124 timed out */
+	int term_signal;
+	bool timed_out;
+	int64_t user_us, system_us;
+	uint64_t max_rss_kb;
+	bool still_written; /* something outside kept a view open for writing */
+};
+/* 0 and *ret; -ENOENT, -EACCES: the command could not be started (named); -ATOLL_E_UNSUPPORTED: no
+ * helper program found, or the host does not let it make the namespaces or views. */
+int exec_run(const struct exec_options *opt, struct exec_usage *ret, struct error *err);
+
+#endif

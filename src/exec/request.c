@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The request's wire form: magic, length of the rest, then fields of (type, length, bytes), all
+ * numbers 32 bits little-endian. It must be exactly as long as it says.
+ */
+#include "exec/request.h"
+
+#include "fs/atomic.h"
+#include "util/cleanup.h"
+#include "util/mem.h"
+#include "util/strbuf.h"
+
+#include <atoll.h>
+#include <endian.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NUMBER     4u
+#define FIELD_HEAD (2 * NUMBER)
+#define HEADER     (2 * NUMBER)
+
+struct values {
+	char **v;
+	size_t n;
+	size_t cap;
+};
+
+struct request {
+	struct values fields[REQUEST_FIELD_END_];
+	size_t size; /* of the fields on the wire */
+};
+
+struct request *request_new(void)
+{
+	return xcalloc(1, sizeof(struct request));
+}
+
+void request_free(struct request *r)
+{
+	if (!r)
+		return;
+	for (unsigned f = 0; f < REQUEST_FIELD_END_; f++) {
+		for (size_t i = 0; i < r->fields[f].n; i++)
+			free(r->fields[f].v[i]);
+		free(r->fields[f].v);
+	}
+	free(r);
+}
+
+void cleanup_requestp(struct request **r)
+{
+	int saved = errno;
+
+	request_free(*r);
+	errno = saved;
+}
+
+/* VALUE has LEN bytes and need not be terminated. */
+static int add_bytes(struct request *r, uint32_t field, const char *value, size_t len)
+{
+	struct values *values;
+	char *copy;
+	int ret;
+
+	if (len > REQUEST_MAX || r->size + FIELD_HEAD + len > REQUEST_MAX - HEADER)
+		return -ATOLL_E_TOO_BIG;
+	values = &r->fields[field];
+	ret = grow((void **)&values->v, &values->cap, values->n + 1, sizeof(*values->v));
+	if (ret < 0)
+		return ret;
+	copy = malloc(len + 1);
+	if (!copy)
+		return -ENOMEM;
+	memcpy(copy, value, len);
+	copy[len] = '\0';
+	values->v[values->n++] = copy;
+	r->size += FIELD_HEAD + len;
+	return 0;
+}
+
+int request_add(struct request *r, enum request_field f, const char *value)
+{
+	return add_bytes(r, f, value, strlen(value));
+}
+
+unsigned request_count(const struct request *r, enum request_field f)
+{
+	return (unsigned)r->fields[f].n;
+}
+
+const char *request_get(const struct request *r, enum request_field f, unsigned i)
+{
+	return i < r->fields[f].n ? r->fields[f].v[i] : NULL;
+}
+
+static void put_number(struct strbuf *sb, size_t n)
+{
+	uint32_t le = htole32((uint32_t)n);
+
+	strbuf_add(sb, &le, sizeof(le));
+}
+
+static uint32_t get_number(const char *p)
+{
+	uint32_t le;
+
+	memcpy(&le, p, sizeof(le));
+	return le32toh(le);
+}
+
+int request_send(const struct request *r, int fd)
+{
+	cleanup_strbuf struct strbuf sb = STRBUF_INIT;
+
+	put_number(&sb, REQUEST_MAGIC);
+	put_number(&sb, r->size);
+	for (unsigned f = 1; f < REQUEST_FIELD_END_; f++) {
+		for (size_t i = 0; i < r->fields[f].n; i++) {
+			size_t len = strlen(r->fields[f].v[i]);
+
+			put_number(&sb, f);
+			put_number(&sb, len);
+			strbuf_add(&sb, r->fields[f].v[i], len);
+		}
+	}
+	return fs_write_all(fd, sb.buf, sb.len);
+}
+
+static int parse_fields(struct request *r, const char *p, size_t left)
+{
+	while (left > 0) {
+		uint32_t field, len;
+		int ret;
+
+		if (left < FIELD_HEAD)
+			return -EPROTO;
+		field = get_number(p);
+		len = get_number(p + NUMBER);
+		p += FIELD_HEAD;
+		left -= FIELD_HEAD;
+		if (field == 0 || field >= REQUEST_FIELD_END_ || len > left)
+			return -EPROTO;
+		/* A value with a NUL inside would be used cut short. */
+		if (memchr(p, '\0', len))
+			return -EPROTO;
+		ret = add_bytes(r, field, p, len);
+		if (ret < 0)
+			return ret;
+		p += len;
+		left -= len;
+	}
+	return 0;
+}
+
+int request_receive(int fd, struct request **ret)
+{
+	cleanup_request struct request *r = NULL;
+	cleanup_free char *data = NULL;
+	size_t len = 0;
+	int err;
+
+	err = fs_read_all(fd, REQUEST_MAX, &data, &len);
+	if (err < 0)
+		return err;
+	if (len < HEADER || get_number(data) != REQUEST_MAGIC)
+		return -EPROTO;
+	if (get_number(data + NUMBER) != len - HEADER)
+		return -EPROTO;
+	r = request_new();
+	err = parse_fields(r, data + HEADER, len - HEADER);
+	if (err < 0)
+		return err;
+	*ret = take_ptr(r);
+	return 0;
+}

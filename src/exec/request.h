@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The request from the library to atoll-helper: one message of length-prefixed fields on a
+ * descriptor, little-endian, checked against limits on both sides. Fields a helper does not know
+ * are an error, so that nothing asked for is silently left out (fences will be added here).
+ */
+#ifndef EXEC_REQUEST_H
+#define EXEC_REQUEST_H
+
+#include <stdint.h>
+
+#define REQUEST_MAGIC 0x514c5441u /* "ATLQ" */
+#define REQUEST_MAX   (4u << 20)
+#define REQUEST_FD    3 /* the helper reads the request here */
+#define REPLY_FD      4 /* and writes its reply here; closed when it is done */
+#define LIFELINE_FD   5 /* read end; EOF: the caller is gone */
+#define LOCK_FD       6 /* only when REQUEST_HAS_LOCK */
+
+enum request_field {
+	REQUEST_ARG = 1, /* one per argument, in order */
+	REQUEST_CWD,
+	REQUEST_ENV, /* NAME=value to set */
+	REQUEST_HAS_LOCK,
+	REQUEST_TIMEOUT_MS, /* decimal */
+	/* Views: the I-th values of these five belong together. With one or more of them the
+	 * command runs in namespaces of its own, and REQUEST_CWD is needed. */
+	REQUEST_VIEW_KIND,
+	REQUEST_VIEW_TARGET,
+	REQUEST_VIEW_SOURCE,
+	REQUEST_VIEW_UPPER, /* "" for a bind */
+	REQUEST_VIEW_WORK,  /* "" for a bind */
+	REQUEST_TMP,        /* the directory shown as /tmp */
+	/* Fences get fields of their own here: seccomp filter, Landlock rules, network, limits,
+	 * scratch layer over the home directory. */
+	REQUEST_FIELD_END_
+};
+#define REQUEST_BIND    "bind"
+#define REQUEST_OVERLAY "overlay"
+
+/* Where the start of a command failed. */
+enum reply_stage {
+	REPLY_STARTED = 0,
+	REPLY_REQUEST,
+	REPLY_NAMESPACE, /* no namespaces, or not what is needed in them */
+	REPLY_VIEW,
+	REPLY_CHDIR,
+	REPLY_EXEC,
+	REPLY_STAGE_END_
+};
+
+/* What the helper has to say about a command that ran. */
+enum reply_flag {
+	REPLY_STILL_WRITTEN = 0x1, /* an overlay was open for writing when all had ended */
+	REPLY_OLD_PROC = 0x2,      /* the host's /proc was kept: a fresh one is not allowed here */
+	REPLY_NO_USER_NS = 0x4,    /* root's command ran in the helper's own user namespace */
+};
+#define REPLY_TEXT 1024
+
+/* The helper's answer. Both programs come from one build: the native layout is the format. */
+struct reply {
+	uint32_t magic;
+	int32_t stage; /* enum reply_stage */
+	int32_t error; /* 0, or errno: the command could not be started */
+	int32_t exit_code;
+	int32_t term_signal;
+	int32_t timed_out;
+	uint32_t flags; /* enum reply_flag */
+	int64_t user_us, system_us;
+	uint64_t max_rss_kb;
+	char text[REPLY_TEXT]; /* what failed, after "cannot"; "" when the stage says it all */
+};
+
+struct request;
+/* Building (library) and reading (helper). */
+struct request *request_new(void);
+void request_free(struct request *r);
+void cleanup_requestp(struct request **r);
+#define cleanup_request __attribute__((__cleanup__(cleanup_requestp)))
+int request_add(struct request *r, enum request_field f, const char *value); /* -ATOLL_E_TOO_BIG */
+int request_send(const struct request *r, int fd);
+int request_receive(int fd, struct request **ret); /* -EPROTO, -ATOLL_E_TOO_BIG */
+unsigned request_count(const struct request *r, enum request_field f);
+/* The I-th value of a field, or NULL. */
+const char *request_get(const struct request *r, enum request_field f, unsigned i);
+
+#endif

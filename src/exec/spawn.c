@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finding atoll-helper, starting it with its descriptors, and reading what it answers. */
+#include "exec/exec-impl.h"
+
+#include "util/cleanup.h"
+#include "util/clock.h"
+#include "util/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#ifndef ATOLL_HELPER_PATH
+#define ATOLL_HELPER_PATH "/usr/libexec/atoll/atoll-helper"
+#endif
+
+#define FDS_MAX 4
+
+struct start {
+	const char *const *argv;
+	const struct channels *ch;
+	int lock_fd;
+};
+
+void channels_done(struct channels *ch)
+{
+	close_fd(&ch->request);
+	close_fd(&ch->reply[0]);
+	close_fd(&ch->reply[1]);
+	close_fd(&ch->lifeline[0]);
+	close_fd(&ch->lifeline[1]);
+}
+
+int channels_open(struct channels *ch)
+{
+	ch->request = memfd_create("atoll-request", MFD_CLOEXEC);
+	if (ch->request < 0)
+		return -errno;
+	if (pipe2(ch->reply, O_CLOEXEC) < 0 || pipe2(ch->lifeline, O_CLOEXEC) < 0)
+		return -errno;
+	return 0;
+}
+
+static int spawn_at(struct child *c, const char *file, const struct start *s)
+{
+	struct child_fd fds[FDS_MAX] = {
+		{ s->ch->request, REQUEST_FD },
+		{ s->ch->reply[1], REPLY_FD },
+		{ s->ch->lifeline[0], LIFELINE_FD },
+		{ s->lock_fd, LOCK_FD },
+	};
+	struct child_options opt = {
+		.file = file,
+		.argv = s->argv,
+		.fds = fds,
+		.n_fds = s->lock_fd == FD_NONE ? FDS_MAX - 1 : FDS_MAX,
+	};
+
+	return child_spawn(c, &opt);
+}
+
+/* Beside this program, as installed together or as built, then where it was to be installed. */
+static int spawn_found(struct child *c, const struct start *s)
+{
+	static const char *const beside[] = { "atoll-helper", "../helper/atoll-helper" };
+	cleanup_free char *dir = child_self_dir();
+	int r;
+
+	for (size_t i = 0; dir && i < sizeof(beside) / sizeof(beside[0]); i++) {
+		cleanup_free char *file = xasprintf("%s/%s", dir, beside[i]);
+
+		r = spawn_at(c, file, s);
+		if (r != -ENOENT && r != -ENOTDIR)
+			return r;
+	}
+	return spawn_at(c, ATOLL_HELPER_PATH, s);
+}
+
+static int spawn_helper(struct child *c, const struct start *s, struct error *err)
+{
+	const char *named = secure_getenv("ATOLL_HELPER");
+	const char *where = named && *named ? named : ATOLL_HELPER_PATH;
+	int r;
+
+	r = named && *named ? spawn_at(c, named, s) : spawn_found(c, s);
+	if (r == 0)
+		return 0;
+	if (r != -ENOENT && r != -EACCES && r != -ENOTDIR)
+		return error_sys(err, r, "start", where);
+	(void)error_set(err, -ATOLL_E_UNSUPPORTED, "the helper program '%s' cannot be started: %s",
+	                where, strerror(-r));
+	error_cause(err, "start", where, -r, NULL);
+	error_hint(err, "install atoll-helper there, or name it in ATOLL_HELPER");
+	return -ATOLL_E_UNSUPPORTED;
+}
+
+int helper_spawn(struct child *c, struct channels *ch, const char *const *argv, int lock_fd,
+                 struct error *err)
+{
+	const struct start s = { argv, ch, lock_fd };
+	int r = spawn_helper(c, &s, err);
+
+	/* Ours must be gone, or the end of the helper would not show. */
+	close_fd(&ch->reply[1]);
+	close_fd(&ch->lifeline[0]);
+	return r;
+}
+
+/* 0; -EPIPE when the helper went without an answer. */
+static int read_reply(int fd, struct reply *ret)
+{
+	char *p = (char *)ret;
+	size_t have = 0;
+
+	while (have < sizeof(*ret)) {
+		ssize_t n = read(fd, p + have, sizeof(*ret) - have);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			return -EPIPE;
+		have += (size_t)n;
+	}
+	return ret->magic == REQUEST_MAGIC ? 0 : -EPROTO;
+}
+
+int helper_reply(struct child *c, const struct channels *ch, struct reply *ret, struct error *err)
+{
+	int r = read_reply(ch->reply[0], ret);
+
+	/* Its descriptor of the lock must be gone too before the caller lets go of the lock. */
+	(void)child_wait(c, CLOCK_NEVER, NULL);
+	if (r == -EPIPE)
+		return error_set(err, -EIO, "atoll-helper ended without an answer; was it killed?");
+	if (r < 0)
+		return error_sys(err, r, "read", "the reply of atoll-helper");
+	ret->text[sizeof(ret->text) - 1] = '\0';
+	return 0;
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Points in a filesystem's own time, for telling what changed since. */
+#ifndef FS_STAMP_H
+#define FS_STAMP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/*
+ * Creates (or touches) the file NAME and gives its ctime T0. When the filesystem has multigrain
+ * timestamps (two stamps with a stat between them differ) any later change has ctime >= T0 and
+ * no wait is needed; else waits out one clock tick, so that any later change has ctime > T0.
+ */
+int stamp_make(int dir_fd, const char *name, int64_t *ret_t0, bool *ret_multigrain);
+
+#endif

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Between fork and execve. The child says through a pipe why it could not become the command; the
+ * pipe closing without a word means that it did.
+ */
+#include "helper/command.h"
+
+#include "fs/atomic.h"
+#include "helper/idmap.h"
+#include "util/cleanup.h"
+#include "util/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Both close on exec. */
+struct channel {
+	int read_fd, write_fd;
+};
+
+static int channel_open(struct channel *ch)
+{
+	int ends[2];
+
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return -errno;
+	*ch = (struct channel){ ends[0], ends[1] };
+	return 0;
+}
+
+static void channel_done(struct channel *ch)
+{
+	close_fd(&ch->read_fd);
+	close_fd(&ch->write_fd);
+}
+
+#define cleanup_channel __attribute__((__cleanup__(channel_done)))
+#define CHANNEL_INIT    ((struct channel){ FD_NONE, FD_NONE })
+
+pid_t command_fork(unsigned long flags)
+{
+#if defined(__s390__)
+	return (pid_t)syscall(SYS_clone, NULL, flags | SIGCHLD, NULL, NULL, NULL);
+#else
+	return (pid_t)syscall(SYS_clone, flags | SIGCHLD, NULL, NULL, NULL, NULL);
+#endif
+}
+
+/* ---- the child, before it becomes the command ---- */
+
+static int set_environment(const struct request *q)
+{
+	for (unsigned i = 0; i < request_count(q, REQUEST_ENV); i++) {
+		const char *pair = request_get(q, REQUEST_ENV, i);
+		const char *value = strchr(pair, '=');
+		cleanup_free char *name = value ? strndup(pair, (size_t)(value - pair)) : NULL;
+
+		if (!name)
+			return -EINVAL;
+		if (setenv(name, value + 1, 1) < 0)
+			return -errno;
+	}
+	return 0;
+}
+
+static char **command_argv(const struct request *q)
+{
+	unsigned n = request_count(q, REQUEST_ARG);
+	char **argv = xcalloc(n + 1u, sizeof(*argv));
+
+	for (unsigned i = 0; i < n; i++)
+		argv[i] = xstrdup(request_get(q, REQUEST_ARG, i));
+	return argv;
+}
+
+/* A directory in PATH that may not be searched makes execvp say "permission denied" of a command
+ * that is nowhere. As a shell has it: what is not seen anywhere is not found. */
+static int exec_error(const char *name, int error)
+{
+	const char *path = getenv("PATH");
+
+	if (error != EACCES || strchr(name, '/') || !path)
+		return -error;
+	while (*path) {
+		size_t len = strcspn(path, ":");
+		cleanup_free char *file =
+			xasprintf("%.*s%s%s", (int)len, path, len ? "/" : "./", name);
+
+		if (access(file, F_OK) == 0)
+			return -error;
+		path += len + (path[len] == ':');
+	}
+	return -ENOENT;
+}
+
+static void become_command(const struct run *run, pid_t parent, struct failure *f)
+{
+	const char *cwd = request_get(run->request, REQUEST_CWD, 0);
+	char **argv;
+	int r;
+
+	/* Should our parent be killed, the command goes with it; it may be gone already. */
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0) {
+		(void)failure_set(f, REPLY_REQUEST, -errno, "%s", "");
+		return;
+	}
+	if (getppid() != parent)
+		_exit(EXIT_FAILURE);
+	r = set_environment(run->request);
+	if (r < 0) {
+		(void)failure_set(f, REPLY_REQUEST, r, "set the environment");
+		return;
+	}
+	if (cwd && chdir(cwd) < 0) {
+		(void)failure_set(f, REPLY_CHDIR, -errno, "%s", "");
+		return;
+	}
+	argv = command_argv(run->request);
+	run_give_signals_back(run);
+	(void)execvp(argv[0], argv);
+	(void)failure_set(f, REPLY_EXEC, exec_error(argv[0], errno), "%s", "");
+}
+
+static _Noreturn void child(const struct run *run, pid_t parent, int go_fd, int failure_fd)
+{
+	struct failure f = FAILURE_NONE;
+	char go;
+
+	/* Its ids mean nothing until they are mapped. */
+	if (go_fd != FD_NONE && read(go_fd, &go, 1) != 1)
+		_exit(EXIT_FAILURE);
+	become_command(run, parent, &f);
+	(void)fs_write_all(failure_fd, &f, sizeof(f));
+	_exit(EXIT_FAILURE);
+}
+
+/* ---- the parent ---- */
+
+/* Nothing to read means that the command runs: its execve closed the other end. */
+static int read_failure(int fd, struct failure *f)
+{
+	struct failure said;
+	ssize_t n;
+
+	do {
+		n = read(fd, &said, sizeof(said));
+	} while (n < 0 && errno == EINTR);
+	if (n != (ssize_t)sizeof(said))
+		return 0;
+	*f = said;
+	return -said.error;
+}
+
+/* The child, waiting for its ids, gets them; or it goes, and -errno. */
+static int fork_mapped(struct run *run, int failure_fd)
+{
+	cleanup_channel struct channel go = CHANNEL_INIT;
+	pid_t self = getpid();
+	int r = channel_open(&go);
+
+	if (r < 0)
+		return r;
+	run->pid = command_fork(CLONE_NEWUSER);
+	if (run->pid < 0)
+		return -errno;
+	if (run->pid == 0) {
+		close_fd(&go.write_fd);
+		child(run, self, go.read_fd, failure_fd);
+	}
+	r = idmap_copy(run->pid);
+	if (r == 0)
+		r = fs_write_all(go.write_fd, "", 1);
+	if (r == 0)
+		return 0;
+	(void)kill(run->pid, SIGKILL);
+	(void)waitpid(run->pid, NULL, 0);
+	return r;
+}
+
+static int fork_plain(struct run *run, int failure_fd)
+{
+	pid_t self = getpid();
+
+	run->pid = command_fork(0);
+	if (run->pid == 0)
+		child(run, self, FD_NONE, failure_fd);
+	return run->pid < 0 ? -errno : 0;
+}
+
+int command_start(struct run *run, bool user_ns, struct failure *f)
+{
+	cleanup_channel struct channel said = CHANNEL_INIT;
+	int r = channel_open(&said);
+
+	if (r < 0)
+		return failure_set(f, REPLY_REQUEST, r, "open a pipe");
+	if (user_ns)
+		run->no_user_ns = fork_mapped(run, said.write_fd) < 0;
+	r = user_ns && !run->no_user_ns ? 0 : fork_plain(run, said.write_fd);
+	if (r < 0)
+		return failure_set(f, REPLY_REQUEST, r, "fork");
+	close_fd(&said.write_fd);
+	return read_failure(said.read_fd, f);
+}

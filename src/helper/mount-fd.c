@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Thin wrappers of the mount system calls that work on descriptors. */
+#include "helper/mount-fd.h"
+
+#include "util/cleanup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <stddef.h>
+#include <sys/mount.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+int mount_open_dir(const char *path, int *ret_fd)
+{
+	int fd = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	if (fd < 0)
+		return -errno;
+	*ret_fd = fd;
+	return 0;
+}
+
+int mount_open_target(const char *path, int *ret_fd)
+{
+	struct open_how how = { .flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_NO_SYMLINKS };
+	long fd = syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof(how));
+
+	if (fd < 0)
+		return -errno;
+	*ret_fd = (int)fd;
+	return 0;
+}
+
+int mount_clone(int fd, int *ret_fd)
+{
+	/* Recursive: an ordinary user may not uncover what is below a mount. */
+	int tree = open_tree(fd, "",
+	                     OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | AT_RECURSIVE);
+
+	if (tree < 0)
+		return -errno;
+	*ret_fd = tree;
+	return 0;
+}
+
+static int make(const char *type, const char *mode, unsigned attrs, int *ret_fd)
+{
+	cleanup_close int fs = fsopen(type, FSOPEN_CLOEXEC);
+	int fd;
+
+	if (fs < 0)
+		return -errno;
+	if (mode && fsconfig(fs, FSCONFIG_SET_STRING, "mode", mode, 0) < 0)
+		return -errno;
+	if (fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+		return -errno;
+	fd = fsmount(fs, FSMOUNT_CLOEXEC, attrs);
+	if (fd < 0)
+		return -errno;
+	*ret_fd = fd;
+	return 0;
+}
+
+int mount_tmpfs(const char *mode, int *ret_fd)
+{
+	return make("tmpfs", mode, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, ret_fd);
+}
+
+int mount_proc(int *ret_fd)
+{
+	return make("proc", NULL, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, ret_fd);
+}
+
+int mount_change(int fd, enum mount_scope scope, uint64_t set, uint64_t clear)
+{
+	unsigned flags = AT_EMPTY_PATH | (scope == MOUNT_ALL ? AT_RECURSIVE : 0);
+	struct mount_attr attr = { .attr_set = set, .attr_clr = clear };
+
+	return mount_setattr(fd, "", flags, &attr, sizeof(attr)) < 0 ? -errno : 0;
+}
+
+int mount_attach_at(int mount_fd, int target_fd)
+{
+	if (move_mount(mount_fd, "", target_fd, "",
+	               MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
+		return -errno;
+	return 0;
+}
+
+int mount_attach(int mount_fd, const char *path)
+{
+	cleanup_close int fd = FD_NONE;
+	int r = mount_open_target(path, &fd);
+
+	return r < 0 ? r : mount_attach_at(mount_fd, fd);
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A command while it runs, as the files of this folder see it. */
+#ifndef HELPER_RUN_IMPL_H
+#define HELPER_RUN_IMPL_H
+
+#include "exec/request.h"
+
+#include <signal.h>
+#include <stdbool.h>
+#include <sys/resource.h>
+#include <sys/types.h>
+
+#define RUN_OWN_SIGNALS 5
+
+struct run {
+	struct request *request;
+	struct sigaction before[RUN_OWN_SIGNALS]; /* as the caller had them */
+	int signal_fd;
+	int note_fd;   /* in pid 1: says here that the command has stopped; else FD_NONE */
+	pid_t pid;     /* the command */
+	int pass_code; /* in pid 1: only signals with this si_code are passed on; else 0 */
+	int64_t deadline;
+	bool timed_out;
+	bool caller_gone;
+	bool ended;
+	bool no_user_ns;
+	int wait_status;
+	struct rusage usage;
+};
+
+/* Blocks what we handle ourselves and opens RUN->signal_fd for it. 0 or -errno. */
+int run_take_signals(struct run *run);
+/* In the child: what the caller ignored (nohup) stays ignored; what only we ignore does not. */
+void run_give_signals_back(const struct run *run);
+/* From the start of the command until it has ended or the caller is gone. */
+void run_follow(struct run *run);
+void run_fill_reply(const struct run *run, struct reply *reply);
+
+#endif

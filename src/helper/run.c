@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One command. It stays in the caller's process group, so that a terminal stays a terminal: what
+ * the terminal sends (^C, ^Z, hang-up) reaches it without us, and we only must not fall over it
+ * ourselves. What a process sends to us is passed on. The command has none of our descriptors:
+ * all are close-on-exec.
+ *
+ * It ends when the command does, when its time is up (SIGTERM, then SIGKILL), or when the caller
+ * is gone (SIGKILL at once: the next one is waiting for the plan). In every case nothing that
+ * descends from the command is left when we answer.
+ */
+#include "helper/run.h"
+
+#include "fs/atomic.h"
+#include "helper/command.h"
+#include "helper/failure.h"
+#include "helper/reap.h"
+#include "helper/run-impl.h"
+#include "helper/space.h"
+#include "util/cleanup.h"
+#include "util/clock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define GRACE_MS       2000 /* between SIGTERM and SIGKILL when the time is up */
+#define EXIT_TIMED_OUT 124
+#define EXIT_SIGNALLED 128
+
+/* Passed on when a process sent them; the terminal's own reach the command by themselves. */
+static const int passed_on[] = { SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2 };
+/* How we ourselves take some others. Stopping us would stop nobody else, and the lifeline would
+ * go unwatched; a caller that ignores SIGCHLD must not cost us the command's status. */
+static const struct {
+	int sig;
+	bool ignore;
+} own_way[] = {
+	{ SIGTSTP, true }, { SIGTTIN, true },  { SIGTTOU, true },
+	{ SIGPIPE, true }, { SIGCHLD, false },
+};
+_Static_assert(sizeof(own_way) / sizeof(own_way[0]) == RUN_OWN_SIGNALS, "one place each");
+
+static void keep_descriptors_ours(void)
+{
+	for (int fd = REQUEST_FD; fd <= LOCK_FD; fd++)
+		(void)fcntl(fd, F_SETFD, FD_CLOEXEC); /* the lock is not always there */
+}
+
+int run_take_signals(struct run *run)
+{
+	sigset_t set;
+
+	for (size_t i = 0; i < RUN_OWN_SIGNALS; i++) {
+		struct sigaction act = { .sa_handler = own_way[i].ignore ? SIG_IGN : SIG_DFL };
+
+		if (sigaction(own_way[i].sig, &act, &run->before[i]) < 0)
+			return -errno;
+	}
+	sigemptyset(&set);
+	sigaddset(&set, SIGCHLD);
+	for (size_t i = 0; i < sizeof(passed_on) / sizeof(passed_on[0]); i++)
+		sigaddset(&set, passed_on[i]);
+	if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
+		return -errno;
+	run->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	return run->signal_fd < 0 ? -errno : 0;
+}
+
+void run_give_signals_back(const struct run *run)
+{
+	sigset_t none;
+
+	for (size_t i = 0; i < RUN_OWN_SIGNALS; i++)
+		(void)sigaction(own_way[i].sig, &run->before[i], NULL);
+	sigemptyset(&none);
+	(void)sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+/* Whoever waits for us at the terminal should know that the command waits too. */
+static void say_stopped(const struct run *run, bool stopped)
+{
+	struct reply note = { .magic = REQUEST_MAGIC,
+		              .stage = stopped ? SPACE_STOPPED : SPACE_CONTINUED };
+
+	(void)fs_write_all(run->note_fd, &note, sizeof(note));
+}
+
+static void collect(struct run *run)
+{
+	int flags = WNOHANG | (run->note_fd == FD_NONE ? 0 : WUNTRACED | WCONTINUED);
+	struct rusage usage;
+	int status;
+	pid_t pid;
+
+	while ((pid = wait4(-1, &status, flags, &usage)) > 0) {
+		if (pid != run->pid)
+			continue; /* an orphan that was given to us */
+		if (WIFSTOPPED(status) || WIFCONTINUED(status)) {
+			say_stopped(run, WIFSTOPPED(status));
+			continue;
+		}
+		run->ended = true;
+		run->wait_status = status;
+		run->usage = usage;
+	}
+}
+
+/* A signal of a process to us, not of the terminal to all. */
+static bool is_for_command(const struct run *run, const struct signalfd_siginfo *si)
+{
+	return run->pass_code ? si->ssi_code == run->pass_code : si->ssi_code != SI_KERNEL;
+}
+
+static void on_signals(struct run *run)
+{
+	struct signalfd_siginfo si;
+
+	while (read(run->signal_fd, &si, sizeof(si)) == (ssize_t)sizeof(si)) {
+		if (si.ssi_signo == SIGCHLD)
+			collect(run);
+		else if (!run->ended && is_for_command(run, &si))
+			(void)kill(run->pid, (int)si.ssi_signo);
+	}
+}
+
+static void on_deadline(struct run *run)
+{
+	if (run->timed_out) {
+		(void)kill(run->pid, SIGKILL);
+		run->deadline = CLOCK_NEVER;
+		return;
+	}
+	run->timed_out = true;
+	run->deadline = clock_deadline(GRACE_MS);
+	(void)kill(run->pid, SIGTERM);
+	(void)kill(run->pid, SIGCONT); /* a stopped one would not hear it */
+}
+
+void run_follow(struct run *run)
+{
+	struct pollfd fds[] = {
+		{ .fd = run->signal_fd, .events = POLLIN },
+		{ .fd = LIFELINE_FD, .events = POLLIN },
+	};
+
+	while (!run->ended && !run->caller_gone) {
+		int n = poll(fds, 2, clock_left_ms(run->deadline));
+
+		if (n < 0 && errno != EINTR)
+			break;
+		if (n == 0)
+			on_deadline(run);
+		if (n > 0 && fds[0].revents)
+			on_signals(run);
+		/* Nobody writes to it: anything it says means that its other end is closed. */
+		if (n > 0 && fds[1].revents)
+			run->caller_gone = true;
+	}
+}
+
+static int64_t timeval_us(const struct timeval *tv)
+{
+	return (int64_t)tv->tv_sec * 1000000 + tv->tv_usec;
+}
+
+void run_fill_reply(const struct run *run, struct reply *reply)
+{
+	int status = run->wait_status;
+
+	reply->term_signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+	reply->exit_code =
+		WIFSIGNALED(status) ? EXIT_SIGNALLED + WTERMSIG(status) : WEXITSTATUS(status);
+	reply->timed_out = run->timed_out;
+	if (run->timed_out)
+		reply->exit_code = EXIT_TIMED_OUT;
+	reply->user_us = timeval_us(&run->usage.ru_utime);
+	reply->system_us = timeval_us(&run->usage.ru_stime);
+	reply->flags |= run->no_user_ns ? REPLY_NO_USER_NS : 0;
+	reply->max_rss_kb = (uint64_t)run->usage.ru_maxrss;
+}
+
+static int read_timeout(const struct request *q, int64_t *ret_deadline)
+{
+	const char *text = request_get(q, REQUEST_TIMEOUT_MS, 0);
+	char *end;
+	long long ms;
+
+	*ret_deadline = CLOCK_NEVER;
+	if (!text)
+		return 0;
+	errno = 0;
+	ms = strtoll(text, &end, 10);
+	if (errno != 0 || end == text || *end != '\0' || ms <= 0)
+		return -EPROTO;
+	*ret_deadline = clock_deadline(ms);
+	return 0;
+}
+
+static int prepare(struct run *run)
+{
+	const struct request *q;
+	int r;
+
+	keep_descriptors_ours();
+	r = request_receive(REQUEST_FD, &run->request);
+	if (r < 0)
+		return r;
+	q = run->request;
+	if (!request_get(q, REQUEST_ARG, 0))
+		return -EPROTO;
+	if (request_get(q, REQUEST_HAS_LOCK, 0) && fcntl(LOCK_FD, F_GETFD) < 0)
+		return -EPROTO;
+	if (space_wanted(q) && !request_get(q, REQUEST_CWD, 0))
+		return -EPROTO;
+	r = reap_adopt();
+	if (r == 0)
+		r = run_take_signals(run);
+	if (r == 0)
+		r = read_timeout(q, &run->deadline);
+	return r;
+}
+
+static void run_plain(struct run *run, struct reply *reply)
+{
+	struct failure f = FAILURE_NONE;
+
+	if (command_start(run, false, &f) == 0) {
+		run_follow(run);
+		run_fill_reply(run, reply);
+	}
+	reap_all();
+	failure_reply(&f, reply);
+}
+
+int run_request(void)
+{
+	struct reply reply = { .magic = REQUEST_MAGIC };
+	struct run run = { .signal_fd = FD_NONE, .note_fd = FD_NONE, .pid = -1 };
+	struct failure f = FAILURE_NONE;
+	int r;
+
+	r = prepare(&run);
+	if (r < 0) {
+		(void)failure_set(&f, REPLY_REQUEST, r, "%s", "");
+		failure_reply(&f, &reply);
+		r = 0;
+	} else if (space_wanted(run.request)) {
+		r = space_run(&run, NULL, &reply);
+	} else {
+		run_plain(&run, &reply);
+	}
+	if (r == 0)
+		r = fs_write_all(REPLY_FD, &reply, sizeof(reply));
+	close_fd(&run.signal_fd);
+	request_free(run.request);
+	return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An ordinary user needs the user namespace to make the others, and has in it no id but the own.
+ * Root makes the mounts as root, and only the command gets a user namespace, in which all ids are
+ * themselves: its capabilities then reach neither the mounts nor pid 1.
+ *
+ * All stay in the caller's session and process group: the terminal's signals and job control reach
+ * the command directly.
+ */
+#include "helper/space.h"
+
+#include "fs/atomic.h"
+#include "helper/command.h"
+#include "helper/idmap.h"
+#include "helper/tree.h"
+#include "util/cleanup.h"
+#include "util/clock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define STOP_GRACE_MS 50
+
+#define NAMESPACES ((unsigned long)(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS))
+
+struct space {
+	struct run *run;
+	int (*inside)(const struct request *q, struct failure *f);
+	uid_t uid;
+	gid_t gid;
+	bool own_user_ns; /* pid 1 is in a user namespace of its own */
+	pid_t pid;        /* pid 1, seen from outside */
+	int status[2];    /* from pid 1 to the helper: notes, then the answer */
+	int64_t stop_at;  /* when the foreground is to stop as the command has */
+	bool answered;
+	bool gone;
+};
+
+bool space_wanted(const struct request *q)
+{
+	return request_count(q, REQUEST_VIEW_KIND) > 0;
+}
+
+/* ---- pid 1 ---- */
+
+/* From here on the helper's death is ours. It has no number in this namespace to compare, but a
+ * dead one does not read any more. */
+static int follow_helper(struct space *s)
+{
+	struct pollfd pfd = { .fd = s->status[1] };
+
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
+		return -errno;
+	close_fd(&s->status[0]);
+	if (poll(&pfd, 1, 0) > 0)
+		_exit(EXIT_FAILURE);
+	return 0;
+}
+
+static int enter(struct space *s, struct tree *t, struct failure *f)
+{
+	int r = follow_helper(s);
+
+	if (r < 0)
+		return failure_set(f, REPLY_NAMESPACE, r, "follow the helper");
+	r = s->own_user_ns ? idmap_self(s->uid, s->gid) : 0;
+	if (r < 0)
+		return failure_set(f, REPLY_NAMESPACE, r, "map the user's ids");
+	t->user_xattrs = s->own_user_ns || !idmap_is_initial();
+	t->is_root = s->uid == 0;
+	r = tree_build(t, s->run->request, f);
+	if (r == 0 && chdir("/") < 0)
+		r = failure_set(f, REPLY_NAMESPACE, -errno, "enter '/'");
+	return r;
+}
+
+/* All there is in this namespace, in one go: nothing can fork its way out. */
+static void end_all(void)
+{
+	pid_t pid;
+
+	if (getpid() != 1) /* elsewhere "all" would be the user's whole session */
+		return;
+	do {
+		(void)kill(-1, SIGKILL);
+		pid = waitpid(-1, NULL, 0);
+	} while (pid > 0 || errno == EINTR);
+}
+
+static void live(struct space *s, struct tree *t, struct reply *reply, struct failure *f)
+{
+	struct run *run = s->run;
+
+	run->note_fd = s->status[1];
+	run->pass_code = SI_QUEUE;
+	if (s->inside) {
+		(void)s->inside(run->request, f);
+	} else if (command_start(run, s->uid == 0, f) == 0) {
+		run_follow(run);
+		run_fill_reply(run, reply);
+	}
+	end_all();
+	if (views_freeze(&t->views))
+		reply->flags |= REPLY_STILL_WRITTEN;
+	if (t->old_proc)
+		reply->flags |= REPLY_OLD_PROC;
+}
+
+static _Noreturn void pid_one(struct space *s)
+{
+	struct reply reply = { .magic = REQUEST_MAGIC };
+	struct failure f = FAILURE_NONE;
+	struct tree t;
+
+	tree_init(&t);
+	if (enter(s, &t, &f) == 0)
+		live(s, &t, &reply, &f);
+	failure_reply(&f, &reply);
+	(void)fs_write_all(s->status[1], &reply, sizeof(reply));
+	_exit(EXIT_SUCCESS);
+}
+
+/* ---- the helper ---- */
+
+/* A command that stops itself alone would leave a shell waiting for a job that waits. Everybody in
+ * the foreground stops, as with ^Z. We do not: we hold the lifeline. After a ^Z the shell has taken
+ * the terminal back by now, and nothing is left to do. */
+static void stop_foreground(struct space *s)
+{
+	cleanup_close int tty = open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
+
+	s->stop_at = CLOCK_NEVER;
+	if (tty >= 0 && tcgetpgrp(tty) == getpgrp())
+		(void)kill(0, SIGTSTP);
+}
+
+/* False at the end. */
+static bool read_status(struct space *s, struct reply *reply)
+{
+	struct reply said;
+	ssize_t n;
+
+	do {
+		n = read(s->status[0], &said, sizeof(said));
+	} while (n < 0 && errno == EINTR);
+	if (n != (ssize_t)sizeof(said))
+		return false;
+	if (said.stage == SPACE_STOPPED) {
+		s->stop_at = clock_deadline(STOP_GRACE_MS);
+	} else if (said.stage == SPACE_CONTINUED) {
+		s->stop_at = CLOCK_NEVER;
+	} else {
+		*reply = said;
+		s->answered = true;
+	}
+	return true;
+}
+
+static void on_signals(struct space *s)
+{
+	struct signalfd_siginfo si;
+
+	while (read(s->run->signal_fd, &si, sizeof(si)) == (ssize_t)sizeof(si)) {
+		if (si.ssi_signo == SIGCHLD)
+			s->gone = s->gone || waitpid(s->pid, NULL, WNOHANG) == s->pid;
+		else if (si.ssi_code != SI_KERNEL && !s->gone)
+			(void)sigqueue(s->pid, (int)si.ssi_signo, (union sigval){ 0 });
+	}
+}
+
+static void watch(struct space *s, struct reply *reply)
+{
+	struct pollfd fds[] = {
+		{ .fd = s->run->signal_fd, .events = POLLIN },
+		{ .fd = s->status[0], .events = POLLIN },
+		{ .fd = LIFELINE_FD, .events = POLLIN },
+	};
+
+	while (!s->gone) {
+		int n = poll(fds, 3, clock_left_ms(s->stop_at));
+
+		if (n == 0)
+			stop_foreground(s);
+		if (n <= 0)
+			continue;
+		if (fds[1].revents && !read_status(s, reply))
+			fds[1].fd = -1;
+		if (fds[2].revents) {
+			(void)kill(s->pid, SIGKILL);
+			fds[2].fd = -1;
+		}
+		if (fds[0].revents)
+			on_signals(s);
+	}
+	while (!s->answered && read_status(s, reply))
+		;
+}
+
+static void fork_space(struct space *s)
+{
+	s->own_user_ns = s->uid != 0;
+	s->pid = command_fork(NAMESPACES | (s->own_user_ns ? CLONE_NEWUSER : 0));
+	/* Root in a container may lack the capability, and be allowed what everybody is. */
+	if (s->pid < 0 && errno == EPERM && !s->own_user_ns) {
+		s->own_user_ns = true;
+		s->pid = command_fork(NAMESPACES | CLONE_NEWUSER);
+	}
+}
+
+int space_run(struct run *run, int (*inside)(const struct request *q, struct failure *f),
+              struct reply *reply)
+{
+	struct space s = { .run = run,
+		           .inside = inside,
+		           .uid = geteuid(),
+		           .gid = getegid(),
+		           .stop_at = CLOCK_NEVER };
+	struct failure f = FAILURE_NONE;
+
+	if (pipe2(s.status, O_CLOEXEC) < 0) {
+		(void)failure_set(&f, REPLY_REQUEST, -errno, "open a pipe");
+		failure_reply(&f, reply);
+		return 0;
+	}
+	fork_space(&s);
+	if (s.pid == 0)
+		pid_one(&s);
+	if (s.pid < 0) {
+		(void)failure_set(&f, REPLY_NAMESPACE, -errno, "make namespaces");
+		failure_reply(&f, reply);
+		s.answered = true;
+	}
+	close_fd(&s.status[1]);
+	if (s.pid > 0)
+		watch(&s, reply);
+	close_fd(&s.status[0]);
+	return s.answered ? 0 : -EPIPE;
+}

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Order matters. First nothing propagates to the host any more. Then every mount is made, detached,
+ * while sources can still be reached and upper layers are on writable mounts. Then the tree becomes
+ * read-only, and the new mounts, which that did not touch, are attached from the outside in.
+ */
+#include "helper/tree.h"
+
+#include "fs/atomic.h"
+#include "fs/stat.h"
+#include "helper/mount-fd.h"
+#include "util/cleanup.h"
+#include "util/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+static const struct {
+	const char *path;
+	const char *mode;
+	bool optional;
+} own[TREE_OWN_END_] = {
+	[TREE_SHM] = { "/dev/shm", "1777", true },
+	[TREE_RUN] = { "/run", "0755", true },
+	[TREE_TMP] = { "/tmp", "1777", false },
+};
+
+/* Where /etc/resolv.conf may point to: a directory of /run and one in it, or one alone. */
+static const struct {
+	const char *path, *dir, *sub;
+} resolvers[TREE_RESOLVERS] = {
+	{ "/run/systemd/resolve", "systemd", "resolve" },
+	{ "/run/resolvconf", "resolvconf", NULL },
+};
+
+/* What root may write in /proc by being root, whatever its capabilities. */
+static const char *const proc_fixed[] = {
+	"/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs",
+};
+
+void tree_init(struct tree *t)
+{
+	*t = (struct tree){ .views = VIEWS_INIT, .submounts = SUBMOUNTS_INIT };
+	for (int i = 0; i < TREE_OWN_END_; i++)
+		t->own_fd[i] = FD_NONE;
+	for (int i = 0; i < TREE_RESOLVERS; i++)
+		t->resolver_fd[i] = FD_NONE;
+}
+
+void tree_done(struct tree *t)
+{
+	views_done(&t->views);
+	submounts_done(&t->submounts);
+	for (int i = 0; i < TREE_OWN_END_; i++)
+		close_fd(&t->own_fd[i]);
+	for (int i = 0; i < TREE_RESOLVERS; i++)
+		close_fd(&t->resolver_fd[i]);
+}
+
+static int change_root(uint64_t propagation, uint64_t set)
+{
+	struct mount_attr attr = { .attr_set = set, .propagation = propagation };
+
+	return mount_setattr(AT_FDCWD, "/", AT_RECURSIVE, &attr, sizeof(attr)) < 0 ? -errno : 0;
+}
+
+/* ---- making ---- */
+
+static int make_tmp(struct tree *t, const char *path)
+{
+	cleanup_close int fd = FD_NONE;
+	int r;
+
+	if (!path)
+		return mount_tmpfs(own[TREE_TMP].mode, &t->own_fd[TREE_TMP]);
+	r = mount_open_dir(path, &fd);
+	return r < 0 ? r : mount_clone(fd, &t->own_fd[TREE_TMP]);
+}
+
+static int make_own(struct tree *t, const char *tmp, struct failure *f)
+{
+	int r = make_tmp(t, tmp);
+
+	if (r < 0)
+		return failure_set(f, REPLY_NAMESPACE, r, "make a private '/tmp' of '%s'",
+		                   tmp ? tmp : "tmpfs");
+	for (int i = 0; i < TREE_TMP; i++) {
+		r = mount_tmpfs(own[i].mode, &t->own_fd[i]);
+		if (r < 0)
+			return failure_set(f, REPLY_NAMESPACE, r, "make a private '%s'",
+			                   own[i].path);
+	}
+	return 0;
+}
+
+static int make_resolvers(struct tree *t, struct failure *f)
+{
+	for (int i = 0; i < TREE_RESOLVERS; i++) {
+		cleanup_close int fd = FD_NONE;
+		int r;
+
+		if (mount_open_dir(resolvers[i].path, &fd) < 0)
+			continue;
+		r = mount_clone(fd, &t->resolver_fd[i]);
+		if (r == 0)
+			r = mount_change(t->resolver_fd[i], MOUNT_ALL, MOUNT_ATTR_RDONLY, 0);
+		if (r < 0)
+			return failure_set(f, REPLY_NAMESPACE, r, "bind '%s'", resolvers[i].path);
+	}
+	return 0;
+}
+
+/* ---- attaching ---- */
+
+static int make_place(int dir_fd, const char *name, int *ret_fd)
+{
+	int r = fs_mkdir_at(dir_fd, name, 0755);
+
+	if (r < 0 && r != -EEXIST)
+		return r;
+	*ret_fd = openat(dir_fd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return *ret_fd < 0 ? -errno : 0;
+}
+
+static int attach_resolver(int run_fd, int i, int mount_fd)
+{
+	cleanup_close int dir_fd = FD_NONE;
+	cleanup_close int sub_fd = FD_NONE;
+	int r = make_place(run_fd, resolvers[i].dir, &dir_fd);
+
+	if (r == 0 && resolvers[i].sub)
+		r = make_place(dir_fd, resolvers[i].sub, &sub_fd);
+	if (r < 0)
+		return r;
+	return mount_attach_at(mount_fd, resolvers[i].sub ? sub_fd : dir_fd);
+}
+
+static int attach_own(struct tree *t, struct failure *f)
+{
+	int r;
+
+	for (int i = 0; i < TREE_OWN_END_; i++) {
+		r = mount_attach(t->own_fd[i], own[i].path);
+		if (r < 0 && !own[i].optional)
+			return failure_set(f, REPLY_NAMESPACE, r, "mount '%s'", own[i].path);
+		if (r < 0) /* not there, or a link: read-only like the rest */
+			close_fd(&t->own_fd[i]);
+	}
+	for (int i = 0; i < TREE_RESOLVERS; i++) {
+		if (t->own_fd[TREE_RUN] == FD_NONE || t->resolver_fd[i] == FD_NONE)
+			continue;
+		r = attach_resolver(t->own_fd[TREE_RUN], i, t->resolver_fd[i]);
+		if (r < 0)
+			return failure_set(f, REPLY_NAMESPACE, r, "mount '%s'", resolvers[i].path);
+	}
+	return 0;
+}
+
+static int fix_in_proc(const char *path)
+{
+	cleanup_close int fd = FD_NONE;
+	cleanup_close int mount_fd = FD_NONE;
+	int r = mount_open_target(path, &fd);
+
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	r = mount_clone(fd, &mount_fd);
+	if (r == 0)
+		r = mount_change(mount_fd, MOUNT_ALL, MOUNT_ATTR_RDONLY, 0);
+	return r < 0 ? r : mount_attach_at(mount_fd, fd);
+}
+
+static int attach_proc(struct tree *t, struct failure *f)
+{
+	cleanup_close int fd = FD_NONE;
+	int r = mount_proc(&fd);
+
+	t->old_proc = r == -EPERM;
+	if (t->old_proc)
+		return 0;
+	if (r == 0)
+		r = mount_attach(fd, "/proc");
+	if (r < 0)
+		return failure_set(f, REPLY_NAMESPACE, r, "mount '/proc'");
+	for (size_t i = 0; t->is_root && i < sizeof(proc_fixed) / sizeof(proc_fixed[0]); i++) {
+		r = fix_in_proc(proc_fixed[i]);
+		if (r < 0)
+			return failure_set(f, REPLY_NAMESPACE, r, "make '%s' read-only",
+			                   proc_fixed[i]);
+	}
+	return 0;
+}
+
+static bool is_own(const struct tree *t, int dir_fd)
+{
+	struct fs_stat st, mine;
+
+	if (fs_stat_at(dir_fd, "", 0, &st) < 0 || st.mnt_id == 0)
+		return false;
+	for (int i = 0; i < TREE_OWN_END_; i++)
+		if (fs_stat_at(t->own_fd[i], "", 0, &mine) == 0 && mine.mnt_id == st.mnt_id)
+			return true;
+	return false;
+}
+
+/* Component by component, making what is missing in places that are ours. */
+static int make_target(const struct tree *t, const char *target, int *ret_fd)
+{
+	cleanup_free char *path = xstrdup(target + 1);
+	cleanup_close int dir_fd = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	char *rest = path, *name;
+
+	if (dir_fd < 0)
+		return -errno;
+	while ((name = strsep(&rest, "/"))) {
+		int fd = openat(dir_fd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		int r = fd < 0 ? -errno : 0;
+
+		if (r == -ENOENT && is_own(t, dir_fd))
+			r = make_place(dir_fd, name, &fd);
+		if (r < 0)
+			return r;
+		close_fd(&dir_fd);
+		dir_fd = fd;
+	}
+	*ret_fd = take_fd(&dir_fd);
+	return 0;
+}
+
+static int attach_view(const struct tree *t, const struct view *v, struct failure *f)
+{
+	cleanup_close int fd = FD_NONE;
+	int r = mount_open_target(v->target, &fd);
+
+	if (r == -ENOENT)
+		r = make_target(t, v->target, &fd);
+	if (r == 0)
+		r = mount_attach_at(v->mount_fd, fd);
+	if (r < 0)
+		return failure_set(f, REPLY_VIEW, r, "mount %s at '%s'",
+		                   v->is_overlay ? "overlay" : "view", v->target);
+	return submounts_attach(&t->submounts, v, f);
+}
+
+/* The number alone does not say that it is because of what is mounted below. */
+static int say_if_mounted(const struct tree *t, int r, struct failure *f)
+{
+	for (size_t i = 0; r == -EINVAL && t->user_xattrs && i < t->submounts.n; i++) {
+		const struct submount *sub = &t->submounts.v[i];
+
+		if (sub->view->is_overlay && sub->view->mount_fd == FD_NONE)
+			return failure_set(f, REPLY_VIEW, r,
+			                   "mount overlay at '%s' over the mount point '%s'",
+			                   sub->view->target, sub->path);
+	}
+	return r;
+}
+
+int tree_build(struct tree *t, const struct request *q, struct failure *f)
+{
+	int r = change_root(MS_PRIVATE, 0);
+
+	if (r < 0)
+		return failure_set(f, REPLY_NAMESPACE, r, "make the mounts private");
+	r = views_read(&t->views, q);
+	if (r < 0)
+		return failure_set(f, REPLY_REQUEST, r, "read the views");
+	r = submounts_make(&t->submounts, &t->views, f);
+	if (r == 0)
+		r = say_if_mounted(t, views_make(&t->views, t->user_xattrs, f), f);
+	if (r == 0)
+		r = make_own(t, request_get(q, REQUEST_TMP, 0), f);
+	if (r == 0)
+		r = make_resolvers(t, f);
+	if (r < 0)
+		return r;
+
+	r = change_root(0, MOUNT_ATTR_RDONLY);
+	if (r < 0)
+		return failure_set(f, REPLY_NAMESPACE, r, "make the system read-only");
+	r = attach_own(t, f);
+	if (r == 0)
+		r = attach_proc(t, f);
+	for (size_t i = 0; r == 0 && i < t->views.n; i++)
+		r = attach_view(t, &t->views.v[i], f);
+	return r;
+}

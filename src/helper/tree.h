@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The file system tree that a command sees: the host's, read-only, with private /tmp, /run and
+ * /dev/shm, an own /proc, and the views of the request at their targets.
+ */
+#ifndef HELPER_TREE_H
+#define HELPER_TREE_H
+
+#include "helper/submount.h"
+#include "helper/view.h"
+
+#include <stdint.h>
+
+enum tree_own { TREE_SHM = 0, TREE_RUN, TREE_TMP, TREE_OWN_END_ };
+#define TREE_RESOLVERS 2
+
+struct tree {
+	struct views views;
+	struct submounts submounts;
+	int own_fd[TREE_OWN_END_];       /* places that are ours: there directories may be made */
+	int resolver_fd[TREE_RESOLVERS]; /* kept in the new /run */
+	bool user_xattrs;
+	bool is_root;  /* the user named 0, here: /proc holds things only root may write */
+	bool old_proc; /* result: no fresh /proc could be mounted */
+};
+
+void tree_init(struct tree *t);
+/*
+ * To be called by pid 1 of new pid and mount namespaces. Opens and makes everything, then
+ * attaches it. A failure leaves the namespace half made: the caller ends.
+ */
+int tree_build(struct tree *t, const struct request *q, struct failure *f);
+void tree_done(struct tree *t);
+
+#endif

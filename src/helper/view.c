@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* All views are made before the tree changes: their sources may lie where it will be covered. */
+#include "helper/view.h"
+
+#include "helper/mount-fd.h"
+#include "helper/overlay.h"
+#include "util/cleanup.h"
+#include "util/mem.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/statvfs.h>
+
+static bool is_below(const char *path, const char *dir)
+{
+	size_t len = strlen(dir);
+
+	return strncmp(path, dir, len) == 0 && path[len] == '/';
+}
+
+static int by_length(const void *a, const void *b)
+{
+	const struct view *x = a, *y = b;
+	size_t lx = strlen(x->target), ly = strlen(y->target);
+
+	return lx != ly ? (lx > ly) - (lx < ly) : strcmp(x->target, y->target);
+}
+
+/* Absolute, not "/", no empty component, no "." or "..". */
+static bool is_canonical(const char *path)
+{
+	while (*path == '/') {
+		size_t len = strcspn(++path, "/");
+
+		if (len == 0 || (path[0] == '.' && (len == 1 || (len == 2 && path[1] == '.'))))
+			return false;
+		path += len;
+		if (*path == '\0')
+			return true;
+	}
+	return false;
+}
+
+static int read_view(struct view *v, const struct request *q, unsigned i)
+{
+	const char *kind = request_get(q, REQUEST_VIEW_KIND, i);
+
+	*v = (struct view){
+		.is_overlay = strcmp(kind, REQUEST_OVERLAY) == 0,
+		.target = request_get(q, REQUEST_VIEW_TARGET, i),
+		.source = request_get(q, REQUEST_VIEW_SOURCE, i),
+		.upper = request_get(q, REQUEST_VIEW_UPPER, i),
+		.work = request_get(q, REQUEST_VIEW_WORK, i),
+		.mount_fd = FD_NONE,
+		.context_fd = FD_NONE,
+	};
+	if (!v->is_overlay && strcmp(kind, REQUEST_BIND) != 0)
+		return -EPROTO;
+	return is_canonical(v->target) ? 0 : -EPROTO;
+}
+
+int views_read(struct views *views, const struct request *q)
+{
+	unsigned n = request_count(q, REQUEST_VIEW_KIND);
+	int r = 0;
+
+	for (unsigned field = REQUEST_VIEW_TARGET; field <= REQUEST_VIEW_WORK; field++)
+		if (request_count(q, (enum request_field)field) != n)
+			return -EPROTO;
+	views->v = xcalloc(n ? n : 1, sizeof(*views->v));
+	for (unsigned i = 0; r == 0 && i < n; i++, views->n = i)
+		r = read_view(&views->v[i], q, i);
+	if (r < 0)
+		return r;
+	qsort(views->v, n, sizeof(*views->v), by_length);
+	for (unsigned i = 1; i < n; i++)
+		if (strcmp(views->v[i - 1].target, views->v[i].target) == 0)
+			return -EPROTO;
+	return 0;
+}
+
+static int open_part(const char *path, int *ret_fd, struct failure *f)
+{
+	int r = mount_open_dir(path, ret_fd);
+
+	return r < 0 ? failure_set(f, REPLY_VIEW, r, "open directory '%s'", path) : 0;
+}
+
+static int make_overlay(struct view *v, int source_fd, bool user_xattrs, struct failure *f)
+{
+	cleanup_close int upper_fd = FD_NONE;
+	cleanup_close int work_fd = FD_NONE;
+	struct overlay_layers layers = { .lower = source_fd, .user_xattrs = user_xattrs };
+	char log[OVERLAY_LOG];
+	int r;
+
+	r = open_part(v->upper, &upper_fd, f);
+	if (r == 0)
+		r = open_part(v->work, &work_fd, f);
+	if (r < 0)
+		return r;
+	r = overlay_clear_work(work_fd);
+	if (r < 0)
+		return failure_set(f, REPLY_VIEW, r, "clear '%s/work/incompat'", v->work);
+	layers.upper = upper_fd;
+	layers.work = work_fd;
+	r = overlay_mount(&layers, &v->mount_fd, &v->context_fd, log);
+	if (r < 0)
+		return failure_set(f, REPLY_VIEW, r, "mount overlay at '%s'%s%s%s", v->target,
+		                   *log ? " (" : "", log, *log ? ")" : "");
+	return 0;
+}
+
+/* As writable as its source is; what is mounted below that, only to be read. */
+static int make_bind(struct view *v, int source_fd, struct failure *f)
+{
+	struct statvfs vfs;
+	int r = fstatvfs(source_fd, &vfs) < 0 ? -errno : 0;
+
+	if (r == 0)
+		r = mount_clone(source_fd, &v->mount_fd);
+	if (r == 0)
+		r = mount_change(v->mount_fd, MOUNT_ALL, MOUNT_ATTR_RDONLY, 0);
+	if (r == 0 && !(vfs.f_flag & ST_RDONLY))
+		r = mount_change(v->mount_fd, MOUNT_ONE, 0, MOUNT_ATTR_RDONLY);
+	if (r < 0)
+		return failure_set(f, REPLY_VIEW, r, "bind '%s' at '%s'", v->source, v->target);
+	return 0;
+}
+
+int views_make(struct views *views, bool user_xattrs, struct failure *f)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < views->n; i++) {
+		cleanup_close int source_fd = FD_NONE;
+		struct view *v = &views->v[i];
+
+		r = open_part(v->source, &source_fd, f);
+		if (r == 0)
+			r = v->is_overlay ? make_overlay(v, source_fd, user_xattrs, f)
+			                  : make_bind(v, source_fd, f);
+	}
+	return r;
+}
+
+bool views_freeze(struct views *views)
+{
+	bool busy = false;
+
+	for (size_t i = 0; i < views->n; i++)
+		if (views->v[i].context_fd != FD_NONE &&
+		    overlay_freeze(views->v[i].context_fd) == -EBUSY)
+			busy = true;
+	return busy;
+}
+
+const struct view *views_around(const struct views *views, const char *path)
+{
+	for (size_t i = views->n; i > 0; i--)
+		if (is_below(path, views->v[i - 1].target))
+			return &views->v[i - 1];
+	return NULL;
+}
+
+bool views_has_target(const struct views *views, const char *path)
+{
+	for (size_t i = 0; i < views->n; i++)
+		if (strcmp(path, views->v[i].target) == 0)
+			return true;
+	return false;
+}
+
+void views_done(struct views *views)
+{
+	for (size_t i = 0; i < views->n; i++) {
+		close_fd(&views->v[i].mount_fd);
+		close_fd(&views->v[i].context_fd);
+	}
+	free(views->v);
+	*views = VIEWS_INIT;
+}

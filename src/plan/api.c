@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * include/atoll.h: checks of arguments, and struct error into struct atoll_result. Nothing is
+ * decided here.
+ */
+#include "plan/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "strategy/strategy.h"
+#include "util/cleanup.h"
+
+#ifndef ATOLL_VERSION
+#define ATOLL_VERSION "0.1.0"
+#endif
+
+/* Every call ends here: RES says how, whatever it said before. */
+static int finish(struct atoll_result *res, struct error *err, int r)
+{
+	return result_set(res, err, r);
+}
+
+static int refuse(struct atoll_result *res, const char *what)
+{
+	cleanup_error struct error err = ERROR_INIT;
+
+	result_reset(res);
+	return finish(res, &err, error_set(&err, -ATOLL_E_INVALID, "%s", what));
+}
+
+static bool is_text(const char *s)
+{
+	return s && *s;
+}
+
+/* A forked child must not use its parent's handle: locks and database are not its own. */
+static int check_handle(const struct atoll *a, struct atoll_result *res)
+{
+	cleanup_error struct error err = ERROR_INIT;
+
+	result_reset(res);
+	if (!a)
+		return refuse(res, "no store is open");
+	if (a->pid == getpid())
+		return 0;
+	return finish(
+		res, &err,
+		error_set(&err, -ATOLL_E_STATE,
+	                  "this handle was opened by another process; a child opens its own"));
+}
+
+static int check_plan(const struct atoll_plan *p, struct atoll_result *res)
+{
+	return p ? check_handle(p->a, res) : refuse(res, "no plan is given");
+}
+
+/* Runs CALL between the check of a handle and the filling of RES. */
+#define ANSWER(check, call)                          \
+	cleanup_error struct error err = ERROR_INIT; \
+	int checked = (check);                       \
+                                                     \
+	return checked < 0 ? checked : finish(res, &err, (call))
+
+const char *atoll_version(void)
+{
+	return ATOLL_VERSION;
+}
+
+const char *atoll_code_name(int code)
+{
+	return error_code_name(code);
+}
+
+int atoll_code_exit(int code)
+{
+	return error_code_exit(code);
+}
+
+/* ---- store ---- */
+
+int atoll_open(const char *home, struct atoll **ret_atoll, struct atoll_result *res)
+{
+	cleanup_error struct error err = ERROR_INIT;
+
+	if (!ret_atoll || (home && !*home))
+		return refuse(res,
+		              "atoll_open: a place for the handle is needed, and a home that is "
+		              "not empty");
+	result_reset(res);
+	return finish(res, &err, store_open(home, ret_atoll, &err));
+}
+
+void atoll_close(struct atoll *a)
+{
+	store_close(a);
+}
+
+const char *atoll_home(const struct atoll *a)
+{
+	return a ? a->home : "";
+}
+
+void atoll_set_wait_notify(struct atoll *a, atoll_wait_fn fn, void *user)
+{
+	if (!a)
+		return;
+	pthread_mutex_lock(&a->mutex);
+	a->wait_fn = fn;
+	a->wait_user = user;
+	registry_set_wait(a->reg, a->wait_ms, fn, user);
+	pthread_mutex_unlock(&a->mutex);
+}
+
+void atoll_set_wait(struct atoll *a, int64_t wait_ms)
+{
+	if (!a)
+		return;
+	pthread_mutex_lock(&a->mutex);
+	a->wait_ms = wait_ms;
+	registry_set_wait(a->reg, wait_ms, a->wait_fn, a->wait_user);
+	pthread_mutex_unlock(&a->mutex);
+}
+
+int atoll_recover(struct atoll *a, const char *plan_ref, bool accept, struct atoll_result *res)
+{
+	if (plan_ref && !*plan_ref)
+		return refuse(res, "the plan's name is empty");
+	ANSWER(check_handle(a, res), plan_recover(a, plan_ref, accept, res, &err));
+}
+
+/* ---- plans ---- */
+
+int atoll_plan_start(struct atoll *a, const char *name, unsigned flags,
+                     struct atoll_plan **ret_plan, struct atoll_result *res)
+{
+	if (!ret_plan || flags & ~(ATOLL_START_OWNED | ATOLL_START_OR_OPEN))
+		return refuse(res,
+		              "atoll_plan_start: a place for the plan is needed, and known flags");
+	ANSWER(check_handle(a, res), plan_start(a, name, flags, ret_plan, &err));
+}
+
+int atoll_plan_find(struct atoll *a, const char *ref, struct atoll_plan **ret_plan,
+                    struct atoll_result *res)
+{
+	if (!is_text(ref) || !ret_plan)
+		return refuse(res, "which plan? Its name is empty");
+	ANSWER(check_handle(a, res), plan_open(a, ref, ret_plan, &err));
+}
+
+void atoll_plan_free(struct atoll_plan *p)
+{
+	free(p);
+}
+
+const char *atoll_plan_id(const struct atoll_plan *p)
+{
+	return p ? p->id : "";
+}
+
+const char *atoll_plan_name(const struct atoll_plan *p)
+{
+	return p ? p->name : "";
+}
+
+int atoll_plan_add(struct atoll_plan *p, const struct atoll_resource *resource,
+                   struct atoll_result *res)
+{
+	if (!resource || !is_text(resource->root) || (resource->strategy && !*resource->strategy) ||
+	    (resource->parent && !*resource->parent))
+		return refuse(res, "which resource? Its root, strategy or parent is empty");
+	ANSWER(check_plan(p, res), plan_add(p, resource, res, &err));
+}
+
+int atoll_plan_list(struct atoll *a, atoll_plan_fn fn, void *user, struct atoll_result *res)
+{
+	if (!fn)
+		return refuse(res, "no function to call");
+	ANSWER(check_handle(a, res), plan_list(a, fn, user, &err));
+}
+
+int atoll_plan_show(struct atoll_plan *p, atoll_plan_fn fn, void *user, struct atoll_result *res)
+{
+	if (!fn)
+		return refuse(res, "no function to call");
+	ANSWER(check_plan(p, res), plan_show(p, fn, user, &err));
+}
+
+int atoll_plan_sandboxes(struct atoll_plan *p, atoll_sandbox_fn fn, void *user,
+                         struct atoll_result *res)
+{
+	if (!fn)
+		return refuse(res, "no function to call");
+	ANSWER(check_plan(p, res), plan_sandboxes(p, fn, user, &err));
+}
+
+int atoll_plan_paths(struct atoll_plan *p, atoll_path_fn fn, void *user, struct atoll_result *res)
+{
+	if (!fn)
+		return refuse(res, "no function to call");
+	ANSWER(check_plan(p, res), plan_paths(p, fn, user, &err));
+}
+
+int atoll_plan_history(struct atoll_plan *p, atoll_event_fn fn, void *user,
+                       struct atoll_result *res)
+{
+	if (!fn)
+		return refuse(res, "no function to call");
+	ANSWER(check_plan(p, res), plan_history(p, fn, user, &err));
+}
+
+int atoll_sandbox_path(struct atoll_plan *p, const char *sandbox, char **ret_path,
+                       struct atoll_result *res)
+{
+	if (!ret_path || (sandbox && !*sandbox))
+		return refuse(res, "which resource? Its name is empty");
+	ANSWER(check_plan(p, res), plan_path(p, sandbox, ret_path, &err));
+}
+
+int atoll_sandbox_state(struct atoll_plan *p, const char *sandbox,
+                        enum atoll_sandbox_state *ret_state, struct atoll_result *res)
+{
+	if (!ret_state || (sandbox && !*sandbox))
+		return refuse(res, "which resource? Its name is empty");
+	ANSWER(check_plan(p, res), plan_sandbox_state(p, sandbox, ret_state, &err));
+}
+
+int atoll_plan_exec(struct atoll_plan *p, const struct atoll_exec *exec,
+                    struct atoll_exec_status *ret_status, struct atoll_result *res)
+{
+	struct atoll_exec_status ignored;
+
+	if (!exec || !exec->argv || !is_text(exec->argv[0]) || (exec->cwd && !*exec->cwd))
+		return refuse(res, "no command to run");
+	ANSWER(check_plan(p, res), plan_exec(p, exec, ret_status ? ret_status : &ignored, &err));
+}
+
+int64_t atoll_plan_diff(struct atoll_plan *p, atoll_change_fn fn, void *user,
+                        struct atoll_result *res)
+{
+	cleanup_error struct error err = ERROR_INIT;
+	int checked = check_plan(p, res);
+	int64_t n;
+
+	if (checked < 0)
+		return checked;
+	n = plan_diff(p, fn, user, &err);
+	(void)finish(res, &err, n < 0 ? (int)n : 0);
+	return n;
+}
+
+/* ---- decide ---- */
+
+#define COMMIT_FLAGS                                                      \
+	(ATOLL_ALLOW_SPECIAL | ATOLL_ALLOW_SETUID | ATOLL_ALLOW_PARTIAL | \
+	 ATOLL_DENY_ESCAPING_LINKS | ATOLL_NO_UNDO | ATOLL_DRY_RUN)
+
+int atoll_plan_commit(struct atoll_plan *p, unsigned flags, struct atoll_result *res)
+{
+	if (flags & ~COMMIT_FLAGS)
+		return refuse(res, "commit does not know this flag");
+	ANSWER(check_plan(p, res), plan_commit(p, flags, res, &err));
+}
+
+int atoll_plan_rollback(struct atoll_plan *p, unsigned flags, struct atoll_result *res)
+{
+	if (flags & ~(ATOLL_ALLOW_PARTIAL | ATOLL_KEEP_THEIRS))
+		return refuse(res, "rollback does not know this flag");
+	ANSWER(check_plan(p, res), plan_rollback(p, flags, res, &err));
+}
+
+int atoll_plan_reset(struct atoll_plan *p, struct atoll_result *res)
+{
+	ANSWER(check_plan(p, res), plan_reset(p, res, &err));
+}
+
+int atoll_plan_stop(struct atoll_plan *p, unsigned flags, struct atoll_result *res)
+{
+	if (flags & ~ATOLL_FORCE)
+		return refuse(res, "stop does not know this flag");
+	ANSWER(check_plan(p, res), plan_stop(p, flags, res, &err));
+}
+
+/* ---- keeping house ---- */
+
+int atoll_scan(struct atoll *a, atoll_path_fn fn, void *user, struct atoll_result *res)
+{
+	if (!fn)
+		return refuse(res, "no function to call");
+	ANSWER(check_handle(a, res), cleanup_scan(a, fn, user, &err));
+}
+
+int atoll_purge(struct atoll *a, unsigned flags, struct atoll_result *res)
+{
+	if (flags & ~ATOLL_FORCE)
+		return refuse(res, "purge does not know this flag");
+	ANSWER(check_handle(a, res), cleanup_purge(a, flags, res, &err));
+}
+
+int atoll_count_plans(struct atoll *a, struct atoll_result *res)
+{
+	ANSWER(check_handle(a, res), plan_count(a, &err));
+}
+
+int atoll_count_paths(struct atoll *a, struct atoll_result *res)
+{
+	ANSWER(check_handle(a, res), plan_count_paths(a, &err));
+}
+
+/* ---- strategies ---- */
+
+int atoll_strategy_register(const struct atoll_strategy *strategy, struct atoll_result *res)
+{
+	cleanup_error struct error err = ERROR_INIT;
+
+	result_reset(res);
+	return finish(res, &err, strategy_register(strategy, &err));
+}

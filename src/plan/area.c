@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where the private directory of a sandbox lies.
+ *
+ * rename(2) does not cross mounts, not even two binds of one filesystem, so staged entries must
+ * lie on the mount of the resource: in the store when that is there; else in ".atoll-<uid>" in
+ * the highest directory on that mount where we may write (outside every registered resource if
+ * there is one, so that it does not show up in a view); else inside the root, left out of it.
+ */
+#include "plan/plan.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "diff/change.h"
+#include "fs/atomic.h"
+#include "fs/mount.h"
+#include "fs/remove.h"
+#include "fs/stat.h"
+#include "plan/sandbox.h"
+#include "util/cleanup.h"
+#include "util/clock.h"
+#include "util/list.h"
+#include "util/mem.h"
+#include "util/random.h"
+
+#define AREA_NAME_LEN   16
+#define MAKE_ATTEMPTS   8
+#define REMOVE_ATTEMPTS 20
+#define REMOVE_PAUSE_NS INT64_C(5000000)
+#define PRIVATE_MODE    0700
+
+void area_dir_name(char out[AREA_DIR_LEN])
+{
+	(void)snprintf(out, AREA_DIR_LEN, ".atoll-%u", (unsigned)geteuid());
+}
+
+/* We may make entries there, and what has our name there is ours. */
+static bool is_usable(int dir_fd)
+{
+	char name[AREA_DIR_LEN];
+	struct fs_stat st;
+	int r;
+
+	if (faccessat(dir_fd, "", W_OK | X_OK, AT_EACCESS | AT_EMPTY_PATH) < 0)
+		return false;
+	area_dir_name(name);
+	r = fs_stat_at(dir_fd, name, 0, &st);
+	if (r == -ENOENT)
+		return true;
+	return r == 0 && S_ISDIR(st.mode) && st.uid == geteuid() &&
+	       (st.mode & 07777) == PRIVATE_MODE;
+}
+
+/* Directories above ROOT on the same mount, the nearest first. */
+static void list_ancestors(const char *root, const struct mount_info *mount, struct strlist *ret)
+{
+	cleanup_free char *path = xstrdup(root);
+	char *slash;
+
+	while (strcmp(path, "/") != 0 && (slash = strrchr(path, '/')) != NULL) {
+		cleanup_close int fd = FD_NONE;
+		struct mount_info mi;
+
+		slash[slash == path ? 1 : 0] = '\0';
+		fd = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		if (fd < 0 || mount_info(fd, &mi) < 0 || !mount_same(&mi, mount))
+			return;
+		strlist_add(ret, is_usable(fd) ? path : "");
+	}
+}
+
+static bool in_resource(const struct sandboxes *all, const char *path)
+{
+	for (size_t i = 0; i < all->n; i++)
+		if (path_below(path, all->v[i].root))
+			return true;
+	return false;
+}
+
+/* The highest usable one, preferably in no resource; NULL: none. */
+static const char *pick(const struct strlist *ancestors, const struct sandboxes *all)
+{
+	const char *second = NULL;
+
+	for (size_t i = ancestors->n; i > 0; i--) {
+		const char *path = ancestors->v[i - 1];
+
+		if (!*path)
+			continue;
+		if (!in_resource(all, path))
+			return path;
+		if (!second)
+			second = path;
+	}
+	return second;
+}
+
+static char *path_in(const char *dir)
+{
+	char name[AREA_DIR_LEN];
+	char random[AREA_NAME_LEN + 1];
+
+	area_dir_name(name);
+	random_hex(random, AREA_NAME_LEN);
+	return xasprintf("%s/%s/%s", strcmp(dir, "/") == 0 ? "" : dir, name, random);
+}
+
+static int choose_beside(struct atoll *a, const char *root, int root_fd,
+                         const struct mount_info *mount, struct area *ret, struct error *err)
+{
+	cleanup_sandboxes struct sandboxes all = SANDBOXES_INIT;
+	cleanup_strlist struct strlist ancestors = STRLIST_INIT;
+	const char *dir;
+	int r = sandboxes_load(a->reg, NULL, &all, err);
+
+	if (r < 0)
+		return r;
+	list_ancestors(root, mount, &ancestors);
+	dir = pick(&ancestors, &all);
+	if (!dir && is_usable(root_fd)) {
+		dir = root;
+		ret->in_root = true;
+	}
+	if (!dir) {
+		(void)error_set(
+			err, -ATOLL_E_UNSUPPORTED,
+			"nowhere on the mount of '%s' can you make a directory; nothing was "
+			"changed",
+			root);
+		error_hint(err, "set ATOLL_HOME to a directory on that mount");
+		return -ATOLL_E_UNSUPPORTED;
+	}
+	ret->path = path_in(dir);
+	return 0;
+}
+
+int area_choose(struct atoll *a, const char *root, int root_fd, const char *sandbox_id,
+                bool work_in_store, struct area *ret, struct error *err)
+{
+	cleanup_area struct area ar = AREA_INIT;
+	struct mount_info of_root, of_store;
+	bool in_store = root_fd == FD_NONE;
+	int r = 0;
+
+	if (!in_store) {
+		r = mount_info(root_fd, &of_root);
+		if (r == 0)
+			r = mount_info(a->plans_fd, &of_store);
+		if (r < 0)
+			return error_sys(err, r, "look at the mount of", root);
+		in_store = mount_same(&of_root, &of_store);
+	}
+	if (in_store)
+		ar.path = xasprintf("%s/plans/%s", a->home, sandbox_id);
+	else
+		r = choose_beside(a, root, root_fd, &of_root, &ar, err);
+	if (r < 0)
+		return r;
+	ar.work = work_in_store && !in_store ? xasprintf("%s/plans/%s.w", a->home, sandbox_id)
+	                                     : xstrdup(ar.path);
+	*ret = ar;
+	ar = AREA_INIT;
+	return 0;
+}
+
+/* Splits PATH in place into directory and name. */
+static const char *split(char *path)
+{
+	char *slash = strrchr(path, '/');
+
+	*slash = '\0';
+	return slash + 1;
+}
+
+/* The directory of ours around an area outside the store. Its parent keeps its mtime where that
+ * is the resource itself. */
+static int make_around(const char *dir, bool keep_mtime, int *ret_fd)
+{
+	cleanup_free char *path = xstrdup(dir);
+	const char *name = split(path);
+	cleanup_close int fd =
+		open(*path ? path : "/", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct fs_stat before;
+	int r;
+
+	if (fd < 0 && errno == EACCES) /* a directory we may write to but not list */
+		fd = open(*path ? path : "/", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	r = fs_stat_at(fd, "", 0, &before);
+	if (r == 0)
+		r = fs_private_dir_at(fd, name, ret_fd);
+	if (r == 0 && keep_mtime)
+		(void)fs_set_mtime(fd, ".", before.mtime_ns);
+	return r;
+}
+
+static int make_once(const char *path, bool keep_mtime)
+{
+	cleanup_free char *dir = xstrdup(path);
+	const char *name = split(dir);
+	cleanup_close int fd = FD_NONE;
+	int r = make_around(dir, keep_mtime, &fd);
+
+	return r < 0 ? r : fs_mkdir_at(fd, name, PRIVATE_MODE);
+}
+
+static int make_dir(const char *path, bool keep_mtime, struct error *err)
+{
+	int r = -ENOENT;
+
+	/* Another process may remove the empty directory around it just then. */
+	for (int i = 0; i < MAKE_ATTEMPTS && r == -ENOENT; i++)
+		r = make_once(path, keep_mtime);
+	return r < 0 ? error_sys(err, r, "make the area", path) : 0;
+}
+
+int area_make(const struct area *ar, struct error *err)
+{
+	int r = make_dir(ar->path, ar->in_root, err);
+
+	if (r == 0 && strcmp(ar->work, ar->path) != 0)
+		r = make_dir(ar->work, false, err);
+	return r;
+}
+
+/* Takes away ".atoll-<uid>" when nothing is left in it. */
+static void remove_around(const char *path)
+{
+	cleanup_free char *dir = xstrdup(path);
+	char expected[AREA_DIR_LEN];
+	cleanup_close int fd = FD_NONE;
+	struct fs_stat before;
+	const char *name;
+
+	(void)split(dir);
+	name = split(dir);
+	area_dir_name(expected);
+	if (strcmp(name, expected) != 0)
+		return;
+	fd = open(*dir ? dir : "/", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0 || fs_stat_at(fd, "", 0, &before) < 0)
+		return;
+	if (fs_rmdir_at(fd, name) == 0)
+		(void)fs_set_mtime(fd, ".", before.mtime_ns);
+}
+
+int area_remove(const char *path, struct error *err)
+{
+	int r = -ENOTEMPTY;
+
+	/* The background writer of the durable note may still be at it. */
+	for (int i = 0; i < REMOVE_ATTEMPTS && r == -ENOTEMPTY; i++) {
+		if (i > 0)
+			clock_sleep_ns(REMOVE_PAUSE_NS);
+		r = remove_tree(path);
+	}
+	if (r < 0 && r != -ENOENT)
+		return error_sys(err, r, "remove", path);
+	remove_around(path);
+	return 0;
+}
+
+void area_done(struct area *ar)
+{
+	free(ar->path);
+	free(ar->work);
+	*ar = AREA_INIT;
+}

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Keeping house: owned plans whose owner is dead, directories without a plan, undo data past its
+ * time. Registry and disk are both read, each time anew; there is no other memory of them.
+ */
+#include "plan/plan.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fs/atomic.h"
+#include "fs/stat.h"
+#include "fs/walk.h"
+#include "plan/plan-op.h"
+#include "plan/plan-stop.h"
+#include "plan/sandbox.h"
+#include "txn/txn.h"
+#include "util/cleanup.h"
+#include "util/clock.h"
+#include "util/hash.h"
+#include "util/list.h"
+#include "util/mem.h"
+
+/* ---- what is there ---- */
+
+/* A recorded path whose plan is dead or gone. */
+struct stale_path {
+	char plan[PLAN_ID_LEN + 1];
+	char *path;
+};
+
+struct stale_paths {
+	struct atoll *a;
+	struct stale_path *v;
+	size_t n, cap;
+	struct strlist recorded; /* every path of the registry, stale or not */
+};
+
+static void stale_paths_done(struct stale_paths *s)
+{
+	for (size_t i = 0; i < s->n; i++)
+		free(s->v[i].path);
+	free(s->v);
+	strlist_done(&s->recorded);
+}
+#define cleanup_stale_paths __attribute__((__cleanup__(stale_paths_done)))
+
+static int add_stale(struct stale_paths *s, const char *plan, const char *path)
+{
+	if (grow((void **)&s->v, &s->cap, s->n + 1, sizeof(*s->v)) < 0)
+		return -ENOMEM;
+	s->v[s->n] = (struct stale_path){ .path = xstrdup(path) };
+	(void)snprintf(s->v[s->n].plan, sizeof(s->v[s->n].plan), "%s", plan);
+	s->n++;
+	return 0;
+}
+
+static bool is_abandonable(struct atoll *a, const struct plan_row *row)
+{
+	return row->owned && !owner_alive(a, row->id);
+}
+
+static bool exists(const char *path)
+{
+	struct fs_stat st;
+
+	return fs_stat_at(AT_FDCWD, path, 0, &st) == 0;
+}
+
+static int look_at_path(void *ctx, const char *plan, const char *sandbox, const char *path)
+{
+	struct stale_paths *s = ctx;
+	struct plan_row row;
+	int r = registry_plan_get(s->a->reg, plan, &row, NULL);
+
+	(void)sandbox;
+	strlist_add(&s->recorded, path);
+	if (r < 0 && r != -ATOLL_E_NOT_FOUND)
+		return 0; /* cannot be told: it is not ours to take */
+	if (r == 0 && !is_abandonable(s->a, &row))
+		return 0;
+	return exists(path) ? add_stale(s, plan, path) : 0;
+}
+
+/* The disk is read before the registry: what is made meanwhile is recorded before it is made, so
+ * it cannot look like a stray. */
+static int find_stale(struct atoll *a, struct stale_paths *ret, struct error *err)
+{
+	cleanup_dirlist struct dirlist children = DIRLIST_INIT;
+	int r = dirlist_read(a->plans_fd, &children);
+
+	ret->a = a;
+	if (r < 0)
+		return error_sys(err, r, "read the store's directory", "plans");
+	r = registry_path_list(a->reg, NULL, look_at_path, ret, err);
+	for (size_t i = 0; r == 0 && i < children.n; i++) {
+		cleanup_free char *path = xasprintf("%s/plans/%s", a->home, children.v[i].name);
+
+		if (!strlist_has(&ret->recorded, path))
+			r = add_stale(ret, "", path);
+	}
+	return r;
+}
+
+int cleanup_scan(struct atoll *a, atoll_path_fn fn, void *user, struct error *err)
+{
+	cleanup_stale_paths struct stale_paths stale = { 0 };
+	int r = find_stale(a, &stale, err);
+
+	for (size_t i = 0; r >= 0 && i < stale.n; i++)
+		r = fn(user, stale.v[i].plan, stale.v[i].path);
+	return r < 0 ? r : 0;
+}
+
+/* ---- owned plans ---- */
+
+static int write_abandoned(struct registry *reg, void *ctx, struct error *err)
+{
+	struct plan_row *row = ctx;
+
+	row->owned = false;
+	row->abandoned = true;
+	return registry_plan_update(reg, row, err);
+}
+
+int cleanup_retire(struct atoll *a, const struct plan_row *row, unsigned flags,
+                   struct atoll_result *res, struct error *err)
+{
+	cleanup_plan_op struct plan_op op = PLAN_OP_INIT;
+	const struct plan_op_options opt = { .verb = "purge",
+		                             .flags = OP_RESOURCES | OP_TRY | OP_UNASKED };
+	struct atoll_plan p = { .a = a };
+	int r;
+
+	memcpy(p.id, row->id, sizeof(p.id));
+	memcpy(p.name, row->name, sizeof(p.name));
+	r = plan_op_begin(&op, &p, &opt, err);
+	if (r == -ATOLL_E_NOT_FOUND) { /* gone already */
+		if (err)
+			error_done(err);
+		return 0;
+	}
+	if (r < 0)
+		return r;
+	if (plan_op_has_work(&op) && !(flags & ATOLL_FORCE)) {
+		r = store_write(a, REGISTRY_DURABLE, write_abandoned, &op.plan, err);
+		return plan_op_end(&op, r, err);
+	}
+	r = plan_op_remove(&op, res, err);
+	return plan_op_end(&op, r < 0 ? r : 1, err);
+}
+
+/* Abandoned ones, too, are taken by force. */
+static bool is_due(struct atoll *a, const struct plan_row *row, unsigned flags)
+{
+	return is_abandonable(a, row) || (row->abandoned && (flags & ATOLL_FORCE));
+}
+
+static int purge_plans(struct atoll *a, unsigned flags, struct atoll_result *res,
+                       struct error *first, struct error *err)
+{
+	cleanup_free struct plan_row *rows = NULL;
+	size_t n = 0;
+	int removed = 0;
+	int r = plan_rows(a, &rows, &n, err);
+
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < n; i++) {
+		cleanup_error struct error cause = ERROR_INIT;
+
+		if (!is_due(a, &rows[i], flags))
+			continue;
+		r = cleanup_retire(a, &rows[i], flags, res, &cause);
+		if (r > 0)
+			removed++;
+		else if (r < 0 && !first->code)
+			error_move(first, &cause);
+	}
+	return removed;
+}
+
+/* ---- directories without a plan ---- */
+
+static int write_path_gone(struct registry *reg, void *ctx, struct error *err)
+{
+	return registry_path_remove(reg, ctx, err);
+}
+
+static int purge_strays(struct atoll *a, struct error *first, struct error *err)
+{
+	cleanup_stale_paths struct stale_paths stale = { 0 };
+	struct plan_row row;
+	int r = find_stale(a, &stale, err);
+
+	for (size_t i = 0; r == 0 && i < stale.n; i++) {
+		cleanup_error struct error cause = ERROR_INIT;
+		struct stale_path *s = &stale.v[i];
+
+		/* Those of a plan went with it, or stay with it. */
+		if (*s->plan && registry_plan_get(a->reg, s->plan, &row, NULL) == 0)
+			continue;
+		if (area_remove(s->path, &cause) < 0) {
+			if (!first->code)
+				error_move(first, &cause);
+			continue;
+		}
+		if (*s->plan)
+			(void)store_write(a, REGISTRY_DURABLE, write_path_gone, s->path, NULL);
+	}
+	return r;
+}
+
+/* ---- lock files nobody will ask for again ---- */
+
+static bool plan_is_gone(struct atoll *a, const char *id, size_t len)
+{
+	char plan_id[PLAN_ID_LEN + 1] = "";
+	struct plan_row row;
+
+	if (len != PLAN_ID_LEN)
+		return false;
+	memcpy(plan_id, id, PLAN_ID_LEN);
+	return registry_plan_get(a->reg, plan_id, &row, NULL) == -ATOLL_E_NOT_FOUND;
+}
+
+static bool root_is_gone(const struct sandboxes *all, const char *hash, size_t len)
+{
+	char key[HASH_TEXT_LEN];
+
+	for (size_t i = 0; i < all->n; i++) {
+		hash_buffer(all->v[i].root_id, strlen(all->v[i].root_id), key);
+		if (strlen(key) == len && strncmp(key, hash, len) == 0)
+			return false;
+	}
+	return true;
+}
+
+static bool is_forgotten(struct atoll *a, const struct sandboxes *all, const char *name)
+{
+	const char *dot = strrchr(name, '.');
+	size_t len = dot ? (size_t)(dot - name) : 0;
+
+	if (!dot)
+		return false;
+	if (strcmp(dot, ".res") == 0)
+		return root_is_gone(all, name, len);
+	return (strcmp(dot, ".plan") == 0 || strcmp(dot, ".own") == 0) &&
+	       plan_is_gone(a, name, len);
+}
+
+/* Only while we hold it: whoever waits for it notices and makes a new one. */
+static void purge_locks(struct atoll *a)
+{
+	cleanup_dirlist struct dirlist files = DIRLIST_INIT;
+	cleanup_sandboxes struct sandboxes all = SANDBOXES_INIT;
+	const struct ticket_options try_it = { .command = "atoll purge" };
+	int dir_fd = registry_locks_fd(a->reg);
+
+	if (dirlist_read(dir_fd, &files) < 0 || sandboxes_load(a->reg, NULL, &all, NULL) < 0)
+		return;
+	for (size_t i = 0; i < files.n; i++) {
+		struct ticket t = TICKET_INIT;
+
+		if (!is_forgotten(a, &all, files.v[i].name) ||
+		    ticket_acquire(&t, dir_fd, files.v[i].name, &try_it) < 0)
+			continue;
+		(void)fs_unlink_at(dir_fd, files.v[i].name);
+		ticket_release(&t);
+	}
+}
+
+int cleanup_purge(struct atoll *a, unsigned flags, struct atoll_result *res, struct error *err)
+{
+	cleanup_error struct error first = ERROR_INIT;
+	int removed = purge_plans(a, flags, res, &first, err);
+	int r;
+
+	if (removed < 0)
+		return removed;
+	r = purge_strays(a, &first, err);
+	if (r < 0)
+		return r;
+	cleanup_retention(a);
+	purge_locks(a);
+	if (first.code) {
+		r = first.code;
+		error_move(err, &first);
+		return error_prefix(err, r, "removed %d, but not everything", removed);
+	}
+	return removed;
+}
+
+/* ---- retention ---- */
+
+struct expired {
+	struct batch_row *v;
+	size_t n, cap;
+	int64_t now_ms;
+};
+
+static int collect_expired(void *ctx, const struct batch_row *batch)
+{
+	struct expired *e = ctx;
+
+	if (batch->state != BATCH_COMMITTED || batch->released || batch->retain_until_ms == 0 ||
+	    batch->retain_until_ms > e->now_ms)
+		return 0;
+	if (grow((void **)&e->v, &e->cap, e->n + 1, sizeof(*e->v)) < 0)
+		return -ENOMEM;
+	e->v[e->n++] = *batch;
+	return 0;
+}
+
+static void release(struct atoll *a, const struct batch_row *batch)
+{
+	cleanup_plan_op struct plan_op op = PLAN_OP_INIT;
+	cleanup_txn struct txn t = TXN_INIT;
+	cleanup_error struct error cause = ERROR_INIT;
+	const struct plan_op_options opt = { .verb = "release", .flags = OP_TRY | OP_UNASKED };
+	struct atoll_plan p = { .a = a };
+	struct plan_row row;
+	int r = registry_plan_get(a->reg, batch->plan, &row, NULL);
+
+	if (r < 0)
+		return;
+	memcpy(p.id, row.id, sizeof(p.id));
+	memcpy(p.name, row.name, sizeof(p.name));
+	r = plan_op_begin(&op, &p, &opt, NULL);
+	if (r < 0)
+		return;
+	r = txn_open(&t, a->reg, &op.plan, op.epoch, NULL, &cause);
+	if (r == 0)
+		r = txn_release(&t, batch->number, &cause);
+	txn_done(&t); /* before the lock goes */
+	(void)plan_op_end(&op, r, &cause);
+}
+
+void cleanup_retention(struct atoll *a)
+{
+	struct expired e = { .now_ms = clock_real_ms() };
+
+	if (registry_batch_list(a->reg, NULL, collect_expired, &e, NULL) >= 0)
+		for (size_t i = 0; i < e.n; i++)
+			release(a, &e.v[i]);
+	free(e.v);
+}

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The plan's lock, held by every operation that changes the plan, for its whole length. */
+#include "plan/plan.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "fs/atomic.h"
+#include "util/cleanup.h"
+#include "util/crashpoint.h"
+
+#define HOLDER_TEXT_LEN 320
+
+/* Plans this thread holds: a strategy that calls back into its own plan must not wait for itself. */
+static _Thread_local struct plan_lock *held_by_thread;
+
+struct waiting {
+	struct atoll *a;
+	const char *subject;
+};
+
+static void tell(void *user, const struct ticket_holder *holder)
+{
+	const struct waiting *w = user;
+	char who[HOLDER_TEXT_LEN];
+	char line[HOLDER_TEXT_LEN * 2];
+
+	ticket_describe(holder, who, sizeof(who));
+	(void)snprintf(line, sizeof(line), "waiting for %s: %s", w->subject, who);
+	store_tell_waiting(w->a, line);
+}
+
+int lock_ticket(struct ticket *t, struct atoll *a, const char *file, const char *subject,
+                const char *what, int64_t deadline, struct error *err)
+{
+	struct waiting w = { .a = a, .subject = subject };
+	struct ticket_holder holder = { 0 };
+	const struct ticket_options opt = { .command = what,
+		                            .deadline = deadline,
+		                            .on_wait = store_tells_waiting(a) ? tell : NULL,
+		                            .user = &w,
+		                            .ret_holder = &holder };
+	char who[HOLDER_TEXT_LEN];
+	int r = ticket_acquire(t, registry_locks_fd(a->reg), file, &opt);
+
+	if (r >= 0)
+		return 0;
+	if (r != -ATOLL_E_TIMEOUT && r != -ATOLL_E_BUSY)
+		return error_sys(err, r, "take the lock", file);
+	holder.ahead = 0; /* we are in no queue any more */
+	ticket_describe(&holder, who, sizeof(who));
+	(void)error_set(err, r, "%s is held by %s; nothing was changed", subject, who);
+	error_hint(err, "wait for it to end, or give a longer --wait");
+	return r;
+}
+
+static bool thread_holds(const char *plan_id)
+{
+	for (const struct plan_lock *l = held_by_thread; l; l = l->next)
+		if (strcmp(l->plan, plan_id) == 0)
+			return true;
+	return false;
+}
+
+int plan_lock_acquire(struct plan_lock *l, struct atoll *a, const char *plan_id,
+                      const char *plan_name, const char *what, int64_t deadline, struct error *err)
+{
+	char file[PLAN_ID_LEN + sizeof(".plan")];
+	char subject[LIMIT_NAME + sizeof("plan ''")];
+	int r = 0;
+
+	if (thread_holds(plan_id))
+		return error_set(err, -ATOLL_E_WOULD_DEADLOCK,
+		                 "plan '%s' is being worked on by the caller itself", plan_name);
+	(void)snprintf(file, sizeof(file), "%.*s.plan", PLAN_ID_LEN, plan_id);
+	(void)snprintf(subject, sizeof(subject), "plan '%.*s'", LIMIT_NAME, plan_name);
+	if (!sabotage("plan-lock"))
+		r = lock_ticket(&l->ticket, a, file, subject, what, deadline, err);
+	if (r < 0)
+		return r;
+	l->a = a;
+	(void)snprintf(l->plan, sizeof(l->plan), "%s", plan_id);
+	l->held = true;
+	l->next = held_by_thread;
+	held_by_thread = l;
+	return 0;
+}
+
+void plan_lock_release(struct plan_lock *l)
+{
+	if (!l->held)
+		return;
+	for (struct plan_lock **p = &held_by_thread; *p; p = &(*p)->next) {
+		if (*p == l) {
+			*p = l->next;
+			break;
+		}
+	}
+	l->held = false;
+	ticket_release(&l->ticket);
+}
+
+void plan_lock_forget(struct atoll *a, const char *plan_id)
+{
+	static const char *const suffixes[] = { "plan", "own" };
+	char file[PLAN_ID_LEN + sizeof(".plan")];
+
+	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++) {
+		(void)snprintf(file, sizeof(file), "%.*s.%s", PLAN_ID_LEN, plan_id, suffixes[i]);
+		(void)fs_unlink_at(registry_locks_fd(a->reg), file);
+	}
+}

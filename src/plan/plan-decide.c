@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Deciding about a plan's work: commit, roll back, reset. The protocol is txn/'s; here is who may,
+ * in which state, and what becomes of the workspaces.
+ */
+#include "plan/plan.h"
+
+#include "plan/plan-op.h"
+#include "plan/sandbox.h"
+#include "txn/txn.h"
+#include "util/cleanup.h"
+#include "util/clock.h"
+#include "util/mem.h"
+
+static struct atoll_participant_result *row_of(struct atoll_result *res,
+                                               const struct sandbox_row *row)
+{
+	return result_row(res, row->id, row->root, row->strategy);
+}
+
+/* ---- commit ---- */
+
+static bool has_work(const struct sandbox_row *row)
+{
+	return row->state == ATOLL_SANDBOX_CREATED || row->state == ATOLL_SANDBOX_ACTIVE;
+}
+
+/* Nothing can have changed since the last decision. */
+static void report_idle(const struct plan_op *op, struct atoll_result *res)
+{
+	for (size_t i = 0; i < op->boxes.n; i++) {
+		struct atoll_participant_result *row = row_of(res, &op->boxes.v[i]);
+
+		if (!row)
+			continue;
+		row->state = op->boxes.v[i].state;
+		row->outcome = row->state == ATOLL_SANDBOX_COMMITTED ? ATOLL_OUTCOME_SKIPPED
+		                                                     : ATOLL_OUTCOME_UNCHANGED;
+	}
+}
+
+static int check_commit(struct plan_op *op, bool *ret_idle, struct error *err)
+{
+	bool idle = true;
+
+	for (size_t i = 0; i < op->boxes.n; i++) {
+		const struct sandbox_row *row = &op->boxes.v[i];
+		int r = 0;
+
+		if (row->state == ATOLL_SANDBOX_ERRORED || row->state == ATOLL_SANDBOX_CLEANED_UP)
+			r = sandbox_allows(row, SANDBOX_VERB_PREPARE, op->plan.name, err);
+		if (r == 0)
+			r = sandbox_verify_root(row, err);
+		if (r < 0)
+			return r;
+		idle &= !has_work(row);
+	}
+	*ret_idle = idle;
+	return 0;
+}
+
+static int commit_locked(struct plan_op *op, unsigned flags, struct atoll_result *res,
+                         struct error *err)
+{
+	cleanup_txn struct txn t = TXN_INIT;
+	bool idle = false;
+	int r = check_commit(op, &idle, err);
+
+	if (r < 0)
+		return r;
+	if (idle) {
+		report_idle(op, res);
+		return 0;
+	}
+	r = txn_open(&t, op->a->reg, &op->plan, op->epoch, res, err);
+	if (r < 0)
+		return r;
+	return txn_commit(&t, flags, err);
+}
+
+int plan_commit(struct atoll_plan *p, unsigned flags, struct atoll_result *res, struct error *err)
+{
+	cleanup_plan_op struct plan_op op = PLAN_OP_INIT;
+	const struct plan_op_options opt = { .verb = "commit", .flags = OP_RESOURCES };
+	int r = plan_op_begin(&op, p, &opt, err);
+
+	if (r < 0)
+		return r;
+	r = commit_locked(&op, flags, res, err);
+	r = plan_op_end(&op, r, err);
+	cleanup_retention(p->a);
+	return r;
+}
+
+/* ---- dropping work ---- */
+
+struct drop {
+	struct plan_op *op;
+	struct atoll_result *res;
+	enum atoll_sandbox_state to; /* ROLLED_BACK, or ACTIVE: stay as you are */
+	bool settled;                /* what is ROLLED_BACK was dropped before */
+	bool partial;                /* what cannot go back may stay */
+	bool done[LIMIT_SANDBOXES];  /* dropped: to be recorded */
+	char *why[LIMIT_SANDBOXES];  /* could not be */
+	struct error first;          /* failure */
+	int code;
+};
+
+static void drop_done(struct drop *d)
+{
+	for (size_t i = 0; i < LIMIT_SANDBOXES; i++)
+		cleanup_freep(&d->why[i]);
+	error_done(&d->first);
+}
+#define cleanup_drop __attribute__((__cleanup__(drop_done)))
+
+static void note_failure(struct drop *d, size_t i, struct error *cause)
+{
+	struct atoll_participant_result *row = row_of(d->res, &d->op->boxes.v[i]);
+	bool in_place = cause->code == -ATOLL_E_NOT_UNDOABLE;
+
+	if (row) {
+		row->outcome =
+			in_place ? ATOLL_OUTCOME_NOT_UNDOABLE : ATOLL_OUTCOME_ROLLBACK_FAILED;
+		row->workspace_reset = ATOLL_FACT_NO;
+		result_row_error(d->res, row, cause);
+	}
+	/* What is worked on in place is not broken by staying as it is. */
+	if (!in_place)
+		d->why[i] = xstrdup(cause->msg ? cause->msg : "the workspace could not be reset");
+	if (d->code == 0 && !(in_place && d->partial)) {
+		d->code = cause->code;
+		error_move(&d->first, cause);
+	}
+}
+
+static void note_success(struct drop *d, size_t i)
+{
+	struct atoll_participant_result *row = row_of(d->res, &d->op->boxes.v[i]);
+
+	d->done[i] = true;
+	if (!row)
+		return;
+	row->workspace_reset = ATOLL_FACT_YES;
+	if (row->outcome == ATOLL_OUTCOME_NOT_ATTEMPTED)
+		row->outcome = ATOLL_OUTCOME_ROLLED_BACK;
+}
+
+static int drop_one(struct plan_op *op, struct sandbox_row *row, struct error *err)
+{
+	cleanup_sandbox struct sandbox s = SANDBOX_INIT;
+	bool untouched = row->state == ATOLL_SANDBOX_CREATED;
+	int r = sandbox_verify_root(row, err);
+
+	if (r == 0)
+		r = sandbox_open(&s, op->a, op->plan.name, row, err);
+	if (r < 0)
+		return r;
+	r = participant_reset(s.part, err);
+	if (r == -ATOLL_E_NOT_UNDOABLE && untouched) { /* there is nothing to undo */
+		if (err)
+			error_done(err);
+		r = 0;
+	}
+	if (r < 0)
+		return r;
+	row->stale = participant_stale(s.part);
+	row->generation = participant_generation(s.part);
+	cleanup_freep(&row->boot_id);
+	row->boot_id = xstrdup(clock_boot_id());
+	return 0;
+}
+
+static enum atoll_sandbox_state state_after(const struct drop *d, size_t i)
+{
+	enum atoll_sandbox_state now = d->op->boxes.v[i].state;
+
+	if (d->why[i])
+		return sandbox_state_allows(now, ATOLL_SANDBOX_ERRORED) ? ATOLL_SANDBOX_ERRORED
+		                                                        : now;
+	if (!d->done[i])
+		return now;
+	if (d->to == ATOLL_SANDBOX_ROLLED_BACK || now == ATOLL_SANDBOX_ERRORED)
+		return d->to;
+	return now;
+}
+
+static int write_dropped(struct registry *reg, void *ctx, struct error *err)
+{
+	struct drop *d = ctx;
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < d->op->boxes.n; i++) {
+		struct sandbox_row *row = &d->op->boxes.v[i];
+		enum atoll_sandbox_state to = state_after(d, i);
+		struct atoll_participant_result *line = row_of(d->res, row);
+
+		if (d->done[i])
+			r = registry_sandbox_update(reg, row, err);
+		if (r == 0 && to != row->state)
+			r = registry_sandbox_set_state(reg, row->id, to, d->why[i] ? d->why[i] : "",
+			                               err);
+		if (line)
+			line->state = to;
+	}
+	if (r == 0 && d->to == ATOLL_SANDBOX_ROLLED_BACK && d->code == 0)
+		r = plan_op_set_state(d->op, ATOLL_PLAN_ROLLED_BACK, err);
+	return r;
+}
+
+/* Nothing to drop: not a workspace, or one that was dropped and not used since. */
+static bool has_nothing(const struct drop *d, const struct sandbox_row *row)
+{
+	return !sandbox_is_live(row) || sandbox_is_remains(row) ||
+	       (d->settled && row->state == ATOLL_SANDBOX_ROLLED_BACK);
+}
+
+/* All are visited, whatever becomes of the others. */
+static void drop_all(struct drop *d)
+{
+	for (size_t i = 0; i < d->op->boxes.n; i++) {
+		cleanup_error struct error cause = ERROR_INIT;
+		struct sandbox_row *row = &d->op->boxes.v[i];
+		struct atoll_participant_result *line = row_of(d->res, row);
+
+		if (has_nothing(d, row)) {
+			if (line && line->outcome == ATOLL_OUTCOME_NOT_ATTEMPTED)
+				line->outcome = ATOLL_OUTCOME_UNCHANGED;
+		} else if (drop_one(d->op, row, &cause) < 0) {
+			note_failure(d, i, &cause);
+		} else {
+			note_success(d, i);
+		}
+	}
+}
+
+static int drop_work(struct drop *d, struct error *err)
+{
+	int r;
+
+	drop_all(d);
+	r = store_write(d->op->a, REGISTRY_DURABLE, write_dropped, d, err);
+	if (r == 0 && d->code < 0) {
+		error_move(err, &d->first);
+		r = d->code;
+	}
+	return r;
+}
+
+/* ---- roll back ---- */
+
+struct committed {
+	struct plan_op *op;
+	size_t n;      /* batches that still count */
+	bool released; /* what undoing one of them needs is gone */
+	struct error *err;
+};
+
+static int any_change(void *ctx, const struct part_row *part)
+{
+	if (part->answer == PART_READY)
+		*(bool *)ctx = true;
+	return 0;
+}
+
+static int look_at_batch(void *ctx, const struct batch_row *batch)
+{
+	struct committed *c = ctx;
+	bool changed = false;
+	int r;
+
+	if (batch->state != BATCH_COMMITTED)
+		return 0;
+	c->n++;
+	if (!batch->released)
+		return 0;
+	r = registry_part_list(c->op->a->reg, batch->plan, batch->number, any_change, &changed,
+	                       c->err);
+	c->released |= changed;
+	return r;
+}
+
+/* 1: undone, with the work; 0: nothing was committed. */
+static int undo_batches(struct plan_op *op, unsigned flags, struct atoll_result *res,
+                        struct error *err)
+{
+	cleanup_txn struct txn t = TXN_INIT;
+	struct committed c = { .op = op, .err = err };
+	int r = registry_batch_list(op->a->reg, op->plan.id, look_at_batch, &c, err);
+
+	if (r < 0 || c.n == 0)
+		return r;
+	if (c.released) {
+		(void)error_set(err, -ATOLL_E_RECOVERY_MISSING,
+		                "what is needed to undo the commit of '%s' was released; the "
+		                "resources keep what was committed, nothing was changed",
+		                op->plan.name);
+		error_hint(err, "atoll reset %s drops the work alone", op->plan.name);
+		return -ATOLL_E_RECOVERY_MISSING;
+	}
+	for (size_t i = 0; i < op->boxes.n; i++) {
+		r = sandbox_is_live(&op->boxes.v[i]) ? sandbox_verify_root(&op->boxes.v[i], err)
+		                                     : 0;
+		if (r < 0)
+			return r;
+	}
+	r = txn_open(&t, op->a->reg, &op->plan, op->epoch, res, err);
+	if (r == 0)
+		r = txn_undo(&t, flags, err);
+	return r < 0 ? r : 1;
+}
+
+static int rollback_locked(struct plan_op *op, unsigned flags, struct atoll_result *res,
+                           struct error *err)
+{
+	cleanup_drop struct drop d = { .op = op,
+		                       .res = res,
+		                       .to = ATOLL_SANDBOX_ROLLED_BACK,
+		                       .settled = op->plan.state == ATOLL_PLAN_ROLLED_BACK,
+		                       .partial = flags & ATOLL_ALLOW_PARTIAL };
+	int r = undo_batches(op, flags, res, err);
+
+	if (r < 0)
+		return r;
+	d.settled |= r > 0; /* the undo dropped the work of what it undid */
+	r = plan_op_reload(op, err);
+	return r < 0 ? r : drop_work(&d, err);
+}
+
+int plan_rollback(struct atoll_plan *p, unsigned flags, struct atoll_result *res, struct error *err)
+{
+	cleanup_plan_op struct plan_op op = PLAN_OP_INIT;
+	const struct plan_op_options opt = { .verb = "rollback", .flags = OP_RESOURCES };
+	int r = plan_op_begin(&op, p, &opt, err);
+
+	if (r < 0)
+		return r;
+	r = rollback_locked(&op, flags, res, err);
+	return plan_op_end(&op, r, err);
+}
+
+int plan_reset(struct atoll_plan *p, struct atoll_result *res, struct error *err)
+{
+	cleanup_plan_op struct plan_op op = PLAN_OP_INIT;
+	cleanup_drop struct drop d = { .op = &op, .res = res, .to = ATOLL_SANDBOX_ACTIVE };
+	const struct plan_op_options opt = { .verb = "reset", .flags = OP_RESOURCES };
+	int r = plan_op_begin(&op, p, &opt, err);
+
+	if (r < 0)
+		return r;
+	r = drop_work(&d, err);
+	return plan_op_end(&op, r, err);
+}

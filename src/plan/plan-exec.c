@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Working in a plan: a path is given out, or a command is run. Before either, the registry says
+ * durably that the workspace may be written to in this boot; afterwards a program in the
+ * background makes the work durable and notes it (durable.c).
+ */
+#include "plan/plan.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "diff/change.h"
+#include "exec/exec.h"
+#include "fs/atomic.h"
+#include "fs/resolve.h"
+#include "plan/plan-op.h"
+#include "plan/sandbox.h"
+#include "util/cleanup.h"
+#include "util/clock.h"
+#include "util/crashpoint.h"
+#include "util/list.h"
+#include "util/mem.h"
+
+/* ---- giving a workspace out ---- */
+
+/* How a workspace is wanted: by its path, or as what a command sees. */
+typedef int (*give_fn)(struct atoll_participant *part, void *ctx, struct error *err);
+
+/* A stale workspace is made anew first, while the resource holds still. */
+static int open_workspace(struct plan_op *op, struct sandbox_row *row, give_fn give, void *ctx,
+                          struct error *err)
+{
+	cleanup_resource_locks struct resource_locks *locks = NULL;
+	cleanup_sandbox struct sandbox s = SANDBOX_INIT;
+	int r = sandbox_allows(row, SANDBOX_VERB_EXEC, op->plan.name, err);
+
+	if (r == 0)
+		r = sandbox_verify_root(row, err);
+	if (r == 0 && row->stale)
+		r = resource_locks_acquire(op->a, row, 1, RESOURCE_SHARED, op->what, op->deadline,
+		                           &locks, err);
+	if (r == 0)
+		r = sandbox_open(&s, op->a, op->plan.name, row, err);
+	if (r < 0)
+		return r;
+	r = give(s.part, ctx, err);
+	row->stale = participant_stale(s.part);
+	row->generation = participant_generation(s.part);
+	return r;
+}
+
+/* Left alone where there is no path. */
+static int give_path(struct atoll_participant *part, void *ctx, struct error *err)
+{
+	return participant_can(part, ATOLL_CAP_PATH) ? participant_path(part, ctx, err) : 0;
+}
+
+struct use {
+	struct plan_op *op;
+	struct sandbox_row *rows; /* whose paths are given out */
+	size_t n;
+};
+
+static int write_use(struct registry *reg, void *ctx, struct error *err)
+{
+	const struct use *u = ctx;
+	int r = plan_op_set_state(u->op, ATOLL_PLAN_OPEN, err);
+
+	for (size_t i = 0; r == 0 && i < u->n; i++) {
+		r = registry_sandbox_update(reg, &u->rows[i], err);
+		if (r == 0 && u->rows[i].state != ATOLL_SANDBOX_ACTIVE)
+			r = registry_sandbox_set_state(reg, u->rows[i].id, ATOLL_SANDBOX_ACTIVE, "",
+			                               err);
+	}
+	return r;
+}
+
+static void count_use(struct sandbox_row *row)
+{
+	row->exec_n++;
+	cleanup_freep(&row->boot_id);
+	row->boot_id = xstrdup(clock_boot_id());
+}
+
+/* Its path is out already in this boot, and nothing says that what was written since is safe. */
+static bool in_use(const struct plan_op *op, const struct sandbox_row *row, bool was_stale)
+{
+	return op->plan.state == ATOLL_PLAN_OPEN && row->state == ATOLL_SANDBOX_ACTIVE &&
+	       !was_stale && strcmp(row->boot_id, clock_boot_id()) == 0 && !durable_noted(row);
+}
+
+int plan_path(struct atoll_plan *p, const char *sandbox, char **ret_path, struct error *err)
+{
+	cleanup_plan_op struct plan_op op = PLAN_OP_INIT;
+	const struct plan_op_options opt = { .verb = "path" };
+	cleanup_free char *path = NULL;
+	struct use use = { .op = &op, .n = 1 };
+	bool was_stale;
+	size_t i = 0;
+	int r = plan_op_begin(&op, p, &opt, err);
+
+	if (r < 0)
+		return r;
+	r = sandboxes_find(&op.boxes, sandbox, &i, err);
+	if (r < 0)
+		return plan_op_end(&op, r, err);
+	use.rows = &op.boxes.v[i];
+	was_stale = use.rows->stale;
+	r = open_workspace(&op, use.rows, give_path, &path, err);
+	if (r == 0 && !path)
+		r = error_set(err, -ATOLL_E_UNSUPPORTED, "'%s' (%s) has no path to work at",
+		              use.rows->root, use.rows->strategy);
+	if (r == 0 && in_use(&op, use.rows, was_stale)) {
+		op.flags |= OP_QUIET;
+	} else if (r == 0) {
+		count_use(use.rows);
+		r = store_write(op.a, REGISTRY_DURABLE, write_use, &use, err);
+	}
+	if (r == 0)
+		*ret_path = take_ptr(path);
+	return plan_op_end(&op, r, err);
+}
+
+/* ---- exec ---- */
+
+/* A directory inside a resource becomes the same directory in its view. */
+static int map_cwd(const struct plan_op *op, const struct strlist *paths, const char *given,
+                   char **ret, struct error *err)
+{
+	cleanup_free char *cwd = given ? NULL : getcwd(NULL, 0);
+	size_t best = SIZE_MAX, best_len = 0;
+	int r;
+
+	if (given && (r = resolve_canonical(given, &cwd)) < 0)
+		return error_sys(err, r, "enter", given);
+	if (!cwd)
+		return error_sys(err, -errno, "find", "the current directory");
+	for (size_t i = 0; i < op->boxes.n; i++) {
+		size_t len = strlen(op->boxes.v[i].root);
+
+		if (*paths->v[i] && len >= best_len && path_below(cwd, op->boxes.v[i].root)) {
+			best = i;
+			best_len = len;
+		}
+	}
+	*ret = best == SIZE_MAX ? xstrdup(cwd) : xasprintf("%s%s", paths->v[best], cwd + best_len);
+	if (access(*ret, X_OK) == 0)
+		return 0;
+	(void)error_set(err, -ATOLL_E_NOT_FOUND, "'%s' cannot be entered in the plan's view: %s",
+	                cwd, strerrordesc_np(errno));
+	error_hint(err, "begin in a directory that is there");
+	return -ATOLL_E_NOT_FOUND;
+}
+
+static void build_env(const struct plan_op *op, const struct strlist *paths, const char *cwd,
+                      struct strlist *ret)
+{
+	cleanup_free char *plan = xasprintf("ATOLL_PLAN=%s", op->plan.name);
+	cleanup_free char *pwd = xasprintf("PWD=%s", cwd);
+
+	strlist_add(ret, plan);
+	strlist_add(ret, pwd);
+	for (size_t i = 0; i < paths->n; i++) {
+		cleanup_free char *view = xasprintf("ATOLL_RESOURCE_%zu=%s", i + 1, paths->v[i]);
+
+		strlist_add(ret, view);
+	}
+}
+
+/* ---- views ---- */
+
+/* What a command sees where; the strings are kept in ALL. */
+struct views {
+	struct exec_view *v;
+	size_t n, cap;
+	struct strlist all;
+	bool overlay; /* cannot do without namespaces */
+};
+#define VIEWS_INIT ((struct views){ 0 })
+
+static void views_done(struct views *v)
+{
+	free(v->v);
+	strlist_done(&v->all);
+}
+
+static const char *keep(struct views *v, const char *s)
+{
+	if (!s)
+		return NULL;
+	strlist_add(&v->all, s);
+	return v->all.v[v->all.n - 1];
+}
+
+static int add_view(void *user, const char *target, const char *source, const char *upper,
+                    const char *work)
+{
+	struct views *v = user;
+	int r = grow((void **)&v->v, &v->cap, v->n + 1, sizeof(*v->v));
+
+	if (r < 0)
+		return r;
+	v->overlay = v->overlay || upper;
+	v->v[v->n++] = (struct exec_view){ .kind = upper ? EXEC_VIEW_OVERLAY : EXEC_VIEW_BIND,
+		                           .target = keep(v, target),
+		                           .source = keep(v, source),
+		                           .upper = keep(v, upper),
+		                           .work = keep(v, work) };
+	return 0;
+}
+
+static int give_views(struct atoll_participant *part, void *ctx, struct error *err)
+{
+	return participant_mounts(part, add_view, ctx, err);
+}
+
+/* The plan's own /tmp, kept with its first resource. */
+static int view_tmp(const struct plan_op *op, char **ret, struct error *err)
+{
+	cleanup_close int area_fd = FD_NONE;
+	const char *area = op->boxes.n ? op->boxes.v[0].area : NULL;
+	int r;
+
+	if (!area)
+		return error_set(err, -ATOLL_E_STATE, "plan '%s' has no resources", op->plan.name);
+	area_fd = open(area, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (area_fd < 0)
+		return error_sys(err, -errno, "open", area);
+	r = fs_mkdir_at(area_fd, "tmp", 01777);
+	if (r < 0 && r != -EEXIST)
+		return error_sys(err, r, "make a /tmp in", area);
+	*ret = xasprintf("%s/tmp", area);
+	return 0;
+}
+
+/* A path for each resource, "" for one that has none. */
+static int open_all(struct plan_op *op, struct strlist *paths, struct error *err)
+{
+	for (size_t i = 0; i < op->boxes.n; i++) {
+		cleanup_free char *path = NULL;
+		int r = open_workspace(op, &op->boxes.v[i], give_path, &path, err);
+
+		if (r < 0)
+			return r;
+		strlist_add(paths, path ? path : "");
+	}
+	return 0;
+}
+
+static int run(struct plan_op *op, const struct atoll_exec *exec, const struct strlist *paths,
+               const char *cwd, struct exec_options *opt, struct exec_usage *ret, struct error *err)
+{
+	cleanup_strlist struct strlist env = STRLIST_INIT;
+	cleanup_free const char **setenv = NULL;
+	cleanup_close int lock_fd = FD_NONE;
+
+	build_env(op, paths, cwd, &env);
+	setenv = xcalloc(env.n + 1, sizeof(*setenv));
+	for (size_t i = 0; i < env.n; i++)
+		setenv[i] = env.v[i];
+	if (op->lock.ticket.fd != FD_NONE)
+		lock_fd = ticket_dup(&op->lock.ticket);
+	opt->argv = exec->argv;
+	opt->timeout_ms = exec->timeout_ms;
+	opt->cwd = cwd;
+	opt->setenv = setenv;
+	opt->lock_fd = lock_fd < 0 ? FD_NONE : lock_fd;
+	return exec_run(opt, ret, err);
+}
+
+struct exec_record {
+	struct exec_row row;
+	int code;
+	const char *message;
+};
+
+static int write_exec(struct registry *reg, void *ctx, struct error *err)
+{
+	struct exec_record *rec = ctx;
+	int r = rec->code < 0 ? 0 : registry_exec_add(reg, &rec->row, err);
+
+	if (r == 0)
+		r = registry_event_add(reg, rec->row.plan, "exec", rec->code, rec->message, err);
+	return r;
+}
+
+/* For people; losing it in a power cut harms nothing. */
+static void record_exec(struct plan_op *op, const char *line, int64_t started_ms,
+                        const struct exec_usage *usage, int r)
+{
+	cleanup_free char *message =
+		r < 0 ? xstrdup(line) : xasprintf("%s: exit %d", line, usage->exit_code);
+	struct exec_record rec = { .row = { .argv = line,
+		                            .started_ms = started_ms,
+		                            .ended_ms = clock_real_ms(),
+		                            .exit_code = usage->exit_code,
+		                            .user_us = usage->user_us,
+		                            .system_us = usage->system_us,
+		                            .max_rss_kb = usage->max_rss_kb },
+		                   .code = r < 0 ? r : 0,
+		                   .message = message };
+
+	memcpy(rec.row.plan, op->plan.id, sizeof(rec.row.plan));
+	(void)store_write(op->a, REGISTRY_NORMAL, write_exec, &rec, NULL);
+}
+
+/* With views: the real working directory, the resources at their own paths. */
+static int run_isolated(struct plan_op *op, const struct atoll_exec *exec,
+                        const struct views *views, struct exec_usage *ret, struct error *err)
+{
+	cleanup_free char *cwd = exec->cwd ? xstrdup(exec->cwd) : getcwd(NULL, 0);
+	cleanup_free char *tmp = NULL;
+	cleanup_strlist struct strlist roots = STRLIST_INIT;
+	struct exec_options opt = { .views = views->v, .n_views = (unsigned)views->n };
+	int r;
+
+	if (!cwd)
+		return error_sys(err, -errno, "find", "the current directory");
+	r = view_tmp(op, &tmp, err);
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < op->boxes.n; i++)
+		strlist_add(&roots, op->boxes.v[i].root);
+	opt.tmp = tmp;
+	return run(op, exec, &roots, cwd, &opt, ret, err);
+}
+
+/* Without: in the workspaces themselves, the working directory mapped. */
+static int run_mapped(struct plan_op *op, const struct atoll_exec *exec, struct exec_usage *ret,
+                      struct error *err)
+{
+	cleanup_strlist struct strlist paths = STRLIST_INIT;
+	cleanup_free char *cwd = NULL;
+	struct exec_options opt = { 0 };
+	int r = open_all(op, &paths, err);
+
+	if (r == 0)
+		r = map_cwd(op, &paths, exec->cwd, &cwd, err);
+	return r < 0 ? r : run(op, exec, &paths, cwd, &opt, ret, err);
+}
+
+/* What the base was under what the command changed, before anybody changes it further. */
+static void observe(struct plan_op *op)
+{
+	for (size_t i = 0; i < op->boxes.n; i++) {
+		cleanup_sandbox struct sandbox s = SANDBOX_INIT;
+		cleanup_error struct error e = ERROR_INIT;
+
+		/* A failure only means that the commit will look again, with less to go by. */
+		if (sandbox_open(&s, op->a, op->plan.name, &op->boxes.v[i], &e) == 0)
+			(void)participant_observe(s.part, &e);
+	}
+}
+
+static int exec_locked(struct plan_op *op, const struct atoll_exec *exec, struct exec_usage *ret,
+                       struct error *err)
+{
+	__attribute__((__cleanup__(views_done))) struct views views = VIEWS_INIT;
+	struct use use = { .op = op, .rows = op->boxes.v, .n = op->boxes.n };
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < op->boxes.n; i++) {
+		r = open_workspace(op, &op->boxes.v[i], give_views, &views, err);
+		count_use(&op->boxes.v[i]);
+	}
+	if (r == 0)
+		r = store_write(op->a, REGISTRY_DURABLE, write_use, &use, err);
+	crashpoint("plan.exec.after-record");
+	if (r == 0)
+		r = views.overlay ? run_isolated(op, exec, &views, ret, err)
+		                  : run_mapped(op, exec, ret, err);
+	observe(op);
+	for (size_t i = 0; r == 0 && i < op->boxes.n; i++)
+		durable_note_later(&op->boxes.v[i]);
+	return r;
+}
+
+int plan_exec(struct atoll_plan *p, const struct atoll_exec *exec, struct atoll_exec_status *ret,
+              struct error *err)
+{
+	cleanup_plan_op struct plan_op op = PLAN_OP_INIT;
+	const struct plan_op_options opt = { .verb = "exec",
+		                             .detail = exec->argv[0],
+		                             .flags = OP_QUIET };
+	cleanup_free char *line = redact_command(exec->argv);
+	int64_t started_ms;
+	struct exec_usage usage = { 0 };
+	int r = plan_op_begin(&op, p, &opt, err);
+
+	if (r < 0)
+		return r;
+	started_ms = clock_real_ms();
+	r = exec_locked(&op, exec, &usage, err);
+	record_exec(&op, line, started_ms, &usage, r);
+	if (r == 0)
+		*ret = (struct atoll_exec_status){ .exit_code = usage.exit_code,
+			                           .timed_out = usage.timed_out,
+			                           .term_signal = usage.term_signal };
+	return plan_op_end(&op, r, err);
+}

@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The frame of every call that changes a plan: who is waited for, in which order, and recovery. */
+#include "plan/plan-op.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "diff/change.h"
+#include "txn/recover.h"
+#include "util/cleanup.h"
+
+/* ---- other plans on the same resources ---- */
+
+static bool is_unfinished(const struct plan_row *plan)
+{
+	switch (plan->state) {
+	case ATOLL_PLAN_PREPARING:
+	case ATOLL_PLAN_DECIDED:
+	case ATOLL_PLAN_REVOKED:
+	case ATOLL_PLAN_UNDOING:
+		return true;
+	case ATOLL_PLAN_OPEN:
+	case ATOLL_PLAN_COMMITTED:
+	case ATOLL_PLAN_ROLLED_BACK:
+	case ATOLL_PLAN_CLOSED:
+	case ATOLL_PLAN_STATE_END_:
+		break;
+	}
+	return false;
+}
+
+static bool meets(const struct sandbox_row *x, const struct sandbox_row *y)
+{
+	return strcmp(x->root_id, y->root_id) == 0 || path_below(x->root, y->root) ||
+	       path_below(y->root, x->root);
+}
+
+static bool meets_any(const struct sandbox_row *row, const struct sandboxes *boxes)
+{
+	for (size_t i = 0; i < boxes->n; i++)
+		if (meets(row, &boxes->v[i]))
+			return true;
+	return false;
+}
+
+/* The first other plan with an unfinished batch on a resource of ours: 1 and *ret, or 0. */
+static int find_unsettled(struct atoll *a, const char *plan_id, const struct sandbox_row *newcomer,
+                          struct plan_row *ret, struct error *err)
+{
+	cleanup_free struct plan_row *plans = NULL;
+	cleanup_sandboxes struct sandboxes mine = SANDBOXES_INIT;
+	cleanup_sandboxes struct sandboxes theirs = SANDBOXES_INIT;
+	size_t n = 0;
+	int r = plan_rows(a, &plans, &n, err);
+
+	for (size_t i = 0; r == 0 && i < n; i++) {
+		if (!is_unfinished(&plans[i]) || strcmp(plans[i].id, plan_id) == 0)
+			continue;
+		r = sandboxes_load(a->reg, plan_id, &mine, err);
+		if (r == 0)
+			r = sandboxes_load(a->reg, plans[i].id, &theirs, err);
+		for (size_t j = 0; r == 0 && j < theirs.n; j++) {
+			if (meets_any(&theirs.v[j], &mine) ||
+			    (newcomer && meets(&theirs.v[j], newcomer))) {
+				*ret = plans[i];
+				return 1;
+			}
+		}
+	}
+	return r;
+}
+
+/* ---- recovery ---- */
+
+static int write_lost(struct registry *reg, void *ctx, struct error *err)
+{
+	const struct sandboxes *boxes = ctx;
+	char why[128];
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < boxes->n; i++) {
+		if (!durable_lost(&boxes->v[i]))
+			continue;
+		(void)snprintf(why, sizeof(why),
+		               "the machine went down before the work of command %llu was on disk",
+		               (unsigned long long)boxes->v[i].exec_n);
+		r = registry_sandbox_set_state(reg, boxes->v[i].id, ATOLL_SANDBOX_ERRORED, why,
+		                               err);
+	}
+	return r;
+}
+
+/* Work that another boot's crash may have damaged is never used unasked. */
+static int mark_lost(struct plan_op *op, struct error *err)
+{
+	bool any = false;
+	int r;
+
+	for (size_t i = 0; i < op->boxes.n; i++)
+		any |= durable_lost(&op->boxes.v[i]);
+	if (!any)
+		return 0;
+	r = store_write(op->a, REGISTRY_DURABLE, write_lost, &op->boxes, err);
+	return r < 0 ? r : plan_op_reload(op, err);
+}
+
+static int write_paths_gone(struct registry *reg, void *ctx, struct error *err)
+{
+	return sandbox_forget_paths(reg, ctx, err);
+}
+
+/* An area that was being made is gone. So are an empty directory around it, and the record. */
+static void tidy_pending(struct plan_op *op, struct sandbox_row *row)
+{
+	if (area_remove(row->area, NULL) == 0 && area_remove(row->work, NULL) == 0)
+		(void)store_write(op->a, REGISTRY_DURABLE, write_paths_gone, row, NULL);
+}
+
+static int recover_locked(struct plan_op *op, struct error *err)
+{
+	cleanup_resource_locks struct resource_locks *locks = NULL;
+	int r = resource_locks_acquire(op->a, op->boxes.v, op->boxes.n, RESOURCE_EXCLUSIVE,
+	                               op->what, op->deadline, &locks, err);
+
+	if (r < 0)
+		return r;
+	r = recover_plan(op->a->reg, op->plan.id, op->epoch, NULL, err);
+	if (r <= 0)
+		return r;
+	store_event(op->a, op->plan.id, "recover", 0,
+	            "what an interrupted process left was settled");
+	for (size_t i = 0; i < op->boxes.n; i++)
+		if (op->boxes.v[i].state == ATOLL_SANDBOX_PENDING)
+			tidy_pending(op, &op->boxes.v[i]);
+	return 0;
+}
+
+/* Hands a failure on that may be none. */
+static int cause_of(struct error *cause, struct error *err)
+{
+	int r = cause->code;
+
+	if (r < 0)
+		error_move(err, cause);
+	return r;
+}
+
+static int op_recover(struct plan_op *op, struct error *err)
+{
+	cleanup_error struct error cause = ERROR_INIT;
+	int r;
+
+	if (!recover_needed(op->a->reg, &op->plan, &cause))
+		return cause_of(&cause, err);
+	r = recover_locked(op, &cause);
+	if (r < 0) {
+		if (op->flags & OP_UNRECOVERED) {
+			op->unrecovered = true;
+			return plan_op_reload(op, err);
+		}
+		store_event(op->a, op->plan.id, "recover", r, cause.msg);
+		return cause_of(&cause, err);
+	}
+	return plan_op_reload(op, err);
+}
+
+static int write_forgotten(struct registry *reg, void *ctx, struct error *err)
+{
+	return sandbox_forget(reg, ctx, err);
+}
+
+/* What a failed add could not remove then may go now; if not, it says so in the next try too. */
+static int clear_remains(struct plan_op *op, struct error *err)
+{
+	bool cleared = false;
+
+	for (size_t i = 0; i < op->boxes.n; i++) {
+		struct sandbox_row *row = &op->boxes.v[i];
+
+		if (sandbox_is_remains(row) &&
+		    sandbox_erase(op->a, op->plan.name, row, NULL) == 0 &&
+		    store_write(op->a, REGISTRY_DURABLE, write_forgotten, row, NULL) == 0)
+			cleared = true;
+	}
+	return cleared ? plan_op_reload(op, err) : 0;
+}
+
+static int settle(struct atoll *a, const struct plan_row *row, const char *what, int64_t deadline,
+                  struct error *err)
+{
+	cleanup_plan_op struct plan_op op = PLAN_OP_INIT;
+	int r;
+
+	op.a = a;
+	op.verb = "recover";
+	op.deadline = deadline;
+	(void)snprintf(op.what, sizeof(op.what), "%s", what);
+	r = plan_lock_acquire(&op.lock, a, row->id, row->name, what, deadline, err);
+	if (r < 0)
+		return r;
+	op.plan = *row;
+	r = plan_op_reload(&op, err);
+	if (r == -ATOLL_E_NOT_FOUND) { /* stopped meanwhile */
+		if (err)
+			error_done(err);
+		return 0;
+	}
+	if (r == 0)
+		r = op_recover(&op, err);
+	return error_prefix(err, r, "plan '%s', which shares a resource", row->name);
+}
+
+int plan_settle_others(struct atoll *a, const char *plan_id, const struct sandbox_row *newcomer,
+                       const char *what, int64_t deadline, struct error *err)
+{
+	struct plan_row other;
+	int r;
+
+	while ((r = find_unsettled(a, plan_id, newcomer, &other, err)) > 0) {
+		r = settle(a, &other, what, deadline, err);
+		if (r < 0)
+			return r;
+	}
+	return r;
+}
+
+/* ---- the frame ---- */
+
+int plan_op_reload(struct plan_op *op, struct error *err)
+{
+	int r = registry_plan_get(op->a->reg, op->plan.id, &op->plan, err);
+
+	if (r < 0)
+		return r;
+	/* Lock files are not synced: after a power cut one may grant smaller numbers again. */
+	op->epoch = op->lock.ticket.epoch > op->plan.epoch ? op->lock.ticket.epoch : op->plan.epoch;
+	return sandboxes_load(op->a->reg, op->plan.id, &op->boxes, err);
+}
+
+int plan_op_set_state(struct plan_op *op, enum atoll_plan_state to, struct error *err)
+{
+	int r = 0;
+
+	if (op->plan.state == to)
+		return 0;
+	if (!plan_state_allows(op->plan.state, to) &&
+	    plan_state_allows(op->plan.state, ATOLL_PLAN_OPEN))
+		r = registry_plan_set_state(op->a->reg, op->plan.id, ATOLL_PLAN_OPEN, op->epoch,
+		                            err);
+	if (r == 0)
+		r = registry_plan_set_state(op->a->reg, op->plan.id, to, op->epoch, err);
+	if (r == 0)
+		op->plan.state = to;
+	return r;
+}
+
+static int lock_and_load(struct plan_op *op, struct atoll_plan *p, struct error *err)
+{
+	int r = plan_lock_acquire(&op->lock, op->a, p->id, p->name, op->what, op->deadline, err);
+
+	if (r < 0)
+		return r;
+	(void)snprintf(op->plan.id, sizeof(op->plan.id), "%s", p->id);
+	r = plan_op_reload(op, err);
+	if (r == -ATOLL_E_NOT_FOUND)
+		plan_lock_forget(op->a, p->id); /* our waiting made the file anew */
+	return r;
+}
+
+/* 1: others must be settled first, start again. */
+static int lock_resources(struct plan_op *op, const struct sandbox_row *newcomer, struct error *err)
+{
+	struct plan_row other;
+	int r;
+
+	if (newcomer)
+		r = resource_locks_acquire(op->a, newcomer, 1, RESOURCE_SHARED, op->what,
+		                           op->deadline, &op->resources, err);
+	else
+		r = resource_locks_acquire(op->a, op->boxes.v, op->boxes.n, RESOURCE_EXCLUSIVE,
+		                           op->what, op->deadline, &op->resources, err);
+	return r < 0 ? r : find_unsettled(op->a, op->plan.id, newcomer, &other, err);
+}
+
+static void let_go(struct plan_op *op)
+{
+	resource_locks_release(op->resources);
+	op->resources = NULL;
+	plan_lock_release(&op->lock);
+}
+
+static int begin_once(struct plan_op *op, struct atoll_plan *p, const struct sandbox_row *newcomer,
+                      struct error *err)
+{
+	int r = 0;
+
+	if (!(op->flags & OP_UNRECOVERED))
+		r = plan_settle_others(op->a, p->id, newcomer, op->what, op->deadline, err);
+	if (r < 0)
+		return r;
+	r = lock_and_load(op, p, err);
+	if (r < 0)
+		return r;
+	r = op_recover(op, err);
+	if (r < 0)
+		return r;
+	r = mark_lost(op, err);
+	if (r == 0)
+		r = clear_remains(op, err);
+	if (r < 0)
+		return r;
+	if (!newcomer && !(op->flags & OP_RESOURCES))
+		return 0;
+	r = lock_resources(op, newcomer, err);
+	return r > 0 && (op->flags & OP_UNRECOVERED) ? 0 : r;
+}
+
+int plan_op_begin(struct plan_op *op, struct atoll_plan *p, const struct plan_op_options *opt,
+                  struct error *err)
+{
+	int r;
+
+	op->a = p->a;
+	op->verb = opt->verb;
+	op->flags = opt->flags;
+	op->deadline = opt->flags & OP_TRY ? 0 : store_deadline(p->a);
+	(void)snprintf(op->what, sizeof(op->what), "atoll %s %s%s%s", opt->verb, p->name,
+	               opt->detail ? " -- " : "", opt->detail ? opt->detail : "");
+	if (p->a->pid != getpid())
+		return error_set(
+			err, -ATOLL_E_STATE,
+			"this handle was opened by another process; a child opens its own");
+	while ((r = begin_once(op, p, opt->newcomer, err)) > 0)
+		let_go(op);
+	if (r < 0)
+		plan_op_done(op);
+	return r;
+}
+
+static int write_adopted(struct registry *reg, void *ctx, struct error *err)
+{
+	struct plan_row row;
+	int r = registry_plan_get(reg, ctx, &row, err);
+
+	if (r < 0)
+		return r;
+	row.abandoned = false;
+	return registry_plan_update(reg, &row, err);
+}
+
+int plan_op_end(struct plan_op *op, int r, const struct error *err)
+{
+	/* Somebody works with it again. */
+	if (r >= 0 && op->plan.abandoned && !(op->flags & OP_UNASKED))
+		(void)store_write(op->a, REGISTRY_NORMAL, write_adopted, op->plan.id, NULL);
+	if (!(op->flags & OP_QUIET))
+		store_event(op->a, op->plan.id, op->verb, r < 0 ? r : 0,
+		            r < 0 && err && err->msg ? err->msg : "");
+	plan_op_done(op);
+	return r;
+}
+
+void plan_op_done(struct plan_op *op)
+{
+	let_go(op);
+	sandboxes_done(&op->boxes);
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The frame of every call that changes a plan.
+ *
+ *   plan_op_begin()   settles plans that share our resources, takes the plan's lock, recovers the
+ *                     plan, takes resource locks where asked, and loads what the registry says
+ *   ... the work ...
+ *   plan_op_end()     writes the line of history and lets go, in the reverse order
+ *
+ * Locking: begin waits, as the handle's limit says; end never does. If other plans turn out to
+ * have an unfinished batch on our resources once we hold their locks, begin lets go of all and
+ * settles them first, so no thread ever waits for a plan while it holds another.
+ */
+#ifndef PLAN_PLAN_OP_H
+#define PLAN_PLAN_OP_H
+
+#include "plan/plan.h"
+#include "plan/sandbox.h"
+
+#define OP_RESOURCES   0x1u  /* exclusive locks on all resources of the plan, until end */
+#define OP_UNRECOVERED 0x2u  /* go on although recovery failed (stop by force) */
+#define OP_TRY         0x4u  /* do not wait for the plan */
+#define OP_QUIET       0x8u  /* no line of history */
+#define OP_UNASKED     0x10u /* housekeeping: an abandoned plan is not adopted by it */
+
+struct plan_op_options {
+	const char *verb;   /* "commit" */
+	const char *detail; /* more for the lock's record, or NULL */
+	unsigned flags;
+	/* A resource about to join the plan: its lock is taken shared. */
+	const struct sandbox_row *newcomer;
+};
+
+struct plan_op {
+	struct atoll *a;
+	const char *verb;
+	unsigned flags;
+	char what[LIMIT_COMMAND]; /* "atoll commit fix-42" */
+	int64_t deadline;
+	struct plan_lock lock;
+	uint64_t epoch;
+	struct resource_locks *resources;
+	struct plan_row plan;
+	struct sandboxes boxes;
+	bool unrecovered; /* OP_UNRECOVERED was needed */
+};
+#define PLAN_OP_INIT ((struct plan_op){ .lock = { .ticket = { .fd = -1 } } })
+
+int plan_op_begin(struct plan_op *op, struct atoll_plan *p, const struct plan_op_options *opt,
+                  struct error *err);
+/* R and ERR: how it ended. Returns R. */
+int plan_op_end(struct plan_op *op, int r, const struct error *err);
+/* Without history; harmless on one that never began. */
+void plan_op_done(struct plan_op *op);
+#define cleanup_plan_op __attribute__((__cleanup__(plan_op_done)))
+
+/* Reads plan and sandboxes again. */
+int plan_op_reload(struct plan_op *op, struct error *err);
+/* Within a transaction: brings the plan to TO, by way of OPEN where there is no direct step. */
+int plan_op_set_state(struct plan_op *op, enum atoll_plan_state to, struct error *err);
+
+/* Plans that share a resource with PLAN_ID (or NEWCOMER) and died in a batch are recovered. */
+int plan_settle_others(struct atoll *a, const char *plan_id, const struct sandbox_row *newcomer,
+                       const char *what, int64_t deadline, struct error *err);
+
+#endif

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Looking at plans. Nothing here takes a lock or waits: the registry is read as it is, and a diff
+ * works while a command runs. Rows are collected first, so the caller's function may use any call.
+ */
+#include "plan/plan.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan/plan-op.h"
+#include "plan/sandbox.h"
+#include "txn/recover.h"
+#include "util/cleanup.h"
+#include "util/list.h"
+#include "util/mem.h"
+
+struct rows {
+	struct plan_row *v;
+	size_t n, cap;
+};
+
+static int collect_plan(void *ctx, const struct plan_row *row)
+{
+	struct rows *rows = ctx;
+
+	if (grow((void **)&rows->v, &rows->cap, rows->n + 1, sizeof(*rows->v)) < 0)
+		return -ENOMEM;
+	rows->v[rows->n++] = *row;
+	return 0;
+}
+
+int plan_rows(struct atoll *a, struct plan_row **ret, size_t *ret_n, struct error *err)
+{
+	struct rows rows = { 0 };
+	int r = registry_plan_list(a->reg, collect_plan, &rows, err);
+
+	if (r < 0) {
+		free(rows.v);
+		return r;
+	}
+	*ret = rows.v;
+	*ret_n = rows.n;
+	return 0;
+}
+
+static int count_undoable(void *ctx, const struct batch_row *row)
+{
+	if (row->state == BATCH_COMMITTED && !row->released)
+		(*(size_t *)ctx)++;
+	return 0;
+}
+
+static int tell_plan(struct atoll *a, const struct plan_row *row, atoll_plan_fn fn, void *user,
+                     struct error *err)
+{
+	cleanup_sandboxes struct sandboxes boxes = SANDBOXES_INIT;
+	struct atoll_plan_info info = { .id = row->id,
+		                        .name = row->name,
+		                        .state = row->state,
+		                        .abandoned = row->abandoned,
+		                        .created_ms = row->created_ms };
+	int r = sandboxes_load(a->reg, row->id, &boxes, err);
+
+	if (r == 0)
+		r = registry_batch_list(a->reg, row->id, count_undoable, &info.batches, err);
+	if (r < 0)
+		return r;
+	info.sandboxes = boxes.n;
+	info.owned = row->owned && owner_alive(a, row->id);
+	info.in_doubt = recover_needed(a->reg, row, NULL);
+	return fn(user, &info);
+}
+
+int plan_list(struct atoll *a, atoll_plan_fn fn, void *user, struct error *err)
+{
+	cleanup_free struct plan_row *rows = NULL;
+	size_t n = 0;
+	int r = plan_rows(a, &rows, &n, err);
+
+	for (size_t i = 0; r >= 0 && i < n; i++)
+		r = tell_plan(a, &rows[i], fn, user, err);
+	return r < 0 ? r : 0;
+}
+
+int plan_show(struct atoll_plan *p, atoll_plan_fn fn, void *user, struct error *err)
+{
+	struct plan_row row;
+	int r = registry_plan_get(p->a->reg, p->id, &row, err);
+
+	if (r == 0)
+		r = tell_plan(p->a, &row, fn, user, err);
+	return r < 0 ? r : 0;
+}
+
+/* The sandboxes of a plan that exists. */
+static int load(struct atoll_plan *p, struct sandboxes *ret, struct error *err)
+{
+	struct plan_row row;
+	int r = registry_plan_get(p->a->reg, p->id, &row, err);
+
+	return r < 0 ? r : sandboxes_load(p->a->reg, p->id, ret, err);
+}
+
+int plan_sandboxes(struct atoll_plan *p, atoll_sandbox_fn fn, void *user, struct error *err)
+{
+	cleanup_sandboxes struct sandboxes boxes = SANDBOXES_INIT;
+	int r = load(p, &boxes, err);
+
+	for (size_t i = 0; r >= 0 && i < boxes.n; i++) {
+		const struct sandbox_row *row = &boxes.v[i];
+		const struct atoll_sandbox_info info = { .id = row->id,
+			                                 .root = row->root,
+			                                 .strategy = row->strategy,
+			                                 .state = row->state,
+			                                 .area = row->area,
+			                                 .parent = row->parent,
+			                                 .error = row->error };
+
+		r = fn(user, &info);
+	}
+	return r < 0 ? r : 0;
+}
+
+int plan_sandbox_state(struct atoll_plan *p, const char *sandbox,
+                       enum atoll_sandbox_state *ret_state, struct error *err)
+{
+	cleanup_sandboxes struct sandboxes boxes = SANDBOXES_INIT;
+	size_t i = 0;
+	int r = load(p, &boxes, err);
+
+	if (r == 0)
+		r = sandboxes_find(&boxes, sandbox, &i, err);
+	if (r == 0)
+		*ret_state = boxes.v[i].state;
+	return r;
+}
+
+static int collect_path(void *ctx, const char *plan, const char *sandbox, const char *path)
+{
+	(void)plan;
+	(void)sandbox;
+	strlist_add(ctx, path);
+	return 0;
+}
+
+int plan_paths(struct atoll_plan *p, atoll_path_fn fn, void *user, struct error *err)
+{
+	cleanup_strlist struct strlist paths = STRLIST_INIT;
+	int r = registry_path_list(p->a->reg, p->id, collect_path, &paths, err);
+
+	for (size_t i = 0; r >= 0 && i < paths.n; i++)
+		r = fn(user, p->id, paths.v[i]);
+	return r < 0 ? r : 0;
+}
+
+struct events {
+	struct event_row *v;
+	size_t n, cap;
+};
+
+static int collect_event(void *ctx, const struct event_row *row)
+{
+	struct events *e = ctx;
+
+	if (grow((void **)&e->v, &e->cap, e->n + 1, sizeof(*e->v)) < 0)
+		return -ENOMEM;
+	e->v[e->n++] = (struct event_row){ .at_ms = row->at_ms,
+		                           .what = xstrdup(row->what),
+		                           .code = row->code,
+		                           .message = xstrdup(row->message ? row->message : "") };
+	return 0;
+}
+
+/* Also of a plan that was stopped: its history stays. */
+int plan_history(struct atoll_plan *p, atoll_event_fn fn, void *user, struct error *err)
+{
+	struct events e = { 0 };
+	int r = registry_event_list(p->a->reg, p->id, collect_event, &e, err);
+
+	for (size_t i = 0; i < e.n; i++) {
+		const struct atoll_event event = { .at_ms = e.v[i].at_ms,
+			                           .what = e.v[i].what,
+			                           .code = e.v[i].code,
+			                           .message = e.v[i].message };
+
+		if (r >= 0)
+			r = fn(user, &event);
+		event_row_done(&e.v[i]);
+	}
+	free(e.v);
+	return r < 0 ? r : 0;
+}
+
+struct counting {
+	atoll_change_fn fn;
+	void *user;
+	int64_t n;
+};
+
+static int count_change(void *user, const struct atoll_change *change)
+{
+	struct counting *c = user;
+
+	c->n++;
+	return c->fn ? c->fn(c->user, change) : 0;
+}
+
+int64_t plan_diff(struct atoll_plan *p, atoll_change_fn fn, void *user, struct error *err)
+{
+	cleanup_sandboxes struct sandboxes boxes = SANDBOXES_INIT;
+	struct counting c = { .fn = fn, .user = user };
+	int r = load(p, &boxes, err);
+
+	for (size_t i = 0; r >= 0 && i < boxes.n; i++) {
+		const struct sandbox_row *row = &boxes.v[i];
+		cleanup_sandbox struct sandbox s = SANDBOX_INIT;
+
+		/* A stale workspace holds nothing that counts any more. */
+		if (!sandbox_is_live(row) || sandbox_is_remains(row) || row->stale)
+			continue;
+		r = sandbox_open(&s, p->a, p->name, row, err);
+		if (r == 0)
+			r = participant_diff(s.part, count_change, &c, err);
+	}
+	return r < 0 ? r : c.n;
+}
+
+int plan_count(struct atoll *a, struct error *err)
+{
+	cleanup_free struct plan_row *rows = NULL;
+	size_t n = 0;
+	int r = plan_rows(a, &rows, &n, err);
+
+	return r < 0 ? r : (int)n;
+}
+
+int plan_count_paths(struct atoll *a, struct error *err)
+{
+	cleanup_strlist struct strlist paths = STRLIST_INIT;
+	int r = registry_path_list(a->reg, NULL, collect_path, &paths, err);
+
+	return r < 0 ? r : (int)paths.n;
+}

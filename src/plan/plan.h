@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Plans: the product. What include/atoll.h offers, without its outer shell (api.c).
+ *
+ * A struct atoll is a store that is open: its directory, its registry, the owned plans of this
+ * process. Thread-safe. A struct atoll_plan is only a name for a plan: it holds no state but ids;
+ * every call reads the registry anew. The store on disk is the only truth.
+ *
+ * Every call that changes something: settle what dead processes left on the plans that share its
+ * resources, take the plan's lock, recover the plan itself, do the work, let go. That frame is
+ * struct plan_op (plan-op.h); what is inside it, one sandbox at a time, is sandbox.h.
+ *
+ * Lock order: plan -> resources (sorted by key) -> store. No thread holds two plans.
+ */
+#ifndef PLAN_PLAN_H
+#define PLAN_PLAN_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <atoll.h>
+#include "lock/ticket.h"
+#include "registry/registry.h"
+#include "strategy/result.h"
+#include "util/error.h"
+
+/* How long a commit can be undone when the caller says nothing else. */
+
+struct owned_plan; /* plan-owner.c */
+
+struct atoll {
+	char *home; /* canonical */
+	int home_fd;
+	int plans_fd; /* home/plans */
+	struct registry *reg;
+	pid_t pid;             /* the process that opened it; a forked child must not use it */
+	pthread_mutex_t mutex; /* guards the three that follow */
+	int64_t wait_ms;
+	atoll_wait_fn wait_fn;
+	void *wait_user;
+	struct owned_plan *owned; /* these two: guarded by plan-owner.c's mutex */
+	struct atoll *next_open;
+};
+
+struct atoll_plan {
+	struct atoll *a;
+	char id[PLAN_ID_LEN + 1];
+	char name[LIMIT_NAME + 1];
+};
+
+/* ---- store.c: where the store is, and whether it may be used ---- */
+
+/* As registry_program(). */
+void store_program(bool reads);
+int store_open(const char *home, struct atoll **ret, struct error *err);
+void store_close(struct atoll *a);
+/* PATH (canonical) is the store, inside it, or contains it. */
+bool store_overlaps(const struct atoll *a, const char *path);
+/* When a wait that begins now must end (ticket.h's kind of deadline). */
+int64_t store_deadline(struct atoll *a);
+/* Tells the caller what is waited for, if he asked to be told. */
+void store_tell_waiting(struct atoll *a, const char *message);
+bool store_tells_waiting(struct atoll *a);
+
+/* One registry transaction: BODY's failure rolls it back. */
+typedef int (*store_write_fn)(struct registry *reg, void *ctx, struct error *err);
+int store_write(struct atoll *a, enum registry_durability d, store_write_fn body, void *ctx,
+                struct error *err);
+/* A line of a plan's history; failing to write it is ignored. */
+void store_event(struct atoll *a, const char *plan_id, const char *what, int code,
+                 const char *message);
+
+/* ---- lock.c: a plan's lock ---- */
+
+struct plan_lock {
+	struct ticket ticket;
+	bool held; /* also when the ticket was left out (sabotage) */
+	struct atoll *a;
+	char plan[PLAN_ID_LEN + 1];
+	struct plan_lock *next; /* others held by this thread */
+};
+#define PLAN_LOCK_INIT ((struct plan_lock){ .ticket = { .fd = -1 } })
+/* WHAT: for the record and messages ("atoll commit fix-42"). -ATOLL_E_WOULD_DEADLOCK when this
+ * thread already holds it, -ATOLL_E_TIMEOUT / -ATOLL_E_BUSY naming the holder. */
+int plan_lock_acquire(struct plan_lock *l, struct atoll *a, const char *plan_id,
+                      const char *plan_name, const char *what, int64_t deadline, struct error *err);
+void plan_lock_release(struct plan_lock *l);
+#define cleanup_plan_lock __attribute__((__cleanup__(plan_lock_release)))
+/* Removes the lock files of a plan that is gone; waiters find it gone too. */
+void plan_lock_forget(struct atoll *a, const char *plan_id);
+
+/* Waiting for any ticket: sets the words on failure. SUBJECT: "plan 'fix-42'". */
+int lock_ticket(struct ticket *t, struct atoll *a, const char *file, const char *subject,
+                const char *what, int64_t deadline, struct error *err);
+
+/* ---- resource-lock.c: the locks of resources ---- */
+
+struct resource_locks; /* a set, taken in sorted order */
+enum resource_lock_mode { RESOURCE_SHARED = 0, RESOURCE_EXCLUSIVE };
+/* Ticket lock in the store and flock on the root itself (two stores may meet on one tree), and
+ * shared flock on every ancestor that is a registered root. Of roots that do not exist any more
+ * only the ticket is taken. */
+int resource_locks_acquire(struct atoll *a, const struct sandbox_row *rows, size_t n,
+                           enum resource_lock_mode mode, const char *what, int64_t deadline,
+                           struct resource_locks **ret, struct error *err);
+void resource_locks_release(struct resource_locks *l);
+void cleanup_resource_locksp(struct resource_locks **l);
+#define cleanup_resource_locks __attribute__((__cleanup__(cleanup_resource_locksp)))
+
+/* ---- area.c: the private directory on the original's mount ---- */
+
+struct area {
+	char *path;   /* of the area itself */
+	char *work;   /* where the workspace goes: the same, or in the store */
+	bool in_root; /* it had to lie inside the root; excluded there */
+};
+#define AREA_INIT ((struct area){ 0 })
+/* Chooses, without making anything. ROOT_FD is the resource, FD_NONE when it is no file. */
+int area_choose(struct atoll *a, const char *root, int root_fd, const char *sandbox_id,
+                bool work_in_store, struct area *ret, struct error *err);
+int area_make(const struct area *ar, struct error *err); /* after it was recorded */
+/* Removes the area and the now empty directory of ours around it. Never follows links, never
+ * crosses mounts. Absent is success. */
+int area_remove(const char *path, struct error *err);
+void area_done(struct area *ar);
+#define cleanup_area __attribute__((__cleanup__(area_done)))
+/* Name of the directory of ours around areas outside the store: ".atoll-<uid>". */
+#define AREA_DIR_LEN 24
+void area_dir_name(char out[AREA_DIR_LEN]);
+
+/* ---- plan-name.c ---- */
+
+bool plan_name_valid(const char *name);
+void plan_name_make_up(char out[LIMIT_NAME + 1]);
+
+/* ---- plan.c, plan-add.c, plan-exec.c, plan-decide.c, plan-stop.c ---- */
+
+int plan_start(struct atoll *a, const char *name, unsigned flags, struct atoll_plan **ret,
+               struct error *err);
+int plan_open(struct atoll *a, const char *ref, struct atoll_plan **ret, struct error *err);
+int plan_add(struct atoll_plan *p, const struct atoll_resource *resource, struct atoll_result *res,
+             struct error *err);
+int plan_exec(struct atoll_plan *p, const struct atoll_exec *exec, struct atoll_exec_status *ret,
+              struct error *err);
+int plan_path(struct atoll_plan *p, const char *sandbox, char **ret_path, struct error *err);
+int plan_commit(struct atoll_plan *p, unsigned flags, struct atoll_result *res, struct error *err);
+int plan_rollback(struct atoll_plan *p, unsigned flags, struct atoll_result *res,
+                  struct error *err);
+int plan_reset(struct atoll_plan *p, struct atoll_result *res, struct error *err);
+int plan_stop(struct atoll_plan *p, unsigned flags, struct atoll_result *res, struct error *err);
+/* Finish what is unfinished: one plan (waiting), or all whose lock is free. Returns how many
+ * still need it. */
+int plan_recover(struct atoll *a, const char *ref, bool accept, struct atoll_result *res,
+                 struct error *err);
+
+/* ---- plan-read.c: what takes no lock ---- */
+
+int plan_list(struct atoll *a, atoll_plan_fn fn, void *user, struct error *err);
+int plan_show(struct atoll_plan *p, atoll_plan_fn fn, void *user, struct error *err);
+int plan_sandboxes(struct atoll_plan *p, atoll_sandbox_fn fn, void *user, struct error *err);
+int plan_sandbox_state(struct atoll_plan *p, const char *sandbox,
+                       enum atoll_sandbox_state *ret_state, struct error *err);
+int plan_paths(struct atoll_plan *p, atoll_path_fn fn, void *user, struct error *err);
+int plan_history(struct atoll_plan *p, atoll_event_fn fn, void *user, struct error *err);
+int64_t plan_diff(struct atoll_plan *p, atoll_change_fn fn, void *user, struct error *err);
+
+int plan_count(struct atoll *a, struct error *err);
+int plan_count_paths(struct atoll *a, struct error *err);
+
+/* All plans, as they are now; the caller frees the array. */
+int plan_rows(struct atoll *a, struct plan_row **ret, size_t *ret_n, struct error *err);
+
+/* ---- plan-owner.c: plans that end with their handle ---- */
+
+/* Makes this handle the owner of a plan about to be recorded. */
+int owner_take(struct atoll *a, const char *plan_id, const char *name, struct error *err);
+/* Stops being it, without cleaning. */
+void owner_drop(struct atoll *a, const char *plan_id);
+/* Is an owned plan's owner alive? A held lock says so, never a pid or an age. */
+bool owner_alive(struct atoll *a, const char *plan_id);
+/* For handles: known from open to close, so that exit cleans what they own. */
+void owner_handle_opened(struct atoll *a);
+void owner_handle_closed(struct atoll *a);
+
+/* ---- cleanup.c ---- */
+
+int cleanup_scan(struct atoll *a, atoll_path_fn fn, void *user, struct error *err);
+int cleanup_purge(struct atoll *a, unsigned flags, struct atoll_result *res, struct error *err);
+/* An owned plan whose owner is gone or going: stopped when it has no work, else kept as
+ * abandoned. 1: it is gone. */
+int cleanup_retire(struct atoll *a, const struct plan_row *row, unsigned flags,
+                   struct atoll_result *res, struct error *err);
+/* Drops undo data whose time has passed, of plans whose lock is free. Failures wait for the next
+ * time. */
+void cleanup_retention(struct atoll *a);
+
+/* ---- redact.c ---- */
+
+/* ARGV as one line for records, without control characters and without what looks like a secret.
+ * The caller frees. */
+char *redact_command(const char *const *argv);
+
+#endif

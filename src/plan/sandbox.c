@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sandboxes as the other files of this folder use them: rows, identity, participants. */
+#include "plan/sandbox.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "diff/change.h"
+#include "fs/mount.h"
+#include "fs/resolve.h"
+#include "fs/stat.h"
+#include "util/cleanup.h"
+#include "util/clock.h"
+#include "util/mem.h"
+#include "util/strbuf.h"
+
+/* ---- rows ---- */
+
+static int collect(void *ctx, const struct sandbox_row *row)
+{
+	struct sandboxes *s = ctx;
+	struct sandbox_row *to;
+
+	if (grow((void **)&s->v, &s->cap, s->n + 1, sizeof(*s->v)) < 0)
+		return -ENOMEM;
+	to = &s->v[s->n++];
+	*to = *row;
+	to->strategy = xstrdup(row->strategy ? row->strategy : "");
+	to->root = xstrdup(row->root ? row->root : "");
+	to->root_id = xstrdup(row->root_id ? row->root_id : "");
+	to->area = xstrdup(row->area ? row->area : "");
+	to->work = xstrdup(row->work ? row->work : "");
+	to->parent = xstrdup(row->parent ? row->parent : "");
+	to->error = xstrdup(row->error ? row->error : "");
+	to->boot_id = xstrdup(row->boot_id ? row->boot_id : "");
+	return 0;
+}
+
+int sandboxes_load(struct registry *reg, const char *plan, struct sandboxes *ret, struct error *err)
+{
+	cleanup_sandboxes struct sandboxes s = SANDBOXES_INIT;
+	int r = registry_sandbox_list(reg, plan, collect, &s, err);
+
+	if (r < 0)
+		return r;
+	if (plan && s.n > LIMIT_SANDBOXES)
+		return error_set(err, -ATOLL_E_DAMAGED, "plan '%s' has %zu resources", plan, s.n);
+	for (size_t i = 0; i < s.n; i++)
+		sandbox_check(&s.v[i]);
+	sandboxes_done(ret);
+	*ret = s;
+	s = SANDBOXES_INIT;
+	return 0;
+}
+
+void sandboxes_done(struct sandboxes *s)
+{
+	for (size_t i = 0; i < s->n; i++)
+		sandbox_row_done(&s->v[i]);
+	free(s->v);
+	*s = SANDBOXES_INIT;
+}
+
+void sandbox_check(const struct sandbox_row *row)
+{
+	size_t plan_len = strlen(row->plan);
+
+	if (strncmp(row->id, row->plan, plan_len) != 0 || row->id[plan_len] != '-')
+		BUG("sandbox '%s' is not of plan '%s' (invariant 1)", row->id, row->plan);
+	if (row->state != ATOLL_SANDBOX_PENDING && (!*row->area || !*row->work))
+		BUG("sandbox '%s' has no area on record (invariant 2)", row->id);
+	if ((row->state == ATOLL_SANDBOX_ERRORED) != (*row->error != '\0'))
+		BUG("sandbox '%s' is %s with the reason '%s' (invariant 3)", row->id,
+		    atoll_sandbox_state_name(row->state), row->error);
+	if (row->state == ATOLL_SANDBOX_PENDING && (row->exec_n || row->stale))
+		BUG("sandbox '%s' was used before it was complete (invariant 4)", row->id);
+}
+
+bool sandbox_is_live(const struct sandbox_row *row)
+{
+	return row->state != ATOLL_SANDBOX_PENDING && row->state != ATOLL_SANDBOX_CLEANED_UP;
+}
+
+bool sandbox_is_remains(const struct sandbox_row *row)
+{
+	return row->state == ATOLL_SANDBOX_ERRORED && !*row->boot_id;
+}
+
+static int find_only(const struct sandboxes *s, size_t *ret_index, struct error *err)
+{
+	cleanup_strbuf struct strbuf names = STRBUF_INIT;
+	size_t n = 0;
+
+	for (size_t i = 0; i < s->n; i++) {
+		if (!sandbox_is_live(&s->v[i]))
+			continue;
+		strbuf_printf(&names, "%s'%s'", n ? ", " : "", s->v[i].root);
+		if (n++ == 0)
+			*ret_index = i;
+	}
+	if (n == 0)
+		return error_set(err, -ATOLL_E_NOT_FOUND, "the plan has no resources");
+	if (n > 1)
+		return error_set(err, -ATOLL_E_AMBIGUOUS,
+		                 "the plan has several resources, say which: %s",
+		                 strbuf_str(&names));
+	return 0;
+}
+
+int sandboxes_find(const struct sandboxes *s, const char *ref, size_t *ret_index, struct error *err)
+{
+	cleanup_free char *canonical = NULL;
+
+	if (!ref)
+		return find_only(s, ret_index, err);
+	(void)resolve_canonical(ref, &canonical);
+	for (size_t i = 0; i < s->n; i++) {
+		const struct sandbox_row *row = &s->v[i];
+
+		if (strcmp(row->id, ref) == 0 || strcmp(row->root, ref) == 0 ||
+		    (canonical && strcmp(row->root, canonical) == 0)) {
+			*ret_index = i;
+			return 0;
+		}
+	}
+	return error_set(err, -ATOLL_E_NOT_FOUND, "the plan has no resource '%s'", ref);
+}
+
+/* ---- identity ---- */
+
+int sandbox_root_id(int fd, char **ret, struct error *err)
+{
+	struct mount_info mi;
+	struct fs_stat st;
+	int r = fs_stat_at(fd, "", FS_STAT_ID, &st);
+
+	if (r == 0)
+		r = mount_info(fd, &mi);
+	if (r < 0)
+		return error_sys(err, r, "identify", "the resource");
+	*ret = xasprintf("%s:%" PRIu64 ":%" PRIx64, mi.fsid, st.id.ino, st.id.gen);
+	return 0;
+}
+
+/* Some filesystems take their fsid from the device's number, which another boot may change; the
+ * inode and its generation must be the same always. */
+static bool same_identity(const struct sandbox_row *row, const char *now)
+{
+	const char *was_inode = strchr(row->root_id, ':');
+	const char *is_inode = strchr(now, ':');
+
+	if (strcmp(row->root_id, now) == 0)
+		return true;
+	return strcmp(row->boot_id, clock_boot_id()) != 0 && was_inode && is_inode &&
+	       strcmp(was_inode, is_inode) == 0;
+}
+
+int sandbox_verify_root(const struct sandbox_row *row, struct error *err)
+{
+	cleanup_close int fd = FD_NONE;
+	cleanup_free char *now = NULL;
+	int r;
+
+	if (!strchr(row->root_id, ':')) /* not a file: nothing to compare */
+		return 0;
+	fd = open(row->root, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0) {
+		r = error_sys(err, -errno, "open the resource", row->root);
+		error_hint(err, "put it back, or give the plan up: atoll stop --force");
+		return r;
+	}
+	r = sandbox_root_id(fd, &now, err);
+	if (r < 0)
+		return r;
+	if (same_identity(row, now))
+		return 0;
+	(void)error_set(err, -ATOLL_E_CONFLICT,
+	                "'%s' was replaced by another directory since the plan was made; nothing "
+	                "was changed",
+	                row->root);
+	error_hint(err, "put the old one back, or give the plan up: atoll stop --force");
+	return -ATOLL_E_CONFLICT;
+}
+
+int sandbox_allows(const struct sandbox_row *row, enum sandbox_verb verb, const char *plan_name,
+                   struct error *err)
+{
+	if (sandbox_verb_allowed(row->state, verb))
+		return 0;
+	if (row->state == ATOLL_SANDBOX_ERRORED) {
+		bool other_boot = strcmp(row->boot_id, clock_boot_id()) != 0;
+
+		(void)error_set(err, -ATOLL_E_STATE, "'%s' cannot go on: %s; nothing was changed",
+		                row->root, row->error);
+		error_hint(err, "atoll diff %s shows the work; %s%s%satoll reset %s drops it",
+		           plan_name, other_boot ? "atoll recover --accept " : "",
+		           other_boot ? plan_name : "", other_boot ? " takes it as it is, " : "",
+		           plan_name);
+	} else if (row->state == ATOLL_SANDBOX_CLEANED_UP) {
+		(void)error_set(err, -ATOLL_E_STATE, "plan '%s' is being removed", plan_name);
+		error_hint(err, "atoll stop %s", plan_name);
+	} else {
+		(void)error_set(err, -ATOLL_E_STATE, "%s is not possible: '%s' is %s",
+		                sandbox_verb_name(verb), row->root,
+		                atoll_sandbox_state_name(row->state));
+	}
+	return -ATOLL_E_STATE;
+}
+
+/* ---- participants ---- */
+
+/* The part of PATH that lies below DIR, or NULL. */
+static const char *relative_to(const char *path, const char *dir)
+{
+	size_t len = strlen(dir);
+
+	if (strcmp(path, dir) == 0 || !path_below(path, dir))
+		return NULL;
+	return path + len + (dir[len - 1] == '/' ? 0 : 1);
+}
+
+static void exclude(struct strlist *l, const char *relative)
+{
+	if (relative && *relative && !strlist_has(l, relative))
+		strlist_add(l, relative);
+}
+
+/* Left alone by the participant: what lies below its root but is ours, or another sandbox's. */
+static void list_excludes(const struct sandboxes *all, const struct sandbox_row *row,
+                          struct strlist *ret)
+{
+	char own[AREA_DIR_LEN];
+
+	area_dir_name(own);
+	exclude(ret, own);
+	for (size_t i = 0; i < all->n; i++) {
+		const struct sandbox_row *other = &all->v[i];
+		cleanup_free char *around = xstrdup(other->area);
+		char *slash = strrchr(around, '/');
+
+		if (slash)
+			*slash = '\0';
+		exclude(ret, relative_to(around, row->root));
+		if (strcmp(other->plan, row->plan) == 0)
+			exclude(ret, relative_to(other->root, row->root));
+	}
+	strlist_sort(ret);
+}
+
+int sandbox_open(struct sandbox *s, struct atoll *a, const char *plan_name,
+                 const struct sandbox_row *row, struct error *err)
+{
+	cleanup_sandboxes struct sandboxes all = SANDBOXES_INIT;
+	struct participant_options opt = { .id = row->id,
+		                           .plan = plan_name,
+		                           .strategy = row->strategy,
+		                           .root = row->root,
+		                           .area = row->area,
+		                           .work = row->work,
+		                           .generation = row->generation,
+		                           .stale = row->stale,
+		                           .excludes = &s->excludes };
+	int r = sandboxes_load(a->reg, NULL, &all, err);
+
+	if (r < 0)
+		return r;
+	list_excludes(&all, row, &s->excludes);
+	return participant_new(&opt, &s->part, err);
+}
+
+void sandbox_close(struct sandbox *s)
+{
+	participant_free(s->part);
+	strlist_done(&s->excludes);
+	*s = SANDBOX_INIT;
+}
+
+int sandbox_erase(struct atoll *a, const char *plan_name, const struct sandbox_row *row,
+                  struct error *err)
+{
+	cleanup_sandbox struct sandbox s = SANDBOX_INIT;
+	int r = sandbox_open(&s, a, plan_name, row, err);
+
+	if (r == 0)
+		r = participant_remove(s.part, err);
+	if (r == 0)
+		r = area_remove(row->area, err);
+	if (r == 0 && strcmp(row->work, row->area) != 0)
+		r = area_remove(row->work, err);
+	return r;
+}
+
+int sandbox_forget_paths(struct registry *reg, const struct sandbox_row *row, struct error *err)
+{
+	int r = registry_path_remove(reg, row->area, err);
+
+	if (r == 0 && strcmp(row->work, row->area) != 0)
+		r = registry_path_remove(reg, row->work, err);
+	return r;
+}
+
+int sandbox_forget(struct registry *reg, const struct sandbox_row *row, struct error *err)
+{
+	int r = sandbox_forget_paths(reg, row, err);
+
+	return r < 0 ? r : registry_sandbox_delete(reg, row->id, err);
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The sandbox: one resource in one plan. Read this first.
+ *
+ * A sandbox is a row of the registry (struct sandbox_row) and two directories. The *area* is a
+ * private directory (0700) on the mount of the resource, so that what is staged there can be
+ * renamed into place; it holds staging and undo data. The *workspace* is where commands write; it
+ * lies in the area too, or in the store when the caller wants it there. Nothing about a sandbox
+ * is kept in memory between calls.
+ *
+ *   PENDING      recorded, being made. A process that died here leaves a row that lists what to
+ *                remove; the next one removes exactly that
+ *   CREATED      complete, nobody was given its path yet
+ *   ACTIVE       a command ran in it, or its path was given out: it may hold work
+ *   PREPARED     in a batch that is not finished (txn/ alone sets and leaves this)
+ *   COMMITTED    its last batch is carried out
+ *   ROLLED_BACK  its work was dropped; the workspace is made anew before its next use (stale)
+ *   ERRORED      cannot go on by itself; `error` says why. Its data is kept
+ *   CLEANED_UP   being removed; what is still recorded of it still has to go
+ *
+ * Who changes what: plan/ moves a sandbox between PENDING, CREATED, ACTIVE, ROLLED_BACK,
+ * CLEANED_UP and out of ERRORED; txn/ into PREPARED and COMMITTED and back. Both hold the plan's
+ * lock, and registry/state.c refuses a step that is not in its table.
+ *
+ * Invariants (sandbox_check()):
+ * 1. The id is the plan's id, '-', a number.
+ * 2. What is not PENDING was complete once: it has an area and a workspace directory on record.
+ * 3. ERRORED has a reason; nothing else has one.
+ * 4. PENDING was never written to: no commands, not stale.
+ *
+ * The root is the very directory it was when the sandbox was made: root_id holds filesystem,
+ * inode and generation, and sandbox_verify_root() compares before every use.
+ *
+ * The machine may go down before a command's writes are on disk. boot_id is the boot of the last
+ * command, exec_n counts them, and the file "durable" in the area holds the number up to which
+ * all is known to be on disk (durable.c). In another boot, a smaller number makes the sandbox
+ * ERRORED: its work is shown and kept, and never committed unasked.
+ */
+#ifndef PLAN_SANDBOX_H
+#define PLAN_SANDBOX_H
+
+#include "plan/plan.h"
+#include "strategy/strategy.h"
+#include "util/list.h"
+
+/* The sandboxes of a plan, in creation order. */
+struct sandboxes {
+	struct sandbox_row *v;
+	size_t n;
+	size_t cap;
+};
+#define SANDBOXES_INIT ((struct sandboxes){ 0 })
+/* PLAN NULL: of all plans. */
+int sandboxes_load(struct registry *reg, const char *plan, struct sandboxes *ret,
+                   struct error *err);
+void sandboxes_done(struct sandboxes *s);
+#define cleanup_sandboxes __attribute__((__cleanup__(sandboxes_done)))
+/* REF: an id or a root; NULL: the only one. Sets *ret_index. */
+int sandboxes_find(const struct sandboxes *s, const char *ref, size_t *ret_index,
+                   struct error *err);
+
+/* Aborts when an invariant is broken. */
+void sandbox_check(const struct sandbox_row *row);
+/* Not being made and not being removed: verbs apply to it. */
+bool sandbox_is_live(const struct sandbox_row *row);
+/* ERRORED before it was ever complete: there is no work, only remains. */
+bool sandbox_is_remains(const struct sandbox_row *row);
+
+/* What a resource is, for root_id. FD is the root (may be O_PATH). Caller frees. */
+int sandbox_root_id(int fd, char **ret, struct error *err);
+/* -ATOLL_E_CONFLICT when the root is not the one the sandbox was made of. */
+int sandbox_verify_root(const struct sandbox_row *row, struct error *err);
+/* -ATOLL_E_STATE, saying why and what to do, unless VERB may start in the row's state. */
+int sandbox_allows(const struct sandbox_row *row, enum sandbox_verb verb, const char *plan_name,
+                   struct error *err);
+
+/* A participant with what it needs kept beside it. */
+struct sandbox {
+	struct atoll_participant *part;
+	struct strlist excludes;
+};
+#define SANDBOX_INIT ((struct sandbox){ 0 })
+int sandbox_open(struct sandbox *s, struct atoll *a, const char *plan_name,
+                 const struct sandbox_row *row, struct error *err);
+void sandbox_close(struct sandbox *s);
+#define cleanup_sandbox __attribute__((__cleanup__(sandbox_close)))
+
+/* Removes what the sandbox keeps on disk: strategy first, then the directories. The rows stay. */
+int sandbox_erase(struct atoll *a, const char *plan_name, const struct sandbox_row *row,
+                  struct error *err);
+
+/* Within a transaction: delete its recorded paths; and the row too. */
+int sandbox_forget_paths(struct registry *reg, const struct sandbox_row *row, struct error *err);
+int sandbox_forget(struct registry *reg, const struct sandbox_row *row, struct error *err);
+
+/* ---- durable.c ---- */
+
+/* Makes the workspace durable in the background, then notes in the area that commands up to
+ * exec_n are. Never fails: without the note the next boot is careful. */
+void durable_note_later(const struct sandbox_row *row);
+/* Everything up to exec_n is noted as durable. */
+bool durable_noted(const struct sandbox_row *row);
+/* Its last command ran in another boot and may not have reached the disk. */
+bool durable_lost(const struct sandbox_row *row);
+
+#endif

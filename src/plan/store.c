@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The store: one directory that knows everything. Where it is, whether it can be trusted, and
+ * what an open one offers to the rest of this folder.
+ */
+#include "plan/plan.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pwd.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "diff/change.h"
+#include "fs/atomic.h"
+#include "fs/mount.h"
+#include "fs/resolve.h"
+#include "fs/stat.h"
+#include "util/cleanup.h"
+#include "util/clock.h"
+#include "util/mem.h"
+
+#define ROOT_HOME      "/var/lib/atoll"
+#define PARENT_MODE    0755
+#define HOME_MODE      0700
+#define FOR_OTHERS     077
+#define PASSWD_BUF_LEN 4096
+
+static const char *env(const char *name)
+{
+	const char *value = secure_getenv(name);
+
+	return value && *value ? value : NULL;
+}
+
+/* The user's home directory; caller frees; NULL when there is none. */
+static char *user_dir(void)
+{
+	const char *home = env("HOME");
+	struct passwd pw, *found = NULL;
+	char buf[PASSWD_BUF_LEN];
+
+	if (home)
+		return xstrdup(home);
+	if (getpwuid_r(geteuid(), &pw, buf, sizeof(buf), &found) != 0 || !found)
+		return NULL;
+	return xstrdup(found->pw_dir);
+}
+
+static int default_home(char **ret, struct error *err)
+{
+	cleanup_free char *dir = NULL;
+
+	if (env("ATOLL_HOME")) {
+		*ret = xstrdup(env("ATOLL_HOME"));
+		return 0;
+	}
+	if (geteuid() == 0) {
+		*ret = xstrdup(ROOT_HOME);
+		return 0;
+	}
+	if (env("XDG_STATE_HOME") && env("XDG_STATE_HOME")[0] == '/') {
+		*ret = xasprintf("%s/atoll", env("XDG_STATE_HOME"));
+		return 0;
+	}
+	dir = user_dir();
+	if (!dir || dir[0] != '/') {
+		(void)error_set(err, -ATOLL_E_NOT_FOUND,
+		                "cannot tell where the store is: there is no home directory");
+		error_hint(err, "set ATOLL_HOME to a directory of yours");
+		return -ATOLL_E_NOT_FOUND;
+	}
+	*ret = xasprintf("%s/.local/state/atoll", dir);
+	return 0;
+}
+
+/* One component of the way to the store: entered, made when missing. */
+static int step_into(int *fd, const char *name, mode_t mode)
+{
+	int next, r;
+
+	next = openat(*fd, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (next < 0 && errno == ENOENT) {
+		r = fs_mkdir_at(*fd, name, mode);
+		if (r < 0 && r != -EEXIST) /* another process may make it at the same time */
+			return r;
+		next = openat(*fd, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	}
+	if (next < 0)
+		return -errno;
+	close_fd(fd);
+	*fd = next;
+	return 0;
+}
+
+static int make_home(const char *home)
+{
+	cleanup_close int fd = open(home[0] == '/' ? "/" : ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	cleanup_free char *copy = xstrdup(home);
+	char *save = NULL;
+
+	if (fd < 0)
+		return -errno;
+	for (char *name = strtok_r(copy, "/", &save); name;) {
+		char *following = strtok_r(NULL, "/", &save);
+		int r = step_into(&fd, name, following ? PARENT_MODE : HOME_MODE);
+
+		if (r < 0)
+			return r;
+		name = following;
+	}
+	return 0;
+}
+
+static int open_home(const char *home, int *ret_fd, struct error *err)
+{
+	int fd = open(home, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0 && errno == ENOENT) {
+		int r = make_home(home);
+
+		if (r < 0)
+			return error_sys(err, r, "make the store", home);
+		fd = open(home, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	}
+	if (fd < 0)
+		return error_sys(err, -errno, "open the store", home);
+	*ret_fd = fd;
+	return 0;
+}
+
+static int check_home(const char *home, int fd, struct error *err)
+{
+	struct fs_stat st;
+	struct mount_info mi;
+	int r = fs_stat_at(fd, "", 0, &st);
+
+	if (r == 0)
+		r = mount_info(fd, &mi);
+	if (r < 0)
+		return error_sys(err, r, "look at the store", home);
+	if (st.uid != geteuid()) {
+		(void)error_set(err, -ATOLL_E_DENIED,
+		                "the store '%s' belongs to user %u, not to you", home, st.uid);
+		error_hint(err, "set ATOLL_HOME to a directory of yours");
+		return -ATOLL_E_DENIED;
+	}
+	if (st.mode & FOR_OTHERS) {
+		(void)error_set(err, -ATOLL_E_DENIED,
+		                "the store '%s' is open to others (mode %04o)", home,
+		                st.mode & 07777);
+		error_hint(err, "chmod 700 %s", home);
+		return -ATOLL_E_DENIED;
+	}
+	if (mi.network) {
+		(void)error_set(err, -ATOLL_E_LOCK_UNSUPPORTED,
+		                "the store '%s' lies on a network filesystem (%s), where locks do "
+		                "not work",
+		                home, mi.name);
+		error_hint(err, "set ATOLL_HOME to a directory on a local disk");
+		return -ATOLL_E_LOCK_UNSUPPORTED;
+	}
+	return 0;
+}
+
+static struct atoll *handle_new(void)
+{
+	struct atoll *a = xcalloc(1, sizeof(*a));
+
+	a->home_fd = FD_NONE;
+	a->plans_fd = FD_NONE;
+	a->pid = getpid();
+	a->wait_ms = -1;
+	if (pthread_mutex_init(&a->mutex, NULL) != 0)
+		BUG("no mutex");
+	return a;
+}
+
+static void handle_free(struct atoll *a)
+{
+	if (a->pid == getpid()) /* a database connection must not be closed by a forked child */
+		registry_close(a->reg);
+	close_fd(&a->plans_fd);
+	close_fd(&a->home_fd);
+	free(a->home);
+	(void)pthread_mutex_destroy(&a->mutex);
+	free(a);
+}
+
+static int handle_open(struct atoll *a, const char *home, struct error *err)
+{
+	int r = open_home(home, &a->home_fd, err);
+
+	if (r < 0)
+		return r;
+	r = check_home(home, a->home_fd, err);
+	if (r < 0)
+		return r;
+	r = resolve_canonical(home, &a->home);
+	if (r < 0)
+		return error_sys(err, r, "resolve", home);
+	r = fs_private_dir_at(a->home_fd, "plans", &a->plans_fd);
+	if (r < 0)
+		return error_sys(err, r, "open the store's directory", "plans");
+	return registry_open(a->home_fd, a->home, &a->reg, err);
+}
+
+void store_program(bool reads)
+{
+	registry_program(reads);
+}
+
+int store_open(const char *home, struct atoll **ret, struct error *err)
+{
+	cleanup_free char *chosen = NULL;
+	struct atoll *a;
+	int r;
+
+	if (home)
+		chosen = xstrdup(home);
+	else if ((r = default_home(&chosen, err)) < 0)
+		return r;
+	a = handle_new();
+	r = handle_open(a, chosen, err);
+	if (r < 0) {
+		handle_free(a);
+		return r;
+	}
+	owner_handle_opened(a);
+	*ret = a;
+	return 0;
+}
+
+void store_close(struct atoll *a)
+{
+	if (!a)
+		return;
+	owner_handle_closed(a);
+	handle_free(a);
+}
+
+bool store_overlaps(const struct atoll *a, const char *path)
+{
+	return strcmp(path, "/") == 0 || path_below(path, a->home) || path_below(a->home, path);
+}
+
+int64_t store_deadline(struct atoll *a)
+{
+	int64_t wait_ms;
+
+	pthread_mutex_lock(&a->mutex);
+	wait_ms = a->wait_ms;
+	pthread_mutex_unlock(&a->mutex);
+	return wait_ms == 0 ? 0 : clock_deadline(wait_ms);
+}
+
+bool store_tells_waiting(struct atoll *a)
+{
+	bool tells;
+
+	pthread_mutex_lock(&a->mutex);
+	tells = a->wait_fn != NULL;
+	pthread_mutex_unlock(&a->mutex);
+	return tells;
+}
+
+/* The caller's function runs without our mutex: it may use the handle. */
+void store_tell_waiting(struct atoll *a, const char *message)
+{
+	atoll_wait_fn fn;
+	void *user;
+
+	pthread_mutex_lock(&a->mutex);
+	fn = a->wait_fn;
+	user = a->wait_user;
+	pthread_mutex_unlock(&a->mutex);
+	if (fn)
+		fn(user, message);
+}
+
+int store_write(struct atoll *a, enum registry_durability d, store_write_fn body, void *ctx,
+                struct error *err)
+{
+	int r = registry_begin(a->reg, d, err);
+
+	if (r < 0)
+		return r;
+	r = body(a->reg, ctx, err);
+	if (r < 0) {
+		registry_rollback(a->reg);
+		return r;
+	}
+	return registry_commit(a->reg, err);
+}
+
+struct event_args {
+	const char *plan_id, *what, *message;
+	int code;
+};
+
+static int write_event(struct registry *reg, void *ctx, struct error *err)
+{
+	const struct event_args *e = ctx;
+
+	return registry_event_add(reg, e->plan_id, e->what, e->code, e->message, err);
+}
+
+void store_event(struct atoll *a, const char *plan_id, const char *what, int code,
+                 const char *message)
+{
+	struct event_args e = { .plan_id = plan_id,
+		                .what = what,
+		                .code = code,
+		                .message = message ? message : "" };
+
+	(void)store_write(a, REGISTRY_NORMAL, write_event, &e, NULL);
+}

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The registry: the one durable memory of plans, sandboxes and batches.
+ *
+ * Reading: any time, takes no lock, sees the last committed state.
+ * Writing: registry_begin() ... row functions ... registry_commit(). Begin takes the store lock
+ * (a ticket lock, so writers are served in order) and opens a write transaction; commit makes it
+ * visible and, begun with REGISTRY_DURABLE, synchronous; rollback drops it. A leaf: nothing else is
+ * waited for between begin and commit. One thread at a time is inside; others of the process
+ * wait in begin. A row function that writes outside begin/commit is a BUG().
+ *
+ * Every change of state goes through state.h's tables: a step that is not in them is
+ * -ATOLL_E_STATE, one that comes from a stale holder (epoch too small) too.
+ *
+ * What is recorded before what: an area's path before the area is made (paths), PREPARING before
+ * any participant prepares, DECIDED after barrier 1 and before any resource changes, COMMITTED
+ * after barrier 3 and before anything old is released.
+ *
+ * fork: a child cannot use its parent's handle (-ATOLL_E_STATE) and closing it there does nothing. It
+ * may open its own, unless a thread was inside the registry when fork happened.
+ *
+ * Crash: a transaction is wholly there or not at all. Damage is -ATOLL_E_DAMAGED, a store written
+ * by a newer version -ATOLL_E_NEWER; neither touches anything.
+ */
+#ifndef REGISTRY_REGISTRY_H
+#define REGISTRY_REGISTRY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "registry/state.h"
+#include "util/error.h"
+#include "util/hash.h"
+#include "util/limits.h"
+
+#define PLAN_ID_LEN    16 /* hex digits */
+#define SANDBOX_ID_LEN 21 /* plan id, '-', number up to 255 */
+
+struct plan_row {
+	char id[PLAN_ID_LEN + 1];
+	char name[LIMIT_NAME + 1];
+	enum atoll_plan_state state;
+	uint64_t seq; /* creation order */
+	bool owned;
+	bool abandoned;
+	uint64_t epoch; /* of the last grant that wrote */
+	uint32_t batch; /* the unfinished batch; 0: none */
+	int64_t created_ms;
+	int64_t retry_at_ms; /* recovery backs off until then */
+	uint32_t attempts;   /* of recovery */
+};
+
+struct sandbox_row {
+	char id[SANDBOX_ID_LEN + 1];
+	char plan[PLAN_ID_LEN + 1];
+	uint64_t seq;
+	char *strategy;
+	char *root;    /* canonical path */
+	char *root_id; /* fsid:ino:gen */
+	char *area;    /* private directory on the root's mount: staging, undo data, conflicts */
+	char *work;    /* directory of the workspace: the area, or one in the store */
+	char *parent;  /* sandbox id, or "" */
+	enum atoll_sandbox_state state;
+	bool stale;          /* the workspace is to be made anew before its next use */
+	char *error;         /* why ERRORED, or "" */
+	char *boot_id;       /* boot in which the workspace was last written */
+	uint64_t exec_n;     /* commands run so far */
+	uint64_t generation; /* of the workspace; a reset makes the next one */
+	int64_t t0_ns;       /* ctime of the marker at creation */
+};
+
+struct batch_row {
+	char plan[PLAN_ID_LEN + 1];
+	uint32_t number; /* 1.. within the plan */
+	enum batch_state state;
+	unsigned flags; /* ATOLL_ALLOW_* etc. of the call */
+	int64_t created_ms;
+	int64_t retain_until_ms; /* undo data may be released then; 0: never by itself */
+	bool released;           /* undo data is gone */
+};
+
+enum part_answer { PART_PENDING = 0, PART_READY, PART_NO_CHANGE, PART_ANSWER_END_ };
+
+struct part_row {
+	char plan[PLAN_ID_LEN + 1];
+	uint32_t batch;
+	char sandbox[SANDBOX_ID_LEN + 1];
+	uint32_t position; /* order of commit */
+	enum part_answer answer;
+	char manifest[HASH_TEXT_LEN]; /* hash of the manifest, or "" */
+	bool irrevocable;             /* has no undo */
+	uint64_t changes;
+};
+
+struct event_row {
+	int64_t at_ms;
+	char *what;
+	int code;
+	char *message;
+};
+
+void sandbox_row_done(struct sandbox_row *r);
+void event_row_done(struct event_row *r);
+#define cleanup_sandbox_row __attribute__((__cleanup__(sandbox_row_done)))
+#define SANDBOX_ROW_INIT    ((struct sandbox_row){ 0 })
+
+/* ---- life ---- */
+
+/* For a program that owns its process and opens one store, once; before it does, and before it has
+ * threads. A library must not: these are settings of SQLite for all of the process. READS: it is
+ * likely to write nothing. Reading then leaves the store's files alone; the first transaction
+ * opens the registry once more. */
+void registry_program(bool reads);
+
+struct registry;
+/* HOME_FD: the store's directory, checked by the caller (owner, mode, local filesystem).
+ * Makes atoll.db and locks/ when missing; migrates an older schema under the store lock. */
+int registry_open(int home_fd, const char *home, struct registry **ret, struct error *err);
+void registry_close(struct registry *r);
+void cleanup_registryp(struct registry **r);
+#define cleanup_registry __attribute__((__cleanup__(cleanup_registryp)))
+const char *registry_uuid(const struct registry *r); /* 32 hex digits, of the store */
+int registry_locks_fd(const struct registry *r);     /* directory of lock files, ours to use */
+/* Limit and notification for waits on the store lock. */
+typedef void (*registry_wait_fn)(void *user, const char *message);
+void registry_set_wait(struct registry *r, int64_t wait_ms, registry_wait_fn fn, void *user);
+/* PRAGMA integrity_check and our own invariants; for doctor. 0 or -ATOLL_E_DAMAGED. */
+int registry_check(struct registry *r, struct error *err);
+
+/* ---- transactions ---- */
+
+enum registry_durability {
+	REGISTRY_NORMAL = 0, /* a power cut may lose it, whole; for logs */
+	REGISTRY_DURABLE,    /* on disk when commit returns */
+};
+/* Waits for the store lock as registry_set_wait() says: -ATOLL_E_TIMEOUT or -ATOLL_E_BUSY name
+ * the holder. A second begin by the same thread is a BUG(). */
+int registry_begin(struct registry *r, enum registry_durability d, struct error *err);
+/* On failure the transaction is rolled back, except that after a failed synchronous write it
+ * is unknown what is on disk: -ATOLL_E_NEEDS_RECOVERY, the caller stops and decides nothing. The
+ * handle takes no further transaction then; a new one reads what became of it. */
+int registry_commit(struct registry *r, struct error *err);
+void registry_rollback(struct registry *r); /* harmless when none is open */
+
+/* ---- plans ---- */
+
+int registry_plan_insert(struct registry *r, struct plan_row *row, struct error *err); /* sets seq;
+			-ATOLL_E_EXISTS when name or id is taken by a plan not CLOSED */
+int registry_plan_get(struct registry *r, const char *id, struct plan_row *ret, struct error *err);
+/* By name, id, or unique prefix of either; exact name wins, then exact id; "-": the only plan.
+ * -ATOLL_E_NOT_FOUND (hint: the nearest name), -ATOLL_E_AMBIGUOUS naming the candidates. */
+int registry_plan_resolve(struct registry *r, const char *ref, struct plan_row *ret,
+                          struct error *err);
+typedef int (*registry_plan_fn)(void *ctx, const struct plan_row *row);
+/* In creation order, CLOSED ones left out. The callback may read but not write. */
+int registry_plan_list(struct registry *r, registry_plan_fn fn, void *ctx, struct error *err);
+int registry_plan_set_state(struct registry *r, const char *id, enum atoll_plan_state to,
+                            uint64_t epoch, struct error *err);
+/* Everything but id, name, seq and state. */
+int registry_plan_update(struct registry *r, const struct plan_row *row, struct error *err);
+/* The plan and all its rows, its recorded paths included. History stays. */
+int registry_plan_delete(struct registry *r, const char *id, struct error *err);
+
+/* ---- sandboxes ---- */
+
+/* Sets seq, and the id when it is "": the plan's, '-', the lowest number free in the plan;
+ * -ATOLL_E_TOO_BIG when there is none. -ATOLL_E_NOT_FOUND: no such plan. */
+int registry_sandbox_insert(struct registry *r, struct sandbox_row *row, struct error *err);
+int registry_sandbox_get(struct registry *r, const char *id, struct sandbox_row *ret,
+                         struct error *err);
+typedef int (*registry_sandbox_fn)(void *ctx, const struct sandbox_row *row);
+/* Of one plan in creation order; PLAN NULL: of all plans. */
+int registry_sandbox_list(struct registry *r, const char *plan, registry_sandbox_fn fn, void *ctx,
+                          struct error *err);
+int registry_sandbox_set_state(struct registry *r, const char *id, enum atoll_sandbox_state to,
+                               const char *error, struct error *err);
+/* Everything but id, plan, seq, root and state. */
+int registry_sandbox_update(struct registry *r, const struct sandbox_row *row, struct error *err);
+int registry_sandbox_delete(struct registry *r, const char *id, struct error *err);
+
+/* ---- batches ---- */
+
+int registry_batch_insert(struct registry *r, struct batch_row *row,
+                          struct error *err); /* sets number */
+int registry_batch_get(struct registry *r, const char *plan, uint32_t number, struct batch_row *ret,
+                       struct error *err);
+typedef int (*registry_batch_fn)(void *ctx, const struct batch_row *row);
+int registry_batch_list(struct registry *r, const char *plan, registry_batch_fn fn, void *ctx,
+                        struct error *err); /* oldest first; PLAN NULL: all */
+int registry_batch_set_state(struct registry *r, const char *plan, uint32_t number,
+                             enum batch_state to, struct error *err);
+int registry_batch_update(struct registry *r, const struct batch_row *row, struct error *err);
+int registry_part_put(struct registry *r, const struct part_row *row, struct error *err);
+typedef int (*registry_part_fn)(void *ctx, const struct part_row *row);
+int registry_part_list(struct registry *r, const char *plan, uint32_t batch, registry_part_fn fn,
+                       void *ctx, struct error *err); /* by position */
+
+/* ---- paths we made, history, commands, clocks ---- */
+
+/* Adding a path again is harmless; -ATOLL_E_EXISTS when it is another plan's. Removing one that is
+ * not there is harmless too. SANDBOX may be "". */
+int registry_path_add(struct registry *r, const char *plan, const char *sandbox, const char *path,
+                      struct error *err);
+int registry_path_remove(struct registry *r, const char *path, struct error *err);
+typedef int (*registry_path_fn)(void *ctx, const char *plan, const char *sandbox, const char *path);
+int registry_path_list(struct registry *r, const char *plan, registry_path_fn fn, void *ctx,
+                       struct error *err); /* PLAN NULL: all */
+int registry_event_add(struct registry *r, const char *plan, const char *what, int code,
+                       const char *message, struct error *err);
+typedef int (*registry_event_fn)(void *ctx, const struct event_row *row);
+int registry_event_list(struct registry *r, const char *plan, registry_event_fn fn, void *ctx,
+                        struct error *err); /* oldest first */
+struct exec_row {
+	char plan[PLAN_ID_LEN + 1];
+	const char *argv; /* one line, redacted and escaped by the caller */
+	int64_t started_ms;
+	int64_t ended_ms;
+	int exit_code;
+	int64_t user_us, system_us;
+	uint64_t max_rss_kb;
+};
+int registry_exec_add(struct registry *r, const struct exec_row *row, struct error *err);
+/* The latest ctime seen on a filesystem; a marker below it means the clock was stepped back.
+ * Returns the greater of the stored one and CTIME_NS, and stores it. */
+int registry_highwater(struct registry *r, const char *fsid, int64_t ctime_ns, int64_t *ret_highest,
+                       struct error *err);
+
+#endif

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The tables. States and answers are stored as the numbers of their enumerators, so these are
+ * only ever appended to. Times are UTC milliseconds; paths are bytes, whatever their encoding.
+ */
+#include "registry/schema.h"
+
+#include "registry/registry.h"
+
+_Static_assert(ATOLL_PLAN_OPEN == 0 && ATOLL_PLAN_CLOSED == 7, "plan states are on disk");
+_Static_assert(ATOLL_SANDBOX_PENDING == 0 && ATOLL_SANDBOX_CLEANED_UP == 7,
+               "sandbox states are on disk");
+_Static_assert(BATCH_PREPARING == 0 && BATCH_WITHDRAWN == 7, "batch states are on disk");
+_Static_assert(PART_PENDING == 0 && PART_NO_CHANGE == 2, "answers are on disk");
+
+static const char version_1[] =
+	"CREATE TABLE meta ("
+	"  key TEXT PRIMARY KEY,"
+	"  value TEXT NOT NULL"
+	") STRICT, WITHOUT ROWID;"
+
+	"CREATE TABLE plan ("
+	"  seq INTEGER PRIMARY KEY,"
+	"  id TEXT NOT NULL UNIQUE CHECK (length(id) = 16),"
+	"  name TEXT NOT NULL CHECK (length(name) BETWEEN 1 AND 64),"
+	"  state INTEGER NOT NULL CHECK (state BETWEEN 0 AND 7),"
+	"  owned INTEGER NOT NULL CHECK (owned IN (0, 1)),"
+	"  abandoned INTEGER NOT NULL CHECK (abandoned IN (0, 1)),"
+	"  epoch INTEGER NOT NULL,"
+	"  batch INTEGER NOT NULL,"
+	"  created_ms INTEGER NOT NULL,"
+	"  retry_at_ms INTEGER NOT NULL,"
+	"  attempts INTEGER NOT NULL"
+	") STRICT;"
+	/* A closed plan (7) does not keep its name. */
+	"CREATE UNIQUE INDEX plan_name ON plan (name) WHERE state <> 7;"
+
+	"CREATE TABLE sandbox ("
+	"  seq INTEGER PRIMARY KEY,"
+	"  id TEXT NOT NULL UNIQUE CHECK (length(id) BETWEEN 18 AND 21),"
+	"  plan TEXT NOT NULL REFERENCES plan (id) ON DELETE CASCADE,"
+	"  strategy TEXT NOT NULL,"
+	"  root TEXT NOT NULL,"
+	"  root_id TEXT NOT NULL,"
+	"  area TEXT NOT NULL,"
+	"  work TEXT NOT NULL,"
+	"  parent TEXT NOT NULL,"
+	"  state INTEGER NOT NULL CHECK (state BETWEEN 0 AND 7),"
+	"  stale INTEGER NOT NULL CHECK (stale IN (0, 1)),"
+	"  error TEXT NOT NULL,"
+	"  boot_id TEXT NOT NULL,"
+	"  exec_n INTEGER NOT NULL,"
+	"  generation INTEGER NOT NULL,"
+	"  t0_ns INTEGER NOT NULL"
+	") STRICT;"
+	"CREATE INDEX sandbox_plan ON sandbox (plan);"
+
+	"CREATE TABLE batch ("
+	"  plan TEXT NOT NULL REFERENCES plan (id) ON DELETE CASCADE,"
+	"  number INTEGER NOT NULL CHECK (number > 0),"
+	"  state INTEGER NOT NULL CHECK (state BETWEEN 0 AND 7),"
+	"  flags INTEGER NOT NULL,"
+	"  created_ms INTEGER NOT NULL,"
+	"  retain_until_ms INTEGER NOT NULL,"
+	"  released INTEGER NOT NULL CHECK (released IN (0, 1)),"
+	"  PRIMARY KEY (plan, number)"
+	") STRICT, WITHOUT ROWID;"
+
+	"CREATE TABLE part ("
+	"  plan TEXT NOT NULL,"
+	"  batch INTEGER NOT NULL,"
+	"  sandbox TEXT NOT NULL,"
+	"  position INTEGER NOT NULL,"
+	"  answer INTEGER NOT NULL CHECK (answer BETWEEN 0 AND 2),"
+	"  manifest TEXT NOT NULL,"
+	"  irrevocable INTEGER NOT NULL CHECK (irrevocable IN (0, 1)),"
+	"  changes INTEGER NOT NULL,"
+	"  PRIMARY KEY (plan, batch, sandbox),"
+	"  FOREIGN KEY (plan, batch) REFERENCES batch (plan, number) ON DELETE CASCADE"
+	") STRICT, WITHOUT ROWID;"
+
+	/* What we made on disk, so that whoever comes after a crash can find and remove it. */
+	"CREATE TABLE path ("
+	"  path TEXT PRIMARY KEY,"
+	"  plan TEXT NOT NULL REFERENCES plan (id) ON DELETE CASCADE,"
+	"  sandbox TEXT NOT NULL"
+	") STRICT, WITHOUT ROWID;"
+	"CREATE INDEX path_plan ON path (plan);"
+
+	/* No reference to plan: history outlives it. */
+	"CREATE TABLE event ("
+	"  seq INTEGER PRIMARY KEY,"
+	"  plan TEXT NOT NULL,"
+	"  at_ms INTEGER NOT NULL,"
+	"  what TEXT NOT NULL,"
+	"  code INTEGER NOT NULL,"
+	"  message TEXT NOT NULL"
+	") STRICT;"
+	"CREATE INDEX event_plan ON event (plan);"
+
+	"CREATE TABLE exec ("
+	"  seq INTEGER PRIMARY KEY,"
+	"  plan TEXT NOT NULL,"
+	"  argv TEXT NOT NULL,"
+	"  started_ms INTEGER NOT NULL,"
+	"  ended_ms INTEGER NOT NULL,"
+	"  exit_code INTEGER NOT NULL,"
+	"  user_us INTEGER NOT NULL,"
+	"  system_us INTEGER NOT NULL,"
+	"  max_rss_kb INTEGER NOT NULL"
+	") STRICT;"
+	"CREATE INDEX exec_plan ON exec (plan);"
+
+	"CREATE TABLE highwater ("
+	"  fsid TEXT PRIMARY KEY,"
+	"  ctime_ns INTEGER NOT NULL"
+	") STRICT, WITHOUT ROWID;";
+
+const char *const schema_steps[SCHEMA_VERSION] = { version_1 };

@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `copy`: the workspace is a complete private copy of the directory (reflinked where the
+ * filesystem can), with a record of what was copied. Works everywhere; costs what the tree
+ * costs. The difference is found by the record, the commit is the directory participant's.
+ *
+ * In the work directory, per generation G of the workspace:
+ *
+ *   wG/      the copy
+ *   baseG    the base record (diff/base.h); complete only with its trailer
+ *
+ * A commit uses the copy up (its new entries become the resource's), and so does a reset: both
+ * leave it stale, and the next use makes generation G+1 beside it and then removes the old one, so
+ * leftovers can never show up in it.
+ */
+#include "strategy/dir.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fs/atomic.h"
+#include "fs/remove.h"
+#include "fs/stamp.h"
+#include "util/cleanup.h"
+#include "util/crashpoint.h"
+#include "util/limits.h"
+#include "util/mem.h"
+
+static char *work_path(const struct atoll_participant *p)
+{
+	return xasprintf("%s/w%llu", p->work, (unsigned long long)p->generation);
+}
+
+static void names(const struct atoll_participant *p, char w[32], char base[32])
+{
+	(void)snprintf(w, 32, "w%llu", (unsigned long long)p->generation);
+	(void)snprintf(base, 32, "base%llu", (unsigned long long)p->generation);
+}
+
+static int open_at(struct atoll_participant *p, const char *path, int *ret_fd)
+{
+	*ret_fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return *ret_fd < 0 ? error_sys(&p->err, -errno, "open", path) : 0;
+}
+
+/* ---- making a workspace ---- */
+
+static void note_unreadable(void *ctx, const char *path, const char *why)
+{
+	atoll_participant_note(ctx, ATOLL_NOTE_UNREADABLE, path, why);
+}
+
+static int fill(struct atoll_participant *p, int dir_fd, const char *w, const char *base)
+{
+	cleanup_close int root_fd = FD_NONE, work_fd = FD_NONE, base_fd = FD_NONE;
+	struct base_writer *writer = NULL;
+	bool multigrain;
+	int64_t t0;
+	int r = open_at(p, p->root, &root_fd);
+
+	if (r >= 0) {
+		r = fs_mkdir_at(dir_fd, w, 0700);
+		if (r >= 0)
+			r = fs_create_at(dir_fd, base, 0600, &base_fd);
+		if (r < 0)
+			return error_sys(&p->err, r, "make the workspace in", p->work);
+		work_fd = openat(dir_fd, w, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		if (work_fd < 0)
+			return error_sys(&p->err, -errno, "open the workspace in", p->work);
+		r = base_writer_new(base_fd, &writer);
+		if (r < 0)
+			return error_sys(&p->err, r, "write the base record in", p->work);
+		r = tree_copy(root_fd, work_fd, p->excludes, writer, 0, note_unreadable, p,
+		              &p->err);
+	}
+	crashpoint("copy.create.copied");
+	base_writer_free(writer);
+	/* From here on an edit must show a later ctime than anything recorded. */
+	if (r >= 0) {
+		r = stamp_make(dir_fd, "marker", &t0, &multigrain);
+		if (r < 0)
+			r = error_sys(&p->err, r, "stamp", p->work);
+	}
+	return r;
+}
+
+static int make_workspace(struct atoll_participant *p)
+{
+	cleanup_close int dir_fd = FD_NONE;
+	char w[32], base[32];
+	int r = open_at(p, p->work, &dir_fd);
+
+	if (r < 0)
+		return r;
+	names(p, w, base);
+	/* What an interrupted attempt at this generation left. */
+	r = remove_tree_at(dir_fd, w);
+	if (r >= 0)
+		r = remove_tree_at(dir_fd, base);
+	if (r < 0)
+		return error_sys(&p->err, r, "remove an unfinished workspace in", p->work);
+	r = fill(p, dir_fd, w, base);
+	if (r < 0) {
+		(void)remove_tree_at(dir_fd, w);
+		(void)remove_tree_at(dir_fd, base);
+	}
+	return r;
+}
+
+static int copy_create(struct atoll_participant *p)
+{
+	p->generation = 1;
+	return make_workspace(p);
+}
+
+/* Makes the next generation when this one is used up. */
+static int renew(struct atoll_participant *p)
+{
+	cleanup_close int dir_fd = FD_NONE;
+	char w[32], base[32];
+	int r;
+
+	if (!p->stale)
+		return 0;
+	names(p, w, base);
+	p->generation++;
+	r = make_workspace(p);
+	if (r < 0) {
+		p->generation--;
+		return r;
+	}
+	p->stale = false;
+	/* The old one is of no use; if it cannot be removed now, remove() will try again. */
+	if (open_at(p, p->work, &dir_fd) >= 0) {
+		(void)remove_tree_at(dir_fd, w);
+		(void)remove_tree_at(dir_fd, base);
+	}
+	error_done(&p->err);
+	return 0;
+}
+
+static int copy_path(struct atoll_participant *p, char **ret_path)
+{
+	int r = renew(p);
+
+	if (r >= 0)
+		*ret_path = work_path(p);
+	return r;
+}
+
+static int copy_mounts(struct atoll_participant *p)
+{
+	cleanup_free char *work = work_path(p);
+
+	return atoll_participant_mount(p, p->root, work, NULL, NULL);
+}
+
+/* ---- comparing ---- */
+
+struct view {
+	struct tree_compare t;
+	struct base *base;
+	struct manifest restored;
+	int root_fd, work_fd;
+};
+#define VIEW_INIT ((struct view){ .root_fd = FD_NONE, .work_fd = FD_NONE })
+
+static void view_done(struct view *v)
+{
+	base_free(v->base);
+	manifest_done(&v->restored);
+	close_fd(&v->root_fd);
+	close_fd(&v->work_fd);
+}
+
+static int view_open(struct atoll_participant *p, struct view *v)
+{
+	cleanup_close int dir_fd = FD_NONE, base_fd = FD_NONE;
+	cleanup_free char *work = work_path(p);
+	char w[32], base[32];
+	int r = open_at(p, p->work, &dir_fd);
+
+	names(p, w, base);
+	if (r >= 0)
+		r = open_at(p, p->root, &v->root_fd);
+	if (r >= 0)
+		r = open_at(p, work, &v->work_fd);
+	if (r < 0)
+		return r;
+	base_fd = openat(dir_fd, base, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	if (base_fd < 0)
+		return error_sys(&p->err, -errno, "open the base record in", p->work);
+	r = base_open(base_fd, &v->base, &p->err);
+	dir_restored_read(p, &v->restored);
+	v->t = (struct tree_compare){ .work_fd = v->work_fd,
+		                      .orig_fd = v->root_fd,
+		                      .base = v->base,
+		                      .excludes = p->excludes,
+		                      .left_by_us = dir_restored_known,
+		                      .left_ctx = &v->restored };
+	return r;
+}
+
+/* Marks changes somebody else interfered with, for the reader's eyes; commit checks again. */
+static int mark_conflicts(struct atoll_participant *p, struct view *v, struct changeset *cs)
+{
+	for (size_t i = 0; i < cs->n; i++) {
+		cleanup_free char *why = NULL;
+		int r = tree_conflict(&v->t, &cs->v[i], &why, &p->err);
+
+		if (r < 0)
+			return r;
+		if (r == 1)
+			cs->v[i].what |= ATOLL_CHANGE_CONFLICT;
+	}
+	return 0;
+}
+
+static int copy_diff(struct atoll_participant *p)
+{
+	cleanup_changeset struct changeset cs = CHANGESET_INIT;
+	struct view v = VIEW_INIT;
+	int r;
+
+	if (p->stale)
+		return 0;
+	r = view_open(p, &v);
+	if (r >= 0)
+		r = tree_diff(&v.t, &cs, &p->err);
+	if (r >= 0)
+		r = mark_conflicts(p, &v, &cs);
+	if (r >= 0)
+		r = tree_expand(&v.t, &cs, dir_report, p, &p->err);
+	view_done(&v);
+	return r;
+}
+
+/* ---- committing ---- */
+
+/* Drops changes that are there already; names conflicts. */
+static int weed(struct atoll_participant *p, struct view *v, struct changeset *cs)
+{
+	size_t kept = 0, conflicts = 0;
+	int r = 0;
+
+	for (size_t i = 0; i < cs->n; i++) {
+		cleanup_free char *why = NULL;
+
+		if (r >= 0)
+			r = tree_conflict(&v->t, &cs->v[i], &why, &p->err);
+		if (r == 2) {
+			free(cs->v[i].path);
+			continue;
+		}
+		if (r == 1 && conflicts++ < LIMIT_CONFLICTS)
+			atoll_participant_note(p, ATOLL_NOTE_CONFLICT, cs->v[i].path, why);
+		cs->v[kept++] = cs->v[i];
+	}
+	cs->n = kept;
+	for (size_t i = 0; i < cs->n_dirs && r >= 0; i++) {
+		cleanup_free char *why = NULL;
+
+		r = tree_conflict_dir(&v->t, &cs->dirs[i], &why, &p->err);
+		if (r == 1 && conflicts++ < LIMIT_CONFLICTS)
+			atoll_participant_note(p, ATOLL_NOTE_CONFLICT, cs->dirs[i].path, why);
+	}
+	return r < 0 ? r : dir_conflicts(p, conflicts);
+}
+
+/* Between the judgement and the manifest's own look at the originals somebody may have come in, and
+ * what he made would pass for the original. So it is judged again, now that the manifest holds what
+ * it saw; from here on check() notices. A directory's subtree is not walked twice. */
+static int judge_again(struct atoll_participant *p, struct view *v, const struct changeset *cs)
+{
+	size_t conflicts = 0;
+	int r = 0;
+
+	for (size_t i = 0; i < cs->n && r >= 0; i++) {
+		cleanup_free char *why = NULL;
+
+		if (cs->v[i].op == CHANGE_ATTR || cs->v[i].base_dir != BASE_NO_DIR)
+			continue;
+		r = tree_conflict(&v->t, &cs->v[i], &why, &p->err);
+		if (r > 0 && conflicts++ < LIMIT_CONFLICTS)
+			atoll_participant_note(p, ATOLL_NOTE_CONFLICT, cs->v[i].path,
+			                       why ? why : "changed");
+	}
+	return r < 0 ? r : dir_conflicts(p, conflicts);
+}
+
+static int expand_copy(const void *ctx, const struct changeset *cs, tree_entry_fn fn, void *fn_ctx,
+                       struct error *err)
+{
+	return tree_expand(ctx, cs, fn, fn_ctx, err);
+}
+
+static int prepare_commit(struct atoll_participant *p)
+{
+	cleanup_changeset struct changeset cs = CHANGESET_INIT;
+	cleanup_free char *work = work_path(p);
+	struct view v = VIEW_INIT;
+	struct dir_source source = { .expand = expand_copy, .ctx = &v.t };
+	int r;
+
+	p->changes = 0;
+	if (p->stale)
+		return ATOLL_NO_CHANGE;
+	r = view_open(p, &v);
+	if (r >= 0)
+		r = tree_diff(&v.t, &cs, &p->err);
+	if (r >= 0 && cs.n == 0)
+		r = ATOLL_NO_CHANGE;
+	if (r == 0)
+		r = weed(p, &v, &cs);
+	if (r >= 0 && r != ATOLL_NO_CHANGE)
+		r = cs.n ? dir_prepare(p, work, &source, &cs) : ATOLL_NO_CHANGE;
+	if (r == ATOLL_READY)
+		r = judge_again(p, &v, &cs);
+	view_done(&v);
+	return r;
+}
+
+static int copy_prepare(struct atoll_participant *p)
+{
+	cleanup_free char *work = work_path(p);
+
+	return p->batch.undoing ? dir_prepare_undo(p, work) : prepare_commit(p);
+}
+
+static int copy_check(struct atoll_participant *p)
+{
+	cleanup_free char *work = work_path(p);
+
+	return dir_check(p, work);
+}
+
+static int copy_commit(struct atoll_participant *p)
+{
+	cleanup_free char *work = work_path(p);
+	int r = dir_commit(p, work);
+
+	if (r >= 0)
+		p->stale = true;
+	return r;
+}
+
+static int copy_abort(struct atoll_participant *p)
+{
+	cleanup_free char *work = work_path(p);
+
+	return dir_abort(p, work);
+}
+
+static int copy_undo(struct atoll_participant *p)
+{
+	cleanup_free char *work = work_path(p);
+	int r = dir_undo(p, work);
+
+	if (r >= 0 && !p->batch.undoing)
+		p->stale = false;
+	return r;
+}
+
+static int copy_reset(struct atoll_participant *p)
+{
+	p->stale = true;
+	return 0;
+}
+
+static int copy_remove(struct atoll_participant *p)
+{
+	/* All of it lies below the area and the work directory, which the manager removes. */
+	(void)p;
+	return 0;
+}
+
+const struct atoll_strategy strategy_copy = {
+	.api_version = ATOLL_STRATEGY_API_VERSION,
+	.name = "copy",
+	.kind = "directory",
+	.capabilities = ATOLL_CAP_PREPARE | ATOLL_CAP_UNDO | ATOLL_CAP_DIFF | ATOLL_CAP_PATH |
+	                ATOLL_CAP_MOUNTS,
+	.create = copy_create,
+	.path = copy_path,
+	.mounts = copy_mounts,
+	.diff = copy_diff,
+	.prepare = copy_prepare,
+	.check = copy_check,
+	.commit = copy_commit,
+	.abort = copy_abort,
+	.undo = copy_undo,
+	.release = dir_release,
+	.reset = copy_reset,
+	.remove = copy_remove,
+};

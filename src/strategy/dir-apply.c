@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The directory participant, after the decision: every step can be repeated. */
+#include "strategy/dir.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fs/atomic.h"
+#include "fs/resolve.h"
+#include "fs/walk.h"
+#include "util/cleanup.h"
+#include "util/crashpoint.h"
+#include "util/mem.h"
+
+/* ---- an entry on its way out of the workspace ---- */
+
+static int strip_at(int dir_fd, const char *name, uint32_t mode)
+{
+	int r = 0;
+
+	if (!S_ISREG(mode))
+		return 0;
+	if (mode & (S_ISUID | S_ISGID))
+		r = fs_set_mode(dir_fd, name, mode & 07777 & ~(mode_t)(S_ISUID | S_ISGID));
+	if (r >= 0)
+		r = xattr_remove_at(dir_fd, name, "security.capability");
+	return r;
+}
+
+struct finalize {
+	bool strip; /* set-id bits */
+	bool marks; /* an overlay's */
+};
+
+static int finalize_entry(void *ctx, int dir_fd, const char *name, const char *path,
+                          unsigned char type)
+{
+	const struct finalize *f = ctx;
+	struct fs_stat st;
+	int r = fs_stat_at(dir_fd, name, 0, &st);
+
+	(void)path;
+	(void)type;
+	/* A whiteout in a directory that is new as a whole hides nothing. */
+	if (r >= 0 && f->marks && overlay_is_whiteout(&st))
+		return fs_unlink_at(dir_fd, name);
+	if (r >= 0 && f->marks)
+		r = overlay_strip(dir_fd, name);
+	if (r >= 0 && f->strip)
+		r = strip_at(dir_fd, name, st.mode);
+	/* A directory moved into place shows no late ctime on what is inside: bump each inode, so
+	 * that other plans see it as changed. */
+	if (r >= 0)
+		r = fs_bump_ctime(dir_fd, name);
+	return r;
+}
+
+static int finalize(struct dir_batch *b, const char *slot, const struct manifest_op *o)
+{
+	struct finalize f = { .strip = o->flags & MANIFEST_STRIP,
+		              .marks = o->flags & MANIFEST_MARKS };
+	int r = finalize_entry(&f, b->batch_fd, slot, slot, 0);
+
+	if (r >= 0 && S_ISDIR(o->new_stat.mode))
+		r = walk_tree(b->batch_fd, slot, finalize_entry, NULL, &f);
+	return r;
+}
+
+/* Moves the new entry from the workspace into its slot. 0 also when it was there already. */
+static int stage(struct dir_batch *b, const struct manifest_op *o, const char *slot)
+{
+	struct fs_stat st, before = { 0 }, parent = { 0 };
+	cleanup_close int dir_fd = FD_NONE;
+	const char *name;
+	int r;
+
+	if (b->work_fd == FD_NONE)
+		return -ENOENT;
+	r = resolve_parent(b->work_fd, o->path, &dir_fd, &name);
+	if (r >= 0)
+		r = fs_stat_at(dir_fd, name, FS_STAT_ID, &st);
+	if (r < 0)
+		return r;
+	if (!fs_id_equal(st.id, o->new_stat.id))
+		return -ENOENT;
+	r = dir_open_up(dir_fd, "", &parent);
+	if (r >= 0)
+		r = dir_open_up(dir_fd, name, &before);
+	if (r >= 0)
+		r = fs_move(dir_fd, name, b->batch_fd, slot);
+	if (parent.mode && (parent.mode & 0300) != 0300 && geteuid() != 0)
+		(void)fs_set_mode(dir_fd, "", parent.mode & 07777);
+	return r;
+}
+
+/* ---- one operation ---- */
+
+/* Renames that may need room in a directory: with the disk full, the ballast makes some. */
+static int with_ballast(struct dir_batch *b, int (*op)(int, const char *, int, const char *),
+                        int a_fd, const char *a, int c_fd, const char *c)
+{
+	int r = op(a_fd, a, c_fd, c);
+
+	if ((r == -ENOSPC || r == -EDQUOT) && fs_unlink_at(b->area_fd, DIR_BALLAST) == 0)
+		r = op(a_fd, a, c_fd, c);
+	return r;
+}
+
+int dir_open_op(struct dir_batch *b, const struct manifest_op *o, int fd, const char *name,
+                const char *slot)
+{
+	struct fs_stat st;
+	int r = dir_open_up(fd, "", &st);
+
+	if (r >= 0 && o->flags & MANIFEST_TEMP) {
+		r = dir_open_up(fd, name, &st);
+		if (r == -ENOENT)
+			r = 0;
+		if (r >= 0)
+			r = dir_open_up(b->batch_fd, slot, &st);
+		if (r == -ENOENT)
+			r = 0;
+	}
+	return r;
+}
+
+/* What the exchange displaced must be what prepare saw; otherwise somebody changed it in the last
+ * microseconds. Before the acknowledgement that revokes the batch (invariant 5). */
+static int displaced_ok(struct atoll_participant *p, struct dir_batch *b, size_t k,
+                        const char *slot)
+{
+	const struct manifest_op *o = &b->m.ops[k];
+	struct fs_stat st;
+	int r = fs_stat_at(b->batch_fd, slot, FS_STAT_ID, &st);
+
+	if (r < 0)
+		return error_sys(&p->err, r, "look at what was displaced by", o->path);
+	if (fs_id_equal(st.id, o->old_stat.id) && !dir_late_write(b, k))
+		return 0;
+	if (p->batch.recovering)
+		return 0; /* kept and named by late_writes() */
+	atoll_participant_note(p, ATOLL_NOTE_CONFLICT, o->path, "changed at the last moment");
+	return error_set(&p->err, -ATOLL_E_CONFLICT,
+	                 "'%s' was changed by somebody else at the last moment", o->path);
+}
+
+static int apply_delete(struct atoll_participant *p, struct dir_batch *b, size_t k, int fd,
+                        const char *name, const char *slot)
+{
+	const struct manifest_op *o = &b->m.ops[k];
+	struct fs_stat st;
+	int r = fs_stat_at(fd, name, FS_STAT_ID, &st);
+
+	if (r == -ENOENT)
+		return 0;
+	if (r < 0)
+		return error_sys(&p->err, r, "look at", o->path);
+	if (!fs_id_equal(st.id, o->old_stat.id)) {
+		atoll_participant_note(p, ATOLL_NOTE_CONFLICT, o->path,
+		                       "replaced by somebody else, left alone");
+		return p->batch.recovering
+		               ? 0
+		               : error_set(&p->err, -ATOLL_E_CONFLICT,
+		                           "'%s' was replaced by somebody else at the last moment",
+		                           o->path);
+	}
+	r = dir_open_op(b, o, fd, name, slot);
+	if (r >= 0)
+		r = with_ballast(b, fs_move, fd, name, b->batch_fd, slot);
+	if (r < 0)
+		return error_sys(&p->err, r, "remove", o->path);
+	return displaced_ok(p, b, k, slot);
+}
+
+static int apply_new(struct atoll_participant *p, struct dir_batch *b, size_t k, int fd,
+                     const char *name, const char *slot)
+{
+	const struct manifest_op *o = &b->m.ops[k];
+	bool replace = o->op == CHANGE_REPLACE;
+	int r = finalize(b, slot, o);
+
+	if (r >= 0)
+		r = dir_open_op(b, o, fd, name, slot);
+	if (r < 0)
+		return error_sys(&p->err, r, "finish", o->path);
+	crashpoint("dir.apply.staged");
+
+	r = replace ? with_ballast(b, fs_exchange, fd, name, b->batch_fd, slot)
+	            : with_ballast(b, fs_move, b->batch_fd, slot, fd, name);
+	/* After a crash the decision stands: something foreign in the way is exchanged into the
+	 * slot and kept, a target that vanished is simply filled. */
+	if (r == -ENOENT && replace && p->batch.recovering)
+		r = fs_move(b->batch_fd, slot, fd, name);
+	else if (r == -EEXIST && !replace && p->batch.recovering)
+		r = fs_exchange(fd, name, b->batch_fd, slot);
+	else if (r >= 0 && replace)
+		return displaced_ok(p, b, k, slot);
+	if (r == -ENOENT || r == -EEXIST) {
+		atoll_participant_note(p, ATOLL_NOTE_CONFLICT, o->path,
+		                       "changed at the last moment");
+		return error_set(&p->err, -ATOLL_E_CONFLICT,
+		                 "'%s' was %s by somebody else at the last moment", o->path,
+		                 r == -ENOENT ? "deleted" : "created");
+	}
+	return r < 0 ? error_sys(&p->err, r, replace ? "replace" : "create", o->path) : 0;
+}
+
+static int apply_op(struct atoll_participant *p, struct dir_batch *b, size_t k)
+{
+	const struct manifest_op *o = &b->m.ops[k];
+	const char *name;
+	struct fs_stat st;
+	char slot[16];
+	int fd, r;
+
+	dir_slot_name(k, slot);
+	r = fs_stat_at(b->batch_fd, slot, FS_STAT_ID, &st);
+	if (r < 0 && r != -ENOENT)
+		return error_sys(&p->err, r, "look at the slot of", o->path);
+	if (r == 0 && !fs_id_equal(st.id, o->new_stat.id))
+		return 0; /* done: the slot holds what was displaced */
+	if (r == -ENOENT && o->new_stat.mode && !(o->flags & MANIFEST_STAGED)) {
+		r = stage(b, o, slot);
+		if (r < 0 && r != -ENOENT)
+			return error_sys(&p->err, r, "stage", o->path);
+	}
+	if (r == -ENOENT && o->new_stat.mode) {
+		/* In neither place: it was moved to the target (which had nothing to displace). */
+		r = dir_parent(b, b->root_fd, o->path, &fd, &name);
+		if (r >= 0)
+			r = fs_stat_at(fd, name, FS_STAT_ID, &st);
+		if (r >= 0 && fs_id_equal(st.id, o->new_stat.id))
+			return 0;
+		return p->batch.recovering && o->op == CHANGE_CREATE
+		               ? 0
+		               : /* installed, then moved or removed by somebody since */
+		               error_set(&p->err, -ATOLL_E_RECOVERY_MISSING,
+		                         "the new version of '%s' is gone", o->path);
+	}
+	r = dir_parent(b, b->root_fd, o->path, &fd, &name);
+	if (r < 0)
+		return error_sys(&p->err, r, "open the directory of", o->path);
+	return o->op == CHANGE_DELETE ? apply_delete(p, b, k, fd, name, slot)
+	                              : apply_new(p, b, k, fd, name, slot);
+}
+
+/* ---- directories that stay ---- */
+
+static int apply_dir(struct atoll_participant *p, const struct manifest_dir *d, int fd, bool back,
+                     bool times)
+{
+	const struct fs_stat *want = back ? &d->old_stat : &d->new_stat;
+	struct fs_stat now;
+	int r = fs_stat_at(fd, "", FS_STAT_ID, &now);
+
+	if (r < 0 || !fs_id_equal(now.id, d->old_stat.id))
+		return r == -ENOENT ? 0 : r; /* replaced by somebody: not ours to touch */
+	if (d->flags & MANIFEST_DIR_ATTR) {
+		if (now.uid != want->uid || now.gid != want->gid)
+			r = fs_set_owner(fd, "", want->uid, want->gid);
+		if (r >= 0)
+			r = xattrs_write_at(fd, "", back ? &d->old_xattrs : &d->new_xattrs);
+	}
+	if (r >= 0 && d->flags & (MANIFEST_DIR_ATTR | MANIFEST_DIR_TEMP) && now.mode != want->mode)
+		r = fs_set_mode(fd, "", want->mode & 07777);
+	/* Only when needed: a batch withdrawn before its decision leaves not even a ctime behind. */
+	if (r >= 0 && times && d->flags & MANIFEST_DIR_TIME && now.mtime_ns != want->mtime_ns)
+		r = fs_set_mtime(fd, "", want->mtime_ns);
+	(void)p;
+	return r;
+}
+
+int dir_apply_attrs(struct atoll_participant *p, struct dir_batch *b, bool back)
+{
+	for (size_t i = b->m.n_dirs; i-- > 0;) {
+		const struct manifest_dir *d = &b->m.dirs[i];
+		cleanup_close int fd = FD_NONE;
+		int r = resolve_dir_path(b->root_fd, d->path, &fd);
+
+		if (r == -ENOENT || r == -ENOTDIR || r == -ELOOP)
+			continue; /* gone or replaced by somebody: not ours to touch */
+		if (r >= 0)
+			r = apply_dir(p, d, fd, back, !(b->foreign_dirs && b->foreign_dirs[i]));
+		if (r < 0)
+			return error_sys(&p->err, r, "set the attributes of",
+			                 *d->path ? d->path : p->root);
+	}
+	return 0;
+}
+
+void dir_mark_foreign(struct dir_batch *b, bool back)
+{
+	free(b->foreign_dirs);
+	b->foreign_dirs = xcalloc(b->m.n_dirs + 1, sizeof(*b->foreign_dirs));
+	for (size_t i = 0; i < b->m.n_dirs; i++) {
+		cleanup_close int fd = FD_NONE;
+		const struct manifest_dir *d = &b->m.dirs[i];
+		struct fs_stat st;
+
+		if (resolve_dir_path(b->root_fd, d->path, &fd) >= 0 &&
+		    fs_stat_at(fd, "", 0, &st) >= 0)
+			b->foreign_dirs[i] =
+				st.mtime_ns != (back ? d->new_stat.mtime_ns : d->old_stat.mtime_ns);
+	}
+}
+
+int dir_close_up(struct atoll_participant *p, struct dir_batch *b, bool back)
+{
+	for (size_t k = 0; k < b->m.n_ops; k++) {
+		const struct manifest_op *o = &b->m.ops[k];
+		const struct fs_stat *in_slot = back ? &o->new_stat : &o->old_stat;
+		const struct fs_stat *in_place = back ? &o->old_stat : &o->new_stat;
+		const char *name;
+		char slot[16];
+		int fd, r = 0;
+
+		if (!(o->flags & MANIFEST_TEMP))
+			continue;
+		dir_slot_name(k, slot);
+		if (S_ISDIR(in_slot->mode))
+			r = fs_set_mode(b->batch_fd, slot, in_slot->mode & 07777);
+		if ((r >= 0 || r == -ENOENT) && S_ISDIR(in_place->mode)) {
+			r = dir_parent(b, b->root_fd, o->path, &fd, &name);
+			if (r >= 0)
+				r = fs_set_mode(fd, name, in_place->mode & 07777);
+		}
+		if (r < 0 && r != -ENOENT)
+			return error_sys(&p->err, r, "set the mode of", o->path);
+	}
+	return 0;
+}
+
+static int late_writes(struct atoll_participant *p, struct dir_batch *b)
+{
+	int r = 0;
+
+	for (size_t k = 0; k < b->m.n_ops && r >= 0; k++) {
+		struct fs_stat st;
+		char slot[16];
+
+		dir_slot_name(k, slot);
+		if (fs_stat_at(b->batch_fd, slot, FS_STAT_ID, &st) < 0)
+			continue;
+		if (!fs_id_equal(st.id, b->m.ops[k].old_stat.id))
+			r = dir_keep_conflict(p, b, k, "put there by somebody else");
+		else if (dir_late_write(b, k))
+			atoll_participant_note(
+				p, ATOLL_NOTE_LATE_WRITE, b->m.ops[k].path,
+				"somebody wrote to the original after it was replaced; "
+				"it is kept with the undo data");
+	}
+	return r;
+}
+
+int dir_commit(struct atoll_participant *p, const char *work)
+{
+	struct dir_batch *b;
+	int r = dir_batch_load(p, work, &b);
+
+	if (r < 0)
+		return r == -ENOENT ? error_set(&p->err, -ATOLL_E_RECOVERY_MISSING,
+		                                "the manifest of batch %u of '%s' is gone",
+		                                p->batch.number, p->root)
+		                    : r;
+	if (!p->batch.recovering)
+		dir_mark_foreign(b, false);
+	for (size_t k = 0; k < b->m.n_ops && r >= 0; k++) {
+		r = apply_op(p, b, k);
+		crashpoint("dir.apply.op");
+	}
+	if (r >= 0)
+		r = dir_close_up(p, b, false);
+	if (r >= 0)
+		r = dir_apply_attrs(p, b, false);
+	crashpoint("dir.apply.attrs");
+	if (r >= 0)
+		r = late_writes(p, b);
+	if (r >= 0)
+		r = dir_installed_write(p, b);
+	if (r >= 0)
+		r = dir_sync_parents(p, b);
+	(void)fs_unlink_at(b->area_fd, DIR_BALLAST);
+	p->changes = b->m.n_ops;
+	return r;
+}

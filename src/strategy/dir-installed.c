@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a batch installed, entry by entry, new directories with all below them. Written after the
+ * renames and before barrier 3; undo compares with it. On disk it is a manifest of CREATEs.
+ */
+#include "strategy/dir.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "fs/resolve.h"
+#include "fs/walk.h"
+#include "util/cleanup.h"
+#include "util/escape.h"
+#include "util/mem.h"
+
+static int add_entry(struct manifest *m, const char *path, const struct fs_stat *st)
+{
+	struct manifest_op o = { .op = CHANGE_CREATE, .path = xstrdup(path), .new_stat = *st };
+
+	return manifest_add_op(m, &o);
+}
+
+static int collect(void *ctx, int dir_fd, const char *name, const char *path, unsigned char type)
+{
+	struct fs_stat st;
+	int r = fs_stat_at(dir_fd, name, FS_STAT_ID, &st);
+
+	(void)type;
+	return r < 0 ? r : add_entry(ctx, path, &st);
+}
+
+static int collect_op(struct dir_batch *b, const struct manifest_op *o, struct manifest *m)
+{
+	const char *name;
+	struct fs_stat st;
+	int fd, r = dir_parent(b, b->root_fd, o->path, &fd, &name);
+
+	if (r >= 0)
+		r = fs_stat_at(fd, name, FS_STAT_ID, &st);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r; /* removed since, by somebody else */
+	if (!fs_id_equal(st.id, o->new_stat.id))
+		return 0;
+	/* Written to between the exchange and now: not what we installed, so that an undo will
+	 * find it changed. */
+	if (!S_ISDIR(st.mode) &&
+	    (st.mtime_ns != o->new_stat.mtime_ns || st.size != o->new_stat.size))
+		st.ctime_ns = 0;
+	r = add_entry(m, o->path, &st);
+	if (r >= 0 && S_ISDIR(st.mode))
+		r = walk_tree(b->root_fd, o->path, collect, NULL, m);
+	return r;
+}
+
+int dir_installed_write(struct atoll_participant *p, struct dir_batch *b)
+{
+	struct manifest m = { .created_ns = b->m.created_ns };
+	char hash[HASH_TEXT_LEN];
+	int r = 0;
+
+	for (size_t k = 0; k < b->m.n_ops && r >= 0; k++)
+		if (b->m.ops[k].new_stat.mode)
+			r = collect_op(b, &b->m.ops[k], &m);
+	if (r < 0)
+		r = error_sys(&p->err, r, "record what was installed in", p->root);
+	else
+		r = manifest_write(&m, b->batch_fd, DIR_INSTALLED, hash, &p->err);
+	manifest_done(&m);
+	if (r >= 0 && p->batch.sync)
+		r = syncset_add(p->batch.sync, b->batch_fd, DIR_INSTALLED);
+	return r;
+}
+
+int dir_installed_read(struct atoll_participant *p, struct dir_batch *b, struct manifest *ret)
+{
+	int r = manifest_read(b->batch_fd, DIR_INSTALLED, "", ret, &p->err);
+
+	if (r != -ENOENT && r != -ATOLL_E_DAMAGED)
+		return r;
+	error_done(&p->err);
+	return error_set(&p->err, -ATOLL_E_RECOVERY_MISSING,
+	                 "the record of what was installed in '%s' is missing or damaged", p->root);
+}
+
+/* ---- is it still what we wrote? ---- */
+
+static int by_path(const void *key, const void *element)
+{
+	const struct manifest_op *o = element;
+
+	return path_compare(key, o->path);
+}
+
+static const struct fs_stat *find(const struct manifest *installed, const char *path)
+{
+	const struct manifest_op *o = installed->n_ops
+	                                      ? bsearch(path, installed->ops, installed->n_ops,
+	                                                sizeof(*installed->ops), by_path)
+	                                      : NULL;
+
+	return o ? &o->new_stat : NULL;
+}
+
+/* PATH, or something above it, will be put back by a newer batch of the same undo. */
+static bool covered(const struct strlist *undone, const char *path)
+{
+	for (size_t i = 0; i < undone->n; i++)
+		if (path_below(path, undone->v[i]))
+			return true;
+	return false;
+}
+
+static bool same(const struct fs_stat *was, const struct fs_stat *now)
+{
+	return was && fs_id_equal(was->id, now->id) &&
+	       (S_ISDIR(now->mode) || was->ctime_ns == now->ctime_ns);
+}
+
+struct check {
+	const struct manifest *installed;
+	const struct strlist *undone;
+	char *why;
+};
+
+static int check_entry(void *ctx, int dir_fd, const char *name, const char *path,
+                       unsigned char type)
+{
+	struct check *c = ctx;
+	const struct fs_stat *was = find(c->installed, path);
+	struct fs_stat st;
+	int r = fs_stat_at(dir_fd, name, FS_STAT_ID, &st);
+
+	(void)type;
+	if (r == -ENOENT || covered(c->undone, path))
+		return WALK_SKIP;
+	if (r < 0)
+		return r;
+	if (same(was, &st))
+		return 0;
+	cleanup_free char *shown = escape_dup(path);
+	if (!c->why)
+		c->why = xasprintf(was ? "'%s' was changed since" : "holds '%s', which is not ours",
+		                   shown);
+	return WALK_SKIP;
+}
+
+int dir_installed_check(struct atoll_participant *p, struct dir_batch *b,
+                        const struct manifest *installed, size_t k, char **ret_why)
+{
+	struct check c = { .installed = installed, .undone = &p->undone };
+	const struct manifest_op *o = &b->m.ops[k];
+	const char *name;
+	struct fs_stat st;
+	int fd, r;
+
+	*ret_why = NULL;
+	if (covered(&p->undone, o->path))
+		return 0;
+	r = dir_parent(b, b->root_fd, o->path, &fd, &name);
+	if (r >= 0)
+		r = fs_stat_at(fd, name, FS_STAT_ID, &st);
+	if (r < 0 && r != -ENOENT && r != -ENOTDIR && r != -ELOOP)
+		return error_sys(&p->err, r, "look at", o->path);
+	if (r < 0) {
+		/* Absent: fine for what we created or deleted; an original to be put back whose
+		 * replacement somebody deleted is his decision against ours. */
+		if (o->op == CHANGE_REPLACE || r != -ENOENT)
+			*ret_why = xstrdup("was deleted since");
+		return 0;
+	}
+	if (o->op == CHANGE_DELETE) {
+		*ret_why = xstrdup("was created since");
+		return 0;
+	}
+	if (!same(find(installed, o->path), &st)) {
+		*ret_why = xstrdup("was changed since");
+		return 0;
+	}
+	if (S_ISDIR(st.mode)) {
+		r = walk_tree(b->root_fd, o->path, check_entry, NULL, &c);
+		*ret_why = c.why;
+		if (r < 0)
+			return error_sys(&p->err, r, "look below", o->path);
+	}
+	return 0;
+}

@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The directory participant, before the decision: policy, feasibility, staging, manifest. */
+#include "strategy/dir.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fs/atomic.h"
+#include "fs/copy.h"
+#include "fs/mount.h"
+#include "fs/remove.h"
+#include "fs/resolve.h"
+#include "util/cleanup.h"
+#include "util/clock.h"
+#include "util/crashpoint.h"
+#include "util/mem.h"
+
+/* ---- policy on what leaves a workspace ---- */
+
+struct policy {
+	struct atoll_participant *p;
+	const char *refused; /* the first path refused, owned */
+	const char *why;
+};
+
+static const struct {
+	unsigned bit;
+	enum atoll_note_kind note;
+	unsigned allow; /* flag that lets it pass, 0: passes anyway */
+	unsigned deny;  /* flag that refuses it */
+	bool refuse;    /* refused unless allowed */
+	const char *text;
+} policies[] = {
+	{ ATOLL_CHANGE_SPECIAL, ATOLL_NOTE_SPECIAL, ATOLL_ALLOW_SPECIAL, 0, true,
+	  "a device, socket or FIFO made in the workspace" },
+	{ ATOLL_CHANGE_SETUID, ATOLL_NOTE_SETUID, ATOLL_ALLOW_SETUID, 0, false,
+	  "set-id bits or capabilities taken off" },
+	{ ATOLL_CHANGE_ESCAPING_LINK, ATOLL_NOTE_ESCAPING_LINK, 0, ATOLL_DENY_ESCAPING_LINKS, false,
+	  "a new link that leaves the tree" },
+};
+#define POLICY_BITS (ATOLL_CHANGE_SPECIAL | ATOLL_CHANGE_SETUID | ATOLL_CHANGE_ESCAPING_LINK)
+
+static int judge_entry(void *ctx, const char *path, enum atoll_change_kind kind, unsigned what,
+                       const struct fs_stat *old_stat, const struct fs_stat *new_stat,
+                       const char *link_target)
+{
+	struct policy *pol = ctx;
+	unsigned flags = pol->p->batch.flags;
+
+	(void)kind;
+	(void)old_stat;
+	(void)new_stat;
+	(void)link_target;
+	for (size_t i = 0; i < sizeof(policies) / sizeof(policies[0]); i++) {
+		if (!(what & policies[i].bit) || (policies[i].allow && (flags & policies[i].allow)))
+			continue;
+		atoll_participant_note(pol->p, policies[i].note, path, policies[i].text);
+		if (pol->refused || !(policies[i].refuse || (flags & policies[i].deny)))
+			continue;
+		pol->refused = xstrdup(path);
+		pol->why = policies[i].text;
+	}
+	return 0;
+}
+
+static int judge(struct atoll_participant *p, const struct dir_source *source,
+                 const struct changeset *cs)
+{
+	struct policy pol = { .p = p };
+	int r = 0;
+
+	for (size_t i = 0; i < cs->n && r >= 0; i++) {
+		struct changeset one = { .v = &cs->v[i], .n = 1 };
+
+		if (cs->v[i].base_flags & BASE_UNREADABLE && cs->v[i].op != CHANGE_CREATE)
+			return error_set(&p->err, -ATOLL_E_POLICY,
+			                 "'%s' could not be read when the sandbox was made, so a "
+			                 "change of it cannot be judged",
+			                 cs->v[i].path);
+		if (cs->v[i].what & POLICY_BITS)
+			r = source->expand(source->ctx, &one, judge_entry, &pol, &p->err);
+	}
+	if (r >= 0 && pol.refused) {
+		r = error_set(&p->err, -ATOLL_E_POLICY, "'%s' is %s", pol.refused, pol.why);
+		error_hint(&p->err, "atoll commit --allow special, or remove it in the workspace");
+	}
+	free((void *)(uintptr_t)pol.refused);
+	return r;
+}
+
+/* ---- can it be done? ---- */
+
+static int feasible_parent(struct atoll_participant *p, struct dir_batch *b, uint64_t mnt_id,
+                           const char *path, const char **ret_name, int *ret_fd)
+{
+	struct fs_stat st;
+	int r = dir_parent(b, b->root_fd, path, ret_fd, ret_name);
+
+	if (r < 0)
+		return error_sys(&p->err, r, "open the directory of", path);
+	r = fs_stat_at(*ret_fd, "", 0, &st);
+	if (r < 0)
+		return error_sys(&p->err, r, "look at the directory of", path);
+	if (st.immutable)
+		return error_sys(&p->err, -EPERM, "change an immutable directory, that of", path);
+	if (st.mnt_id != mnt_id)
+		return error_sys(&p->err, -EXDEV, "reach over a mount", path);
+	if (faccessat(*ret_fd, ".", W_OK | X_OK, AT_EACCESS) != 0 && st.uid != geteuid())
+		return error_sys(&p->err, -EACCES, "write to the directory of", path);
+	return 0;
+}
+
+static int feasible(struct atoll_participant *p, struct dir_batch *b, const struct change *c,
+                    uint64_t mnt_id, struct fs_stat *ret_old)
+{
+	const char *name;
+	int fd, r = feasible_parent(p, b, mnt_id, c->path, &name, &fd);
+
+	*ret_old = (struct fs_stat){ 0 };
+	if (r < 0 || c->op == CHANGE_CREATE)
+		return r;
+	r = fs_stat_at(fd, name, FS_STAT_ID, ret_old);
+	if (r == -ENOENT) {
+		atoll_participant_note(p, ATOLL_NOTE_CONFLICT, c->path, "deleted");
+		return dir_conflicts(p, 1);
+	}
+	if (r < 0)
+		return error_sys(&p->err, r, "look at", c->path);
+	if (ret_old->immutable)
+		return error_sys(&p->err, -EPERM, "replace, it is immutable or append-only,",
+		                 c->path);
+	if (ret_old->mount_root || ret_old->mnt_id != mnt_id)
+		return error_sys(&p->err, -EBUSY, "replace a mount point", c->path);
+	return 0;
+}
+
+/* Space that apply may need when directories must grow; let go when the disk is full then. */
+static int make_ballast(struct atoll_participant *p, struct dir_batch *b)
+{
+	cleanup_close int fd = FD_NONE;
+	int r = fs_create_at(b->area_fd, DIR_BALLAST, 0600, &fd);
+
+	if (r == -EEXIST)
+		return 0;
+	if (r >= 0)
+		r = fs_allocate(fd, (64u << 10) + 256u * (uint64_t)b->m.n_ops);
+	if (r < 0) {
+		(void)fs_unlink_at(b->area_fd, DIR_BALLAST);
+		return error_sys(&p->err, r, "set space aside in", p->area);
+	}
+	return 0;
+}
+
+/* ---- staging and the manifest ---- */
+
+static bool locked_dir(const struct fs_stat *st)
+{
+	return geteuid() != 0 && S_ISDIR(st->mode) && (st->mode & 0300) != 0300;
+}
+
+static int stage_copy(struct atoll_participant *p, struct dir_batch *b, size_t k,
+                      struct manifest_op *o)
+{
+	cleanup_close int dir_fd = FD_NONE;
+	const char *name;
+	char slot[16];
+	int r = resolve_parent(b->work_fd, o->path, &dir_fd, &name);
+
+	dir_slot_name(k, slot);
+	if (r >= 0)
+		r = copy_tree_at(dir_fd, name, b->batch_fd, slot);
+	if (r >= 0)
+		r = fs_stat_at(b->batch_fd, slot, FS_STAT_ID, &o->new_stat);
+	if (r >= 0)
+		r = syncset_add_tree(p->batch.sync, b->batch_fd, slot);
+	if (r < 0)
+		return error_sys(&p->err, r, "stage a copy of", o->path);
+	o->flags |= MANIFEST_STAGED;
+	return 0;
+}
+
+/* The workspace's entry stays where it is; its data and its name there must be durable. */
+static int stage_in_place(struct atoll_participant *p, struct dir_batch *b,
+                          const struct manifest_op *o)
+{
+	const char *slash = strrchr(o->path, '/');
+	cleanup_free char *parent = xstrndup(o->path, slash ? (size_t)(slash - o->path) : 0);
+	int r = S_ISDIR(o->new_stat.mode) ? syncset_add_tree(p->batch.sync, b->work_fd, o->path)
+	                                  : syncset_add(p->batch.sync, b->work_fd, o->path);
+
+	if (r >= 0)
+		r = syncset_add(p->batch.sync, b->work_fd, parent);
+	return r < 0 ? error_sys(&p->err, r, "note for the barrier", o->path) : 0;
+}
+
+static bool is_opaque(struct dir_batch *b, const struct dir_source *source, const char *path)
+{
+	cleanup_close int fd = FD_NONE;
+	const char *name;
+
+	return resolve_parent(b->work_fd, path, &fd, &name) >= 0 &&
+	       overlay_is_opaque(fd, name, source->marks) == 1;
+}
+
+static int add_op(struct atoll_participant *p, struct dir_batch *b, const struct change *c,
+                  uint64_t mnt_id, const struct dir_source *source, bool copy)
+{
+	struct manifest_op o = { .op = c->op, .path = xstrdup(c->path), .new_stat = c->work };
+	int r = feasible(p, b, c, mnt_id, &o.old_stat);
+
+	if (c->op == CHANGE_DELETE)
+		o.new_stat = (struct fs_stat){ 0 };
+	else
+		o.flags = source->op_flags;
+	if (o.flags & MANIFEST_MARKS && S_ISDIR(o.new_stat.mode) && is_opaque(b, source, c->path))
+		o.flags |= MANIFEST_OPAQUE;
+	if (r >= 0 && c->op != CHANGE_DELETE)
+		r = copy ? stage_copy(p, b, b->m.n_ops, &o) : stage_in_place(p, b, &o);
+	if (c->what & ATOLL_CHANGE_SETUID && !(p->batch.flags & ATOLL_ALLOW_SETUID))
+		o.flags |= MANIFEST_STRIP;
+	if (locked_dir(&o.old_stat) || locked_dir(&o.new_stat))
+		o.flags |= MANIFEST_TEMP;
+	if (r < 0) {
+		free(o.path);
+		return r;
+	}
+	r = manifest_add_op(&b->m, &o);
+	return r < 0 ? error_set(&p->err, r, "change set too big for memory") : 0;
+}
+
+/* The record of directory PATH, made when missing. WORK: its state in the view. */
+static struct manifest_dir *dir_record(struct atoll_participant *p, struct dir_batch *b,
+                                       const char *path)
+{
+	struct manifest_dir d = { 0 };
+	cleanup_close int fd = FD_NONE;
+	int r;
+
+	for (size_t i = b->m.n_dirs; i-- > 0;)
+		if (strcmp(b->m.dirs[i].path, path) == 0)
+			return &b->m.dirs[i];
+	r = resolve_dir_path(b->root_fd, path, &fd);
+	if (r >= 0)
+		r = fs_stat_at(fd, "", FS_STAT_ID, &d.old_stat);
+	if (r < 0) {
+		(void)error_sys(&p->err, r, "look at", path);
+		return NULL;
+	}
+	d.path = xstrdup(path);
+	d.new_stat = d.old_stat;
+	if (locked_dir(&d.old_stat))
+		d.flags |= MANIFEST_DIR_TEMP;
+	if (manifest_add_dir(&b->m, &d) < 0) {
+		(void)error_set(&p->err, -ENOMEM, "change set too big for memory");
+		return NULL;
+	}
+	return &b->m.dirs[b->m.n_dirs - 1];
+}
+
+static int add_attr(struct atoll_participant *p, struct dir_batch *b, const struct change *c)
+{
+	struct manifest_dir *d = dir_record(p, b, c->path);
+	cleanup_close int root = FD_NONE, work = FD_NONE;
+	int r;
+
+	if (!d)
+		return p->err.code;
+	if (d->old_stat.immutable)
+		return error_sys(&p->err, -EPERM, "change the immutable directory", c->path);
+	r = resolve_dir_path(b->root_fd, c->path, &root);
+	if (r >= 0)
+		r = resolve_dir_path(b->work_fd, c->path, &work);
+	if (r >= 0)
+		r = xattrs_read_at(root, "", &d->old_xattrs);
+	if (r >= 0)
+		r = xattrs_read_at(work, "", &d->new_xattrs);
+	if (r < 0)
+		return error_sys(&p->err, r, "read the attributes of", c->path);
+	d->flags |= MANIFEST_DIR_ATTR;
+	d->new_stat.mode = c->work.mode;
+	if (c->what & ATOLL_CHANGE_OWNER) {
+		d->new_stat.uid = c->work.uid;
+		d->new_stat.gid = c->work.gid;
+	}
+	return 0;
+}
+
+static int by_path(const void *a, const void *b)
+{
+	const struct manifest_dir *x = a, *y = b;
+
+	return path_compare(x->path, y->path);
+}
+
+static int add_dirs(struct atoll_participant *p, struct dir_batch *b, const struct changeset *cs)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < cs->n_dirs; i++) {
+		struct manifest_dir *d = dir_record(p, b, cs->dirs[i].path);
+
+		if (!d)
+			return p->err.code;
+		d->flags |= MANIFEST_DIR_TIME;
+		d->new_stat.mtime_ns = cs->dirs[i].work_mtime_ns;
+	}
+	for (size_t i = 0; i < cs->n && r >= 0; i++)
+		if (cs->v[i].op == CHANGE_ATTR)
+			r = add_attr(p, b, &cs->v[i]);
+	if (b->m.n_dirs)
+		qsort(b->m.dirs, b->m.n_dirs, sizeof(*b->m.dirs), by_path);
+	return r;
+}
+
+static int build(struct atoll_participant *p, struct dir_batch *b, const struct dir_source *source,
+                 const struct changeset *cs)
+{
+	struct mount_info work, area, root;
+	struct fs_stat area_st;
+	int r = mount_info(b->work_fd, &work);
+
+	if (r >= 0)
+		r = mount_info(b->area_fd, &area);
+	if (r >= 0)
+		r = mount_info(b->root_fd, &root);
+	if (r >= 0)
+		r = fs_stat_at(b->root_fd, "", 0, &area_st);
+	if (r < 0)
+		return error_sys(&p->err, r, "look at", p->root);
+	if (root.read_only)
+		return error_sys(&p->err, -EROFS, "write to", p->root);
+	if (!mount_same(&area, &root))
+		return error_set(&p->err, -ATOLL_E_UNSUPPORTED,
+		                 "'%s' is not on the mount of '%s' any more", p->area, p->root);
+
+	for (size_t i = 0; i < cs->n && r >= 0; i++)
+		if (cs->v[i].op != CHANGE_ATTR)
+			r = add_op(p, b, &cs->v[i], area_st.mnt_id, source,
+			           !mount_same(&work, &area));
+	if (r >= 0)
+		r = add_dirs(p, b, cs);
+	if (r >= 0)
+		r = make_ballast(p, b);
+	return r;
+}
+
+int dir_prepare(struct atoll_participant *p, const char *work, const struct dir_source *source,
+                const struct changeset *cs)
+{
+	struct dir_batch *b;
+	int r = judge(p, source, cs);
+
+	if (r < 0)
+		return r;
+	r = dir_batch_open(p, work, true, &b);
+	if (r < 0)
+		return r;
+	b->m.created_ns = clock_real_ns();
+	r = build(p, b, source, cs);
+	crashpoint("dir.prepare.staged");
+	if (r >= 0)
+		r = manifest_write(&b->m, b->batch_fd, MANIFEST_NAME, p->manifest, &p->err);
+	if (r < 0)
+		return r;
+	b->loaded = true;
+	r = syncset_add(p->batch.sync, b->batch_fd, MANIFEST_NAME);
+	if (r >= 0)
+		r = syncset_add(p->batch.sync, b->batch_fd, "");
+	if (r >= 0)
+		r = syncset_add(p->batch.sync, b->area_fd, "");
+	p->changes = cs->n;
+	crashpoint("dir.prepare.done");
+	return r < 0 ? error_sys(&p->err, r, "note for the barrier", p->area) : ATOLL_READY;
+}
+
+/* ---- once more, right before the decision ---- */
+
+static int check_op(struct atoll_participant *p, struct dir_batch *b, const struct manifest_op *o)
+{
+	const char *name;
+	struct fs_stat now;
+	int fd, r = dir_parent(b, b->root_fd, o->path, &fd, &name);
+
+	if (r >= 0)
+		r = fs_stat_at(fd, name, FS_STAT_ID, &now);
+	if (r == -ENOENT && !o->old_stat.mode)
+		return 0;
+	if (r < 0 && r != -ENOENT)
+		return error_sys(&p->err, r, "look at", o->path);
+	if (r == 0 && o->old_stat.mode && fs_id_equal(now.id, o->old_stat.id) &&
+	    now.ctime_ns == o->old_stat.ctime_ns)
+		return 0;
+	atoll_participant_note(p, ATOLL_NOTE_CONFLICT, o->path,
+	                       "changed by somebody else while the commit was prepared");
+	return error_set(&p->err, -ATOLL_E_CONFLICT,
+	                 "'%s' was changed by somebody else while the commit was prepared",
+	                 o->path);
+}
+
+int dir_check(struct atoll_participant *p, const char *work)
+{
+	struct dir_batch *b;
+	int r = dir_batch_load(p, work, &b);
+
+	for (size_t k = 0; k < (r < 0 ? 0 : b->m.n_ops) && r >= 0; k++)
+		r = check_op(p, b, &b->m.ops[k]);
+	return r;
+}

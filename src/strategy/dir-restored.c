@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a batch that was taken back put back. Moving an original away and back leaves its content
+ * and times alone but not its ctime, by which the base record would take it for somebody else's
+ * change, and the same work could not be committed again. So it is written down, after the last
+ * move, how each looks since. On disk it is a manifest of CREATEs in the area.
+ */
+#include "strategy/dir.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fs/atomic.h"
+#include "util/cleanup.h"
+#include "util/mem.h"
+
+#define RESTORED     "restored"
+#define RESTORED_NEW "restored.new"
+
+/* Back where it was, as it was; and it went away meanwhile. */
+static bool was_moved(const struct fs_stat *was, const struct fs_stat *now)
+{
+	return fs_id_equal(was->id, now->id) && was->mode == now->mode && was->uid == now->uid &&
+	       was->gid == now->gid && was->size == now->size && was->mtime_ns == now->mtime_ns &&
+	       was->ctime_ns != now->ctime_ns;
+}
+
+static int add(struct manifest *m, const char *path, const struct fs_stat *st)
+{
+	struct manifest_op o = { .op = CHANGE_CREATE, .path = xstrdup(path), .new_stat = *st };
+
+	return manifest_add_op(m, &o);
+}
+
+static int add_op(struct dir_batch *b, const struct manifest_op *o, struct manifest *m)
+{
+	const char *name;
+	struct fs_stat st;
+	int fd, r;
+
+	if (!o->old_stat.mode)
+		return 0;
+	r = dir_parent(b, b->root_fd, o->path, &fd, &name);
+	if (r >= 0)
+		r = fs_stat_at(fd, name, FS_STAT_ID, &st);
+	if (r < 0)
+		return r == -ENOENT || r == -ENOTDIR || r == -ELOOP ? 0 : r;
+	return was_moved(&o->old_stat, &st) ? add(m, o->path, &st) : 0;
+}
+
+static int by_path(const void *a, const void *b)
+{
+	const struct manifest_op *x = a, *y = b;
+
+	return path_compare(x->path, y->path);
+}
+
+static const struct fs_stat *lookup(const struct manifest *m, const char *path)
+{
+	union {
+		const char *in;
+		char *out;
+	} u = { .in = path };
+	const struct manifest_op key = { .path = u.out };
+	const struct manifest_op *o =
+		m->n_ops ? bsearch(&key, m->ops, m->n_ops, sizeof(*m->ops), by_path) : NULL;
+
+	return o ? &o->new_stat : NULL;
+}
+
+/* What earlier batches put back, and this one did not touch, still counts. */
+static int add_earlier(struct dir_batch *b, struct manifest *m)
+{
+	struct manifest earlier = MANIFEST_INIT;
+	size_t n = m->n_ops;
+	int r = 0;
+
+	if (manifest_read(b->area_fd, RESTORED, "", &earlier, NULL) < 0)
+		earlier = MANIFEST_INIT;
+	for (size_t i = 0; i < earlier.n_ops && r >= 0; i++) {
+		const struct manifest so_far = { .ops = m->ops, .n_ops = n };
+
+		if (!lookup(&so_far, earlier.ops[i].path))
+			r = add(m, earlier.ops[i].path, &earlier.ops[i].new_stat);
+	}
+	manifest_done(&earlier);
+	if (m->n_ops)
+		qsort(m->ops, m->n_ops, sizeof(*m->ops), by_path);
+	return r;
+}
+
+static int install(struct dir_batch *b)
+{
+	int r = fs_move(b->area_fd, RESTORED_NEW, b->area_fd, RESTORED);
+
+	if (r != -EEXIST)
+		return r;
+	r = fs_exchange(b->area_fd, RESTORED, b->area_fd, RESTORED_NEW);
+	return r < 0 ? r : fs_unlink_at(b->area_fd, RESTORED_NEW);
+}
+
+int dir_restored_write(struct atoll_participant *p, struct dir_batch *b)
+{
+	struct manifest m = { .created_ns = b->m.created_ns };
+	char hash[HASH_TEXT_LEN];
+	int r = 0;
+
+	for (size_t k = 0; k < b->m.n_ops && r >= 0; k++)
+		r = add_op(b, &b->m.ops[k], &m);
+	if (r >= 0 && m.n_ops) {
+		r = add_earlier(b, &m);
+		if (r >= 0)
+			r = manifest_write(&m, b->area_fd, RESTORED_NEW, hash, NULL);
+		if (r >= 0)
+			r = install(b);
+		if (r >= 0 && p->batch.sync)
+			r = syncset_add(p->batch.sync, b->area_fd, RESTORED);
+		if (r >= 0 && p->batch.sync)
+			r = syncset_add(p->batch.sync, b->area_fd, "");
+	}
+	manifest_done(&m);
+	return r < 0 ? error_sys(&p->err, r, "record what was put back in", p->root) : 0;
+}
+
+void dir_restored_read(struct atoll_participant *p, struct manifest *ret)
+{
+	cleanup_close int area_fd = dir_open_area(p);
+
+	/* Without it, entries put back look like somebody else's: safe, only tiresome. */
+	if (area_fd < 0 || manifest_read(area_fd, RESTORED, "", ret, NULL) < 0)
+		*ret = MANIFEST_INIT;
+}
+
+bool dir_restored_known(const void *restored, const char *path, const struct fs_stat *now)
+{
+	const struct fs_stat *was = lookup(restored, path);
+
+	return was && fs_id_equal(was->id, now->id) && was->ctime_ns == now->ctime_ns &&
+	       was->mtime_ns == now->mtime_ns && was->size == now->size;
+}

@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The directory participant, backwards: abort, revoke, undo. Every step can be repeated. */
+#include "strategy/dir.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fs/atomic.h"
+#include "fs/remove.h"
+#include "fs/resolve.h"
+#include "util/cleanup.h"
+#include "util/crashpoint.h"
+#include "util/escape.h"
+#include "util/mem.h"
+
+/* ---- one operation ---- */
+
+enum slot_holds { SLOT_EMPTY = 0, SLOT_NEW, SLOT_OTHER };
+
+static int slot_look(struct dir_batch *b, size_t k, const char *slot, enum slot_holds *ret)
+{
+	struct fs_stat st;
+	int r = fs_stat_at(b->batch_fd, slot, FS_STAT_ID, &st);
+
+	if (r < 0 && r != -ENOENT)
+		return r;
+	*ret = r == -ENOENT                                  ? SLOT_EMPTY
+	       : fs_id_equal(st.id, b->m.ops[k].new_stat.id) ? SLOT_NEW
+	                                                     : SLOT_OTHER;
+	return 0;
+}
+
+/* What stands at the target is not what we put there: left alone, and said. */
+static int leave_foreign(struct atoll_participant *p, const struct manifest_op *o)
+{
+	atoll_participant_note(p, ATOLL_NOTE_CONFLICT, o->path,
+	                       "changed by somebody else, left alone");
+	return 0;
+}
+
+static int undo_op(struct atoll_participant *p, struct dir_batch *b, size_t k)
+{
+	const struct manifest_op *o = &b->m.ops[k];
+	enum slot_holds holds;
+	const char *name;
+	struct fs_stat st;
+	char slot[16];
+	bool ours;
+	int fd, r;
+
+	dir_slot_name(k, slot);
+	r = slot_look(b, k, slot, &holds);
+	if (r < 0)
+		return error_sys(&p->err, r, "look at the slot of", o->path);
+	if (holds == SLOT_NEW || (holds == SLOT_EMPTY && o->op == CHANGE_DELETE))
+		return 0; /* never done, or taken back already */
+	r = dir_parent(b, b->root_fd, o->path, &fd, &name);
+	if (r < 0 && holds == SLOT_EMPTY)
+		return 0; /* nothing of ours there, nothing to put back */
+	if (r < 0)
+		return error_sys(&p->err, r, "open the directory of", o->path);
+	r = fs_stat_at(fd, name, FS_STAT_ID, &st);
+	if (r < 0 && r != -ENOENT)
+		return error_sys(&p->err, r, "look at", o->path);
+	ours = r == 0 && fs_id_equal(st.id, o->new_stat.id);
+
+	if (r == 0 && !ours) {
+		/* Foreign. Not started at all is no news; otherwise it stays, and ours is kept. */
+		return holds == SLOT_EMPTY ? 0 : leave_foreign(p, o);
+	}
+	if (!ours && holds == SLOT_EMPTY)
+		return 0;
+	r = dir_open_op(b, o, fd, name, slot);
+	if (r >= 0 && ours && holds == SLOT_OTHER)
+		r = fs_exchange(fd, name, b->batch_fd, slot);
+	else if (r >= 0 && ours)
+		r = fs_move(fd, name, b->batch_fd, slot);
+	else if (r >= 0)
+		r = fs_move(b->batch_fd, slot, fd, name);
+	return r < 0 ? error_sys(&p->err, r, "put back", o->path) : 0;
+}
+
+/* Returns a new entry from its slot to the workspace, whose work is kept. */
+static int unstage_op(struct atoll_participant *p, struct dir_batch *b, size_t k)
+{
+	const struct manifest_op *o = &b->m.ops[k];
+	cleanup_close int dir_fd = FD_NONE;
+	struct fs_stat parent = { 0 }, before;
+	enum slot_holds holds;
+	const char *name;
+	char slot[16];
+	int r;
+
+	dir_slot_name(k, slot);
+	r = slot_look(b, k, slot, &holds);
+	if (r < 0 || holds != SLOT_NEW || o->flags & MANIFEST_STAGED)
+		return r < 0 ? error_sys(&p->err, r, "look at the slot of", o->path) : 0;
+	if (b->work_fd == FD_NONE)
+		return error_set(&p->err, -ATOLL_E_RECOVERY_MISSING,
+		                 "the workspace of '%s' is gone, its '%s' is kept in '%s'", p->root,
+		                 o->path, p->area);
+	r = resolve_parent(b->work_fd, o->path, &dir_fd, &name);
+	if (r >= 0)
+		r = dir_open_up(dir_fd, "", &parent);
+	if (r >= 0)
+		r = dir_open_up(b->batch_fd, slot, &before);
+	if (r >= 0 && o->flags & MANIFEST_OPAQUE)
+		r = overlay_set_opaque(b->batch_fd, slot,
+		                       geteuid() == 0 ? OVERLAY_TRUSTED : OVERLAY_USER);
+	if (r >= 0)
+		r = fs_move(b->batch_fd, slot, dir_fd, name);
+	if (r >= 0 && o->flags & MANIFEST_TEMP && S_ISDIR(o->new_stat.mode))
+		r = fs_set_mode(dir_fd, name, o->new_stat.mode & 07777);
+	if (parent.mode && geteuid() != 0 && (parent.mode & 0300) != 0300)
+		(void)fs_set_mode(dir_fd, "", parent.mode & 07777);
+	return r < 0 ? error_sys(&p->err, r, "return to the workspace", o->path) : 0;
+}
+
+/* The view's times and modes, which moving entries out and back disturbed. */
+static void restore_work_dirs(struct dir_batch *b)
+{
+	for (size_t i = b->m.n_dirs; i-- > 0;) {
+		const struct manifest_dir *d = &b->m.dirs[i];
+		cleanup_close int fd = FD_NONE;
+
+		if (b->work_fd == FD_NONE || resolve_dir_path(b->work_fd, d->path, &fd) < 0)
+			continue;
+		if (d->flags & MANIFEST_DIR_TEMP)
+			(void)fs_set_mode(fd, "", d->new_stat.mode & 07777);
+		if (d->flags & MANIFEST_DIR_TIME)
+			(void)fs_set_mtime(fd, "", d->new_stat.mtime_ns);
+	}
+}
+
+/* ---- the verbs ---- */
+
+static int read_keep(struct atoll_participant *p, struct dir_batch *b)
+{
+	cleanup_close int fd = openat(b->batch_fd, DIR_KEEP, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	cleanup_free char *data = NULL;
+	size_t len = 0;
+	int r;
+
+	if (fd < 0)
+		return errno == ENOENT ? 0 : error_sys(&p->err, -errno, "open", DIR_KEEP);
+	r = fs_read_all(fd, b->m.n_ops, &data, &len);
+	if (r < 0 || len != b->m.n_ops)
+		return error_set(&p->err, -ATOLL_E_DAMAGED, "'%s' of batch %u of '%s' is damaged",
+		                 DIR_KEEP, p->batch.number, p->root);
+	free(b->keep);
+	b->keep = xcalloc(b->m.n_ops + 1, sizeof(*b->keep));
+	for (size_t k = 0; k < len; k++)
+		b->keep[k] = data[k] == '1';
+	return 0;
+}
+
+int dir_undo(struct atoll_participant *p, const char *work)
+{
+	struct dir_batch *b;
+	int r = dir_batch_load(p, work, &b);
+
+	if (r < 0)
+		return r == -ENOENT ? error_set(&p->err, -ATOLL_E_RECOVERY_MISSING,
+		                                "the undo data of '%s' is gone", p->root)
+		                    : r;
+	if (p->batch.undoing)
+		r = read_keep(p, b);
+	if (r >= 0 && !p->batch.recovering)
+		dir_mark_foreign(b, p->batch.undoing);
+	for (size_t k = b->m.n_ops; k-- > 0 && r >= 0;) {
+		if (b->keep && b->keep[k])
+			continue;
+		r = undo_op(p, b, k);
+		crashpoint("dir.undo.op");
+	}
+	if (r >= 0)
+		r = dir_close_up(p, b, true);
+	/* Taken back before anybody saw it: nobody else can have meant those times. */
+	if (!p->batch.undoing) {
+		free(b->foreign_dirs);
+		b->foreign_dirs = NULL;
+	}
+	if (r >= 0)
+		r = dir_apply_attrs(p, b, true);
+	crashpoint("dir.undo.attrs");
+	if (r >= 0 && !p->batch.undoing)
+		r = dir_restored_write(p, b);
+	for (size_t k = 0; !p->batch.undoing && k < b->m.n_ops && r >= 0; k++) {
+		r = unstage_op(p, b, k);
+		crashpoint("dir.undo.unstage");
+	}
+	if (r >= 0 && !p->batch.undoing)
+		restore_work_dirs(b);
+	if (r >= 0)
+		r = dir_sync_parents(p, b);
+	return r;
+}
+
+/* Never, by invariant 2, before a decision; then not a time of the resource is touched either. But
+ * slots are about to be removed: better one look too many. */
+static bool anything_moved(struct dir_batch *b)
+{
+	for (size_t k = 0; k < b->m.n_ops; k++) {
+		struct fs_stat st;
+		char slot[16];
+
+		dir_slot_name(k, slot);
+		if (!(b->m.ops[k].flags & MANIFEST_STAGED) &&
+		    fs_stat_at(b->batch_fd, slot, 0, &st) != -ENOENT)
+			return true;
+		if (b->m.ops[k].old_stat.mode &&
+		    fs_stat_at(b->batch_fd, slot, FS_STAT_ID, &st) >= 0 &&
+		    fs_id_equal(st.id, b->m.ops[k].old_stat.id))
+			return true;
+	}
+	return false;
+}
+
+int dir_abort(struct atoll_participant *p, const char *work)
+{
+	struct dir_batch *b;
+	char name[24];
+	int r = dir_batch_load(p, work, &b);
+
+	if (r == -ENOENT && !p->state) {
+		error_done(&p->err);
+		return 0; /* not even its directory was made */
+	}
+	/* A manifest that is missing or torn: prepare died, so nothing was moved (invariant 2). */
+	if (r == -ENOENT || r == -ATOLL_E_DAMAGED) {
+		error_done(&p->err);
+		r = 0;
+		b = p->state;
+	} else if (r >= 0 && anything_moved(b)) {
+		r = dir_undo(p, work);
+	}
+	if (r < 0)
+		return r;
+	crashpoint("dir.abort.undone");
+	(void)fs_unlink_at(b->area_fd, DIR_BALLAST);
+	(void)snprintf(name, sizeof(name), "b%u", p->batch.number);
+	r = remove_tree_at(b->area_fd, name);
+	return r < 0 ? error_sys(&p->err, r, "remove", p->area) : 0;
+}
+
+/* ---- before an undo is decided ---- */
+
+static int have_original(struct atoll_participant *p, struct dir_batch *b, size_t k)
+{
+	const struct manifest_op *o = &b->m.ops[k];
+	struct fs_stat st;
+	char slot[16];
+	int r;
+
+	if (!o->old_stat.mode)
+		return 0;
+	dir_slot_name(k, slot);
+	r = fs_stat_at(b->batch_fd, slot, FS_STAT_ID, &st);
+	if (r == 0 && fs_id_equal(st.id, o->old_stat.id))
+		return 0;
+	if (r < 0 && r != -ENOENT)
+		return error_sys(&p->err, r, "look at the original of", o->path);
+	return error_set(&p->err, -ATOLL_E_RECOVERY_MISSING, "the original of '%s' is gone",
+	                 o->path);
+}
+
+/* Immutable entries and parents would refuse the exchange: found out now, not half-way. */
+static int movable(struct atoll_participant *p, struct dir_batch *b, size_t k)
+{
+	const struct manifest_op *o = &b->m.ops[k];
+	const char *name;
+	struct fs_stat st;
+	int fd, r = dir_parent(b, b->root_fd, o->path, &fd, &name);
+
+	if (r >= 0)
+		r = fs_stat_at(fd, "", 0, &st);
+	if (r >= 0 && st.immutable)
+		return error_sys(&p->err, -EPERM, "change an immutable directory, that of",
+		                 o->path);
+	if (r >= 0)
+		r = fs_stat_at(fd, name, 0, &st);
+	if (r >= 0 && st.immutable)
+		return error_sys(&p->err, -EPERM, "put back, it is immutable or append-only,",
+		                 o->path);
+	return 0; /* absent or out of reach: judged by the comparison */
+}
+
+static int write_keep(struct atoll_participant *p, struct dir_batch *b)
+{
+	cleanup_free char *text = xcalloc(b->m.n_ops + 1, 1);
+	int r;
+
+	for (size_t k = 0; k < b->m.n_ops; k++)
+		text[k] = b->keep[k] ? '1' : '0';
+	r = fs_replace_file(b->batch_fd, DIR_KEEP, text, b->m.n_ops, 0600);
+	return r < 0 ? error_sys(&p->err, r, "write", DIR_KEEP) : 0;
+}
+
+/* What an undo that was given up wanted to keep must not bind this one. */
+static int drop_keep(struct atoll_participant *p, struct dir_batch *b)
+{
+	int r = fs_unlink_at(b->batch_fd, DIR_KEEP);
+
+	if (r == -ENOENT)
+		return 0;
+	if (r >= 0)
+		r = syncset_add(p->batch.sync, b->batch_fd, "");
+	return r < 0 ? error_sys(&p->err, r, "remove", DIR_KEEP) : 0;
+}
+
+static int check_attr(struct atoll_participant *p, struct dir_batch *b,
+                      const struct manifest_dir *d, bool *ret_changed)
+{
+	cleanup_close int fd = FD_NONE;
+	cleanup_xattrs struct xattrs x = XATTRS_INIT;
+	struct fs_stat st;
+	int r = resolve_dir_path(b->root_fd, d->path, &fd);
+
+	*ret_changed = false;
+	if (r >= 0)
+		r = fs_stat_at(fd, "", FS_STAT_ID, &st);
+	if (r >= 0)
+		r = xattrs_read_at(fd, "", &x);
+	if (r == -ENOENT || r == -ENOTDIR || r == -ELOOP) {
+		*ret_changed = true;
+		return 0;
+	}
+	if (r < 0)
+		return error_sys(&p->err, r, "look at", d->path);
+	*ret_changed = !fs_id_equal(st.id, d->old_stat.id) || st.mode != d->new_stat.mode ||
+	               st.uid != d->new_stat.uid || st.gid != d->new_stat.gid ||
+	               !xattrs_equal(&x, &d->new_xattrs);
+	return 0;
+}
+
+static int undo_conflicts(struct atoll_participant *p, struct dir_batch *b,
+                          const struct manifest *installed, size_t *ret_n)
+{
+	int r = 0;
+
+	b->keep = xcalloc(b->m.n_ops + 1, sizeof(*b->keep));
+	for (size_t k = 0; k < b->m.n_ops && r >= 0; k++) {
+		cleanup_free char *why = NULL;
+
+		r = dir_installed_check(p, b, installed, k, &why);
+		if (!why)
+			continue;
+		b->keep[k] = true;
+		(*ret_n)++;
+		atoll_participant_note(p, ATOLL_NOTE_CONFLICT, b->m.ops[k].path, why);
+	}
+	for (size_t i = 0; i < b->m.n_dirs && r >= 0; i++) {
+		bool changed = false;
+
+		if (b->m.dirs[i].flags & MANIFEST_DIR_ATTR)
+			r = check_attr(p, b, &b->m.dirs[i], &changed);
+		if (!changed)
+			continue;
+		(*ret_n)++;
+		atoll_participant_note(p, ATOLL_NOTE_CONFLICT, b->m.dirs[i].path,
+		                       "its attributes were changed since");
+	}
+	return r;
+}
+
+int dir_prepare_undo(struct atoll_participant *p, const char *work)
+{
+	struct manifest installed = MANIFEST_INIT;
+	size_t conflicts = 0;
+	struct dir_batch *b;
+	int r = dir_batch_load(p, work, &b);
+
+	if (r == -ENOENT || r == -ATOLL_E_DAMAGED) {
+		error_done(&p->err);
+		return error_set(&p->err, -ATOLL_E_RECOVERY_MISSING,
+		                 "the undo data of '%s' is gone or damaged", p->root);
+	}
+	for (size_t k = 0; r >= 0 && k < b->m.n_ops; k++) {
+		r = have_original(p, b, k);
+		if (r >= 0)
+			r = movable(p, b, k);
+	}
+	if (r >= 0)
+		r = dir_installed_read(p, b, &installed);
+	if (r >= 0)
+		r = undo_conflicts(p, b, &installed, &conflicts);
+	manifest_done(&installed);
+	if (r >= 0 && conflicts && !(p->batch.flags & ATOLL_KEEP_THEIRS)) {
+		r = error_set(&p->err, -ATOLL_E_CONFLICT,
+		              "%zu entr%s changed by somebody else since the commit", conflicts,
+		              conflicts == 1 ? "y was" : "ies were");
+		error_hint(&p->err, "atoll rollback --keep-theirs leaves them and undoes the rest");
+	} else if (r >= 0) {
+		r = conflicts ? write_keep(p, b) : drop_keep(p, b);
+	}
+	for (size_t k = 0; r >= 0 && k < b->m.n_ops; k++)
+		strlist_add(&p->undone, b->m.ops[k].path);
+	p->changes = r >= 0 ? b->m.n_ops : 0;
+	return r;
+}

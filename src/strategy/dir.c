@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The directory participant: opening a batch, and what its steps share. See dir.h. */
+#include "strategy/dir.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fs/atomic.h"
+#include "fs/remove.h"
+#include "fs/resolve.h"
+#include "util/cleanup.h"
+#include "util/mem.h"
+
+static void batch_free(void *state)
+{
+	struct dir_batch *b = state;
+
+	close_fd(&b->root_fd);
+	close_fd(&b->area_fd);
+	close_fd(&b->batch_fd);
+	close_fd(&b->work_fd);
+	close_fd(&b->parent_fd);
+	free(b->parent_path);
+	free(b->foreign_dirs);
+	free(b->keep);
+	manifest_done(&b->m);
+	free(b);
+}
+
+static int open_dir(const char *path, int *ret_fd)
+{
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	if (fd < 0 && errno == EACCES)
+		fd = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	*ret_fd = fd;
+	return 0;
+}
+
+int dir_open_area(const struct atoll_participant *p)
+{
+	int fd = FD_NONE;
+
+	return open_dir(p->area, &fd) < 0 ? FD_NONE : fd;
+}
+
+static int batch_dirs(struct atoll_participant *p, struct dir_batch *b, bool make)
+{
+	char name[24];
+	int r;
+
+	(void)snprintf(name, sizeof(name), "b%u", p->batch.number);
+	if (make) {
+		r = fs_mkdir_at(b->area_fd, name, 0700);
+		if (r < 0 && r != -EEXIST)
+			return error_sys(&p->err, r, "make directory", p->area);
+	}
+	b->batch_fd = openat(b->area_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (b->batch_fd < 0 && errno == ENOENT)
+		return -ENOENT;
+	if (b->batch_fd < 0)
+		return error_sys(&p->err, -errno, "open", p->area);
+	return 0;
+}
+
+int dir_batch_open(struct atoll_participant *p, const char *work, bool make, struct dir_batch **ret)
+{
+	struct dir_batch *b = xcalloc(1, sizeof(*b));
+	int r;
+
+	b->root_fd = b->area_fd = b->batch_fd = b->work_fd = b->parent_fd = FD_NONE;
+	r = open_dir(p->root, &b->root_fd);
+	if (r < 0)
+		r = error_sys(&p->err, r, "open", p->root);
+	if (r >= 0) {
+		r = open_dir(p->area, &b->area_fd);
+		if (r < 0 && r != -ENOENT)
+			r = error_sys(&p->err, r, "open", p->area);
+	}
+	if (r >= 0)
+		r = batch_dirs(p, b, make);
+	if (r >= 0 && work) {
+		r = open_dir(work, &b->work_fd);
+		r = r == -ENOENT ? 0 : r < 0 ? error_sys(&p->err, r, "open", work) : 0;
+	}
+	if (r < 0) {
+		batch_free(b);
+		return r;
+	}
+	if (p->state && p->state_free)
+		p->state_free(p->state);
+	p->state = b;
+	p->state_free = batch_free;
+	*ret = b;
+	return 0;
+}
+
+int dir_batch_load(struct atoll_participant *p, const char *work, struct dir_batch **ret)
+{
+	struct dir_batch *b = p->state;
+	int r;
+
+	if (b && b->loaded) {
+		*ret = b;
+		return 0;
+	}
+	r = dir_batch_open(p, work, false, &b);
+	if (r < 0)
+		return r;
+	r = manifest_read(b->batch_fd, MANIFEST_NAME, p->manifest, &b->m, &p->err);
+	if (r < 0)
+		return r;
+	b->loaded = true;
+	*ret = b;
+	return 0;
+}
+
+void dir_slot_name(size_t k, char out[16])
+{
+	(void)snprintf(out, 16, "s%zu", k);
+}
+
+int dir_parent(struct dir_batch *b, int root_fd, const char *path, int *ret_fd,
+               const char **ret_name)
+{
+	const char *slash = strrchr(path, '/');
+	size_t len = slash ? (size_t)(slash - path) : 0;
+
+	/* Only the resource's parents are remembered: neighbours in a manifest share them. */
+	if (root_fd == b->root_fd && b->parent_fd != FD_NONE && strlen(b->parent_path) == len &&
+	    memcmp(b->parent_path, path, len) == 0) {
+		*ret_fd = b->parent_fd;
+		*ret_name = slash ? slash + 1 : path;
+		return 0;
+	}
+	close_fd(&b->parent_fd);
+	free(b->parent_path);
+	b->parent_path = NULL;
+	int r = resolve_parent(root_fd, path, &b->parent_fd, ret_name);
+	if (r < 0) {
+		b->parent_fd = FD_NONE;
+		return r;
+	}
+	/* Another root's parent must not be taken for the resource's. */
+	b->parent_path = root_fd == b->root_fd ? xstrndup(path, len) : xstrdup("/");
+	*ret_fd = b->parent_fd;
+	return 0;
+}
+
+int dir_open_up(int dir_fd, const char *name, struct fs_stat *ret_before)
+{
+	int r = fs_stat_at(dir_fd, name, 0, ret_before);
+
+	if (r < 0 || geteuid() == 0 || !S_ISDIR(ret_before->mode) ||
+	    (ret_before->mode & 0300) == 0300)
+		return r;
+	return fs_set_mode(dir_fd, *name ? name : "", (ret_before->mode & 07777) | 0300);
+}
+
+bool dir_late_write(struct dir_batch *b, size_t k)
+{
+	const struct manifest_op *o = &b->m.ops[k];
+	struct fs_stat st;
+	char slot[16];
+
+	dir_slot_name(k, slot);
+	if (!o->old_stat.mode || S_ISDIR(o->old_stat.mode) ||
+	    fs_stat_at(b->batch_fd, slot, FS_STAT_ID, &st) < 0)
+		return false;
+	return fs_id_equal(st.id, o->old_stat.id) &&
+	       (st.mtime_ns != o->old_stat.mtime_ns || st.size != o->old_stat.size);
+}
+
+int dir_keep_conflict(struct atoll_participant *p, struct dir_batch *b, size_t k, const char *why)
+{
+	cleanup_close int fd = FD_NONE;
+	cleanup_free char *where = NULL;
+	char slot[16], name[48];
+	int r = fs_private_dir_at(b->area_fd, DIR_CONFLICTS, &fd);
+
+	if (r < 0)
+		return error_sys(&p->err, r, "make directory", p->area);
+	dir_slot_name(k, slot);
+	(void)snprintf(name, sizeof(name), "b%u-%zu", p->batch.number, k);
+	r = fs_move(b->batch_fd, slot, fd, name);
+	if (r < 0 && r != -ENOENT)
+		return error_sys(&p->err, r, "keep", b->m.ops[k].path);
+	where = xasprintf("%s; kept at %s/%s/%s", why, p->area, DIR_CONFLICTS, name);
+	atoll_participant_note(p, ATOLL_NOTE_LATE_WRITE, b->m.ops[k].path, where);
+	return 0;
+}
+
+static int sync_parent(struct atoll_participant *p, struct dir_batch *b, const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	cleanup_free char *parent = xstrndup(path, slash ? (size_t)(slash - path) : 0);
+	int r = syncset_add(p->batch.sync, b->root_fd, parent);
+
+	if (r >= 0 && b->work_fd != FD_NONE)
+		r = syncset_add(p->batch.sync, b->work_fd, parent);
+	return r;
+}
+
+/* What was taken off must not come back with a power cut. */
+static int sync_stripped(struct atoll_participant *p, struct dir_batch *b,
+                         const struct manifest_op *o)
+{
+	int r = 0;
+
+	if (o->flags & MANIFEST_STRIP)
+		r = syncset_add_tree(p->batch.sync, b->root_fd, o->path);
+	return r == -ENOENT || r == -ENOTDIR || r == -ELOOP ? 0 : r;
+}
+
+int dir_sync_parents(struct atoll_participant *p, struct dir_batch *b)
+{
+	const char *last = NULL;
+	int r = 0;
+
+	if (!p->batch.sync)
+		return 0;
+	for (size_t i = 0; i < b->m.n_ops && r >= 0; i++) {
+		const char *path = b->m.ops[i].path;
+		const char *slash = strrchr(path, '/');
+		size_t len = slash ? (size_t)(slash - path) : 0;
+
+		/* Sorted: neighbours mostly share their parent. */
+		if (last && strncmp(last, path, len) == 0 && !strchr(last + len + (len > 0), '/') &&
+		    (len == 0 || last[len] == '/'))
+			continue;
+		r = sync_parent(p, b, path);
+		last = path;
+	}
+	for (size_t i = 0; i < b->m.n_ops && r >= 0; i++)
+		r = sync_stripped(p, b, &b->m.ops[i]);
+	for (size_t i = 0; i < b->m.n_dirs && r >= 0; i++)
+		r = syncset_add(p->batch.sync, b->root_fd, b->m.dirs[i].path);
+	if (r >= 0)
+		r = syncset_add(p->batch.sync, b->batch_fd, "");
+	return r < 0 ? error_sys(&p->err, r, "note for the barrier", p->root) : 0;
+}
+
+int dir_release(struct atoll_participant *p)
+{
+	struct dir_batch *b;
+	char name[24];
+	int r = dir_batch_load(p, NULL, &b);
+
+	if (r == -ENOENT) {
+		error_done(&p->err);
+		return 0;
+	}
+	if (r < 0 && r != -ATOLL_E_DAMAGED)
+		return r;
+	if (r == -ATOLL_E_DAMAGED) {
+		/* Unreadable: nothing can be judged, so nothing is dropped. */
+		return r;
+	}
+	for (size_t k = 0; k < b->m.n_ops; k++) {
+		if (!dir_late_write(b, k))
+			continue;
+		r = dir_keep_conflict(p, b, k, "written to after it was replaced");
+		if (r < 0)
+			return r;
+	}
+	(void)snprintf(name, sizeof(name), "b%u", p->batch.number);
+	r = remove_tree_at(b->area_fd, name);
+	return r < 0 ? error_sys(&p->err, r, "remove", p->area) : 0;
+}
+
+int dir_report(void *ctx, const char *path, enum atoll_change_kind kind, unsigned what,
+               const struct fs_stat *old_stat, const struct fs_stat *new_stat,
+               const char *link_target)
+{
+	struct atoll_change c = {
+		.path = path,
+		.kind = kind,
+		.what = what,
+		.old_mode = old_stat ? old_stat->mode : 0,
+		.new_mode = new_stat ? new_stat->mode : 0,
+		.old_size = old_stat ? old_stat->size : 0,
+		.new_size = new_stat ? new_stat->size : 0,
+		.text = link_target,
+	};
+
+	return atoll_participant_change(ctx, &c);
+}
+
+int dir_conflicts(struct atoll_participant *p, size_t conflicts)
+{
+	if (!conflicts)
+		return 0;
+	(void)error_set(&p->err, -ATOLL_E_CONFLICT,
+	                "%zu entr%s changed by somebody else since the sandbox was made", conflicts,
+	                conflicts == 1 ? "y was" : "ies were");
+	error_hint(&p->err,
+	           "atoll diff shows them; atoll reset starts again from what is there now");
+	return -ATOLL_E_CONFLICT;
+}

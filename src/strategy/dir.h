@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The directory participant: how a change set reaches a live tree, all of it or nothing. Shared
+ * by every strategy whose workspace is a tree (copy; overlay and git later).
+ *
+ * In the area, per batch `bN`:
+ *
+ *   bN/manifest    what will be done (manifest.h); hash in the registry from the decision on
+ *   bN/sK          slot of operation K: the new entry before, the original after
+ *   bN/installed   what was installed, entry by entry: undo compares with it
+ *   bN/keep        operations an undo leaves alone (--keep-theirs)
+ *   restored       how originals look that a batch taken back moved away and back
+ *   ballast        space set aside by prepare, let go when the disk is full in the middle
+ *   conflicts/     originals somebody wrote to after they were replaced
+ *
+ * Invariants:
+ *   1. An original is never written to and never copied; it only changes places with a slot.
+ *   2. Nothing is taken from the workspace before the decision; abort finds it as it was.
+ *   3. Slots decide, not targets; identities, not names.
+ *   4. Every step may be repeated, by another process, any number of times.
+ *   5. A target that holds something foreign is never overwritten: it is exchanged into the
+ *      slot and put back (before the batch is acknowledged) or kept under conflicts/ (after).
+ */
+#ifndef STRATEGY_DIR_H
+#define STRATEGY_DIR_H
+
+#include "diff/change.h"
+#include "diff/tree.h"
+#include "fs/overlayfs.h"
+#include "strategy/manifest.h"
+#include "strategy/strategy-impl.h"
+
+/* One batch at hand. Hangs from p->state. */
+struct dir_batch {
+	int root_fd;
+	int area_fd;
+	int batch_fd; /* bN */
+	int work_fd;  /* root of the workspace; FD_NONE when it is gone */
+	struct manifest m;
+	bool loaded;        /* m is there */
+	bool *foreign_dirs; /* per m.dirs: somebody else changed its times; leave them */
+	bool *keep;         /* per m.ops: an undo leaves it alone; NULL: none */
+	/* parent last opened, so that neighbours cost one open: */
+	char *parent_path;
+	int parent_fd;
+};
+
+/* WORK: path of the workspace's root, or NULL. Opens what there is; with MAKE the batch's
+ * directory is made. -ENOENT without MAKE when the batch's directory is missing. */
+int dir_batch_open(struct atoll_participant *p, const char *work, bool make,
+                   struct dir_batch **ret);
+/* The one of p->state, or opened and its manifest read and checked against the batch's hash. */
+int dir_batch_load(struct atoll_participant *p, const char *work, struct dir_batch **ret);
+
+/* One entry for the reader of a diff; CTX is the participant. */
+int dir_report(void *ctx, const char *path, enum atoll_change_kind kind, unsigned what,
+               const struct fs_stat *old_stat, const struct fs_stat *new_stat,
+               const char *link_target);
+/* The error that names how many conflicts there were; 0 for none. */
+int dir_conflicts(struct atoll_participant *p, size_t conflicts);
+
+/* Where a change set comes from: lists it entry by entry, for the policy. */
+struct dir_source {
+	int (*expand)(const void *ctx, const struct changeset *cs, tree_entry_fn fn, void *fn_ctx,
+	              struct error *err);
+	const void *ctx;
+	unsigned op_flags; /* MANIFEST_MARKS for what comes from an overlay */
+	enum overlay_marks marks;
+};
+/* prepare: policy, feasibility, staging, manifest. CS has been checked for conflicts. Takes over
+ * nothing. ATOLL_READY or negative. */
+int dir_prepare(struct atoll_participant *p, const char *work, const struct dir_source *source,
+                const struct changeset *cs);
+/* check: targets still what prepare saw. */
+int dir_check(struct atoll_participant *p, const char *work);
+int dir_commit(struct atoll_participant *p, const char *work);
+/* Takes back whatever of the batch is done; with withdrawn work returned to the workspace when
+ * the batch is not an undo (REVOKED, or an abort). */
+int dir_undo(struct atoll_participant *p, const char *work);
+int dir_abort(struct atoll_participant *p, const char *work);
+/* prepare of an undo: is everything still what we wrote, and is the undo data complete? */
+int dir_prepare_undo(struct atoll_participant *p, const char *work);
+/* Removes a batch's directory: what undo needed, or the rest of an undone batch. Originals that
+ * were written to after they were replaced go to conflicts/. */
+int dir_release(struct atoll_participant *p);
+
+/* ---- between the dir-*.c files ---- */
+
+#define DIR_BALLAST   "ballast"
+#define DIR_INSTALLED "installed"
+#define DIR_KEEP      "keep"
+#define DIR_CONFLICTS "conflicts"
+
+void dir_slot_name(size_t k, char out[16]);
+/* Directory holding PATH below FD_ROOT; borrowed until the next call with the same B. */
+int dir_parent(struct dir_batch *b, int root_fd, const char *path, int *ret_fd,
+               const char **ret_name);
+/* The opened-up mode of a directory an ordinary owner locked, or its own. */
+int dir_open_up(int dir_fd, const char *name, struct fs_stat *ret_before);
+/* dir-installed.c: what was installed, and whether operation K's target still is that. *ret_why:
+ * what somebody did to it, owned by the caller, NULL when nothing. */
+int dir_installed_write(struct atoll_participant *p, struct dir_batch *b);
+int dir_installed_read(struct atoll_participant *p, struct dir_batch *b, struct manifest *ret);
+int dir_installed_check(struct atoll_participant *p, struct dir_batch *b,
+                        const struct manifest *installed, size_t k, char **ret_why);
+/* dir-restored.c: what a batch that was taken back put back, so that the base record's ctimes do
+ * not speak against it. The second is for struct tree_compare; RESTORED is the manifest read. */
+int dir_restored_write(struct atoll_participant *p, struct dir_batch *b);
+void dir_restored_read(struct atoll_participant *p, struct manifest *ret);
+bool dir_restored_known(const void *restored, const char *path, const struct fs_stat *now);
+/* The area, or -1. */
+int dir_open_area(const struct atoll_participant *p);
+/* Attributes and times of directories that stay, deepest first. BACK: as they were. */
+int dir_apply_attrs(struct atoll_participant *p, struct dir_batch *b, bool back);
+/* Notes which directories somebody else touched: their times will be left alone. BACK: compared
+ * with what the commit set, else with what prepare saw. */
+void dir_mark_foreign(struct dir_batch *b, bool back);
+/* Modes of directories that were opened up to be moved. BACK: the originals are at the targets. */
+int dir_close_up(struct atoll_participant *p, struct dir_batch *b, bool back);
+/* Opens up what an ordinary owner locked: the parent, and directories about to move. */
+int dir_open_op(struct dir_batch *b, const struct manifest_op *o, int fd, const char *name,
+                const char *slot);
+/* Was the original in slot K written to after it was displaced? */
+bool dir_late_write(struct dir_batch *b, size_t k);
+/* Moves slot K to conflicts/ and notes it. */
+int dir_keep_conflict(struct atoll_participant *p, struct dir_batch *b, size_t k, const char *why);
+/* Adds both parents of every operation to the barrier. */
+int dir_sync_parents(struct atoll_participant *p, struct dir_batch *b);
+
+#endif

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The manifest of a directory batch: what will be done, complete enough to be carried out or
+ * taken back by another process after a power cut, with nothing but the area and the root.
+ *
+ * Every operation is a swap between a target (a path below the root) and a private slot (`sK` in
+ * the batch's directory). OLD is what the target held, NEW what it shall hold; either may be
+ * absent:
+ *
+ *   CREATE   no old:  slot -> target;  back: target -> slot
+ *   REPLACE  both:    slot <-> target (RENAME_EXCHANGE), both ways
+ *   DELETE   no new:  target -> slot;  back: slot -> target
+ *
+ * Whether an operation is done is read from the slot, which nobody else can touch, and by
+ * identity (inode and generation). Operations are on disjoint paths, so their order does not
+ * matter and any subset may be on disk after a power cut. Directories that stay get their
+ * attributes and times last, deepest first.
+ *
+ * On disk: magic, version, counts, records with explicit lengths, little-endian; its hash is in
+ * the registry from the decision on.
+ */
+#ifndef STRATEGY_MANIFEST_H
+#define STRATEGY_MANIFEST_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include "diff/change.h"
+#include "fs/stat.h"
+#include "fs/xattr.h"
+#include "util/error.h"
+#include "util/hash.h"
+
+/* The slot was filled by copying; else the entry comes from the workspace, at the same path, when
+ * the batch is carried out. */
+#define MANIFEST_STAGED 0x1u
+#define MANIFEST_STRIP  0x2u  /* set-id bits and capabilities are taken off */
+#define MANIFEST_TEMP   0x4u  /* a directory without write permission: opened up while moved */
+#define MANIFEST_MARKS  0x8u  /* from an overlay: whiteouts and marks are taken off */
+#define MANIFEST_OPAQUE 0x10u /* was opaque: marked so again when it returns to the workspace */
+
+/* Not an operation but a record of what was there; may be of the root (path ""). */
+#define MANIFEST_RECORD 0x200u
+
+struct manifest_op {
+	enum change_op op; /* never CHANGE_ATTR */
+	unsigned flags;
+	char *path;
+	struct fs_stat old_stat; /* mode 0: none */
+	struct fs_stat new_stat;
+};
+
+#define MANIFEST_DIR_ATTR 0x1u /* mode, owner, extended attributes change */
+#define MANIFEST_DIR_TEMP 0x2u /* opened up while its entries change; mode put back */
+#define MANIFEST_DIR_TIME 0x4u /* entries change: mtime is set afterwards */
+
+struct manifest_dir {
+	unsigned flags;
+	char *path; /* "" is the root */
+	struct fs_stat old_stat;
+	struct fs_stat new_stat;  /* mode, uid, gid, mtime */
+	struct xattrs old_xattrs; /* only with MANIFEST_DIR_ATTR */
+	struct xattrs new_xattrs;
+};
+
+struct manifest {
+	int64_t created_ns; /* UTC; originals written to after it are late */
+	struct manifest_op *ops;
+	size_t n_ops, cap_ops;
+	struct manifest_dir *dirs; /* sorted; applied backwards: deepest first */
+	size_t n_dirs, cap_dirs;
+};
+#define MANIFEST_INIT ((struct manifest){ 0 })
+
+/* Both take over what RECORD owns, also on failure. */
+int manifest_add_op(struct manifest *m, struct manifest_op *record);
+int manifest_add_dir(struct manifest *m, struct manifest_dir *record);
+void manifest_done(struct manifest *m);
+
+#define MANIFEST_NAME "manifest"
+/* Writes file NAME in BATCH_FD (an older one is dropped first); not yet durable: the barrier's
+ * business. */
+int manifest_write(const struct manifest *m, int batch_fd, const char *name,
+                   char ret_hash[HASH_TEXT_LEN], struct error *err);
+/* HASH "" : not compared (no decision was made). -ENOENT, -ATOLL_E_DAMAGED. */
+int manifest_read(int batch_fd, const char *name, const char *hash, struct manifest *ret,
+                  struct error *err);
+/* Only the parsing, for tests: DATA is untrusted. */
+int manifest_parse(const void *data, size_t len, struct manifest *ret, struct error *err);
+
+#endif

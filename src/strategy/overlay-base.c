@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Recording the base of an overlay, and judging what happened to it. See overlay-base.h. */
+#include "strategy/overlay-base.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fs/atomic.h"
+#include "fs/resolve.h"
+#include "fs/stamp.h"
+#include "fs/walk.h"
+#include "strategy/dir.h"
+#include "util/cleanup.h"
+#include "util/clock.h"
+#include "util/escape.h"
+#include "util/mem.h"
+
+/* A step back smaller than this is the clock being disciplined. */
+#define STEP_NS 500000000
+
+static void file_name(const struct atoll_participant *p, const char *what, char out[48])
+{
+	(void)snprintf(out, 48, "%s%" PRIu64, what, p->generation);
+}
+
+static int64_t clock_offset(void)
+{
+	return clock_real_ns() - clock_boot_ns();
+}
+
+/* ---- T0 ---- */
+
+int overlay_base_stamp(struct atoll_participant *p, int area_fd)
+{
+	cleanup_close int fd = FD_NONE;
+	cleanup_free char *text = NULL;
+	char name[48];
+	bool multigrain;
+	int64_t t0;
+	int r = stamp_make(area_fd, "marker", &t0, &multigrain);
+
+	if (r < 0)
+		return error_sys(&p->err, r, "stamp", p->area);
+	text = xasprintf("%" PRId64 " %d %" PRId64 " %s\n", t0, multigrain, clock_offset(),
+	                 clock_boot_id());
+	file_name(p, "t", name);
+	r = fs_create_at(area_fd, name, 0600, &fd);
+	if (r >= 0)
+		r = fs_write_all(fd, text, strlen(text));
+	return r < 0 ? error_sys(&p->err, r, "write", p->area) : 0;
+}
+
+static int read_stamp(struct atoll_participant *p, int area_fd, struct overlay_base *b)
+{
+	cleanup_close int fd = FD_NONE;
+	cleanup_free char *text = NULL;
+	char name[48];
+	size_t len = 0;
+	int multigrain = 0, r = 0;
+
+	file_name(p, "t", name);
+	fd = openat(area_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return error_sys(&p->err, -errno, "open the stamp in", p->area);
+	r = fs_read_all(fd, 200, &text, &len);
+	if (r < 0)
+		return error_sys(&p->err, r, "read the stamp in", p->area);
+	if (sscanf(text, "%" SCNd64 " %d %" SCNd64 " %39s", &b->t0_ns, &multigrain,
+	           &b->clock_offset_ns, b->boot_id) < 3)
+		return error_set(&p->err, -ATOLL_E_DAMAGED, "the stamp in '%s' is damaged",
+		                 p->area);
+	b->multigrain = multigrain != 0;
+	return 0;
+}
+
+/* Did the clock go back? Within one boot its offset tells; a fresh stamp tells in any case. */
+static int look_at_clock(struct atoll_participant *p, int area_fd, struct overlay_base *b)
+{
+	bool multigrain;
+	int64_t now;
+	int r = stamp_make(area_fd, "now", &now, &multigrain);
+
+	if (r < 0)
+		return error_sys(&p->err, r, "stamp", p->area);
+	(void)fs_unlink_at(area_fd, "now");
+	b->strict = now < b->t0_ns || (strcmp(b->boot_id, clock_boot_id()) == 0 &&
+	                               clock_offset() < b->clock_offset_ns - STEP_NS);
+	return 0;
+}
+
+int overlay_base_load(struct atoll_participant *p, int area_fd, struct overlay_base *ret)
+{
+	char name[48];
+	int r = read_stamp(p, area_fd, ret);
+
+	if (r >= 0)
+		r = look_at_clock(p, area_fd, ret);
+	if (r < 0)
+		return r;
+	dir_restored_read(p, &ret->restored);
+	file_name(p, "records", name);
+	r = manifest_read(area_fd, name, "", &ret->records, &p->err);
+	if (r != -ENOENT)
+		return r;
+	error_done(&p->err); /* none yet */
+	return 0;
+}
+
+void overlay_base_done(struct overlay_base *b)
+{
+	manifest_done(&b->records);
+	manifest_done(&b->restored);
+}
+
+/* ---- recording ---- */
+
+static int by_path(const void *a, const void *b)
+{
+	const struct manifest_op *x = a, *y = b;
+
+	return path_compare(x->path, y->path);
+}
+
+static int by_key(const void *key, const void *element)
+{
+	const struct manifest_op *o = element;
+
+	return path_compare(key, o->path);
+}
+
+static const struct manifest_op *find(const struct manifest *m, size_t n, const char *path)
+{
+	return n ? bsearch(path, m->ops, n, sizeof(*m->ops), by_key) : NULL;
+}
+
+static bool changed_since(const struct overlay_base *b, int64_t ctime_ns)
+{
+	return b->strict || (b->multigrain ? ctime_ns >= b->t0_ns : ctime_ns > b->t0_ns);
+}
+
+static int record(struct overlay_base *b, const char *path, const struct fs_stat *base,
+                  bool suspect)
+{
+	struct manifest_op o = { .op = base->mode ? CHANGE_DELETE : CHANGE_CREATE,
+		                 .flags = MANIFEST_RECORD | (suspect ? MANIFEST_SUSPECT : 0),
+		                 .path = xstrdup(path),
+		                 .old_stat = *base };
+
+	if (!base->mode)
+		o.new_stat.mode = S_IFREG; /* a record of "nothing there" must not look empty */
+	return manifest_add_op(&b->records, &o);
+}
+
+struct observation {
+	struct overlay_base *b;
+	size_t n; /* records that were there before */
+};
+
+static int observe_dir(void *ctx, const char *path, const struct fs_stat *base)
+{
+	struct observation *o = ctx;
+
+	if (find(&o->b->records, o->n, path))
+		return 0;
+	/* Entries that come and go change ctime and mtime together; a directory renamed into place
+	 * or given other attributes has a late ctime alone. */
+	return record(o->b, path, base,
+	              changed_since(o->b, base->ctime_ns) && base->ctime_ns != base->mtime_ns);
+}
+
+/* An entry without a base whose copy in the upper came from one: renamed there by the command, or
+ * deleted below by somebody else. If nobody touched the directory, it was the command. */
+static bool vanished(const struct upper_compare *u, const struct overlay_base *b,
+                     const struct change *c)
+{
+	cleanup_close int fd = FD_NONE;
+	const char *name;
+	struct fs_stat parent;
+
+	if (resolve_parent(u->orig_fd, c->path, &fd, &name) < 0 ||
+	    fs_stat_at(fd, "", 0, &parent) < 0)
+		return true;
+	close_fd(&fd);
+	if (!changed_since(b, parent.ctime_ns) ||
+	    resolve_parent(u->upper_fd, c->path, &fd, &name) < 0)
+		return false;
+	return overlay_has_origin(fd, name, u->marks);
+}
+
+static int observe_change(const struct upper_compare *u, struct observation *o,
+                          const struct change *c)
+{
+	bool suspect;
+
+	if (find(&o->b->records, o->n, c->path))
+		return 0;
+	suspect = c->base.mode ? changed_since(o->b, c->base.ctime_ns) : vanished(u, o->b, c);
+	/* Names coming and going inside a directory that goes are judged one by one. */
+	if (S_ISDIR(c->base.mode) && !o->b->strict)
+		suspect = suspect && c->base.ctime_ns != c->base.mtime_ns;
+	return record(o->b, c->path, &c->base, suspect);
+}
+
+static int save(struct atoll_participant *p, int area_fd, const struct overlay_base *b)
+{
+	char name[48], hash[HASH_TEXT_LEN];
+	int r = manifest_write(&b->records, area_fd, "records.new", hash, &p->err);
+
+	if (r < 0)
+		return r;
+	file_name(p, "records", name);
+	r = fs_rename_over(area_fd, "records.new", name);
+	return r < 0 ? error_sys(&p->err, r, "write the records in", p->area) : 0;
+}
+
+int overlay_base_observe(struct atoll_participant *p, int area_fd, const struct upper_compare *u,
+                         const struct changeset *cs, struct overlay_base *b)
+{
+	struct observation o = { .b = b, .n = b->records.n_ops };
+	int r = upper_merged(u, observe_dir, &o, &p->err);
+
+	for (size_t i = 0; i < cs->n && r >= 0; i++)
+		if (cs->v[i].op != CHANGE_ATTR)
+			r = observe_change(u, &o, &cs->v[i]);
+	if (r < 0)
+		return p->err.code ? r : error_sys(&p->err, r, "record the base of", p->root);
+	if (b->records.n_ops == o.n)
+		return 0;
+	qsort(b->records.ops, b->records.n_ops, sizeof(*b->records.ops), by_path);
+	return save(p, area_fd, b);
+}
+
+/* ---- judging ---- */
+
+static int say(char **ret_why, const char *why)
+{
+	*ret_why = xstrdup(why);
+	return 1;
+}
+
+struct late {
+	const struct overlay_base *b;
+	char *path;
+};
+
+static int late_entry(void *ctx, int dir_fd, const char *name, const char *path, unsigned char type)
+{
+	struct late *l = ctx;
+	struct fs_stat st;
+	int r = fs_stat_at(dir_fd, name, 0, &st);
+
+	(void)type;
+	if (r < 0)
+		return r == -ENOENT ? WALK_SKIP : r;
+	if (!l->path && changed_since(l->b, st.ctime_ns) &&
+	    !(fs_stat_at(dir_fd, name, FS_STAT_ID, &st) >= 0 &&
+	      dir_restored_known(&l->b->restored, path, &st)))
+		l->path = escape_dup(path);
+	return l->path ? WALK_SKIP : 0;
+}
+
+/* Everything below a directory that goes. */
+static int late_below(struct atoll_participant *p, const struct upper_compare *u,
+                      const struct overlay_base *b, const char *path, char **ret_why)
+{
+	struct late l = { .b = b };
+	int r = walk_tree(u->orig_fd, path, late_entry, NULL, &l);
+
+	if (r < 0) {
+		free(l.path);
+		return error_sys(&p->err, r, "look for changes below", path);
+	}
+	if (!l.path)
+		return 0;
+	*ret_why = xasprintf("contains changes: %s", l.path);
+	free(l.path);
+	return 1;
+}
+
+static bool same_entry(const struct fs_stat *was, const struct fs_stat *now)
+{
+	if (!fs_id_equal(was->id, now->id))
+		return false;
+	return S_ISDIR(now->mode)
+	               ? was->mode == now->mode && was->uid == now->uid && was->gid == now->gid
+	               : was->ctime_ns == now->ctime_ns && was->size == now->size &&
+	                         was->mtime_ns == now->mtime_ns;
+}
+
+/* Nothing, or what somebody did to it since its record. */
+static const char *difference(const struct manifest_op *rec, const struct change *c)
+{
+	const struct fs_stat *was = &rec->old_stat, *now = &c->base;
+
+	if (!was->mode)
+		return now->mode || rec->flags & MANIFEST_SUSPECT
+		               ? now->mode ? "created" : "deleted"
+		               : NULL;
+	if (!now->mode)
+		return "deleted";
+	if (rec->flags & MANIFEST_SUSPECT || !same_entry(was, now))
+		return fs_id_equal(was->id, now->id) ? "changed" : "replaced";
+	return NULL;
+}
+
+int overlay_conflict(struct atoll_participant *p, const struct upper_compare *u,
+                     const struct overlay_base *b, const struct change *c, char **ret_why)
+{
+	const struct manifest_op *rec = find(&b->records, b->records.n_ops, c->path);
+	const char *why;
+	int r = 0;
+
+	if (!rec)
+		return error_set(&p->err, -ATOLL_E_DAMAGED, "no record of the base of '%s'",
+		                 c->path);
+	why = difference(rec, c);
+	if (why && !(rec->flags & MANIFEST_SUSPECT) &&
+	    dir_restored_known(&b->restored, c->path, &c->base))
+		why = NULL;
+	if (!why && c->op != CHANGE_ATTR && S_ISDIR(c->base.mode))
+		r = late_below(p, u, b, c->path, ret_why);
+	if (r != 0 || !why)
+		return r;
+	if (c->op == CHANGE_DELETE && !c->base.mode)
+		return 2;
+	if ((c->op == CHANGE_CREATE || c->op == CHANGE_REPLACE) && c->base.mode &&
+	    tree_already(u->upper_fd, u->orig_fd, c))
+		return 2;
+	return say(ret_why, why);
+}
+
+int overlay_conflict_dir(struct atoll_participant *p, const struct upper_compare *u,
+                         const struct overlay_base *b, const struct change_dir *d, char **ret_why)
+{
+	const struct manifest_op *rec = find(&b->records, b->records.n_ops, d->path);
+
+	(void)u;
+	if (!rec)
+		return error_set(&p->err, -ATOLL_E_DAMAGED, "no record of the base of '%s'",
+		                 d->path);
+	if (rec->flags & MANIFEST_SUSPECT)
+		return say(ret_why, "replaced or changed");
+	return fs_id_equal(rec->old_stat.id, d->base.id) ? 0 : say(ret_why, "replaced");
+}

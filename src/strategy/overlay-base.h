@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What an overlay's view was made of. The lower tree is live, so for every path a command changed
+ * (and every directory it shares with the resource) the base entry is recorded right after the
+ * command, in `recordsG` of the area. Up to that record T0, the ctime of a marker stamped when
+ * the workspace was made, judges: an entry with a later ctime was changed by somebody else. From
+ * the record on any difference does.
+ *
+ * `tG` holds T0, whether stamps are fine-grained, and the clock's offset: a clock that went back
+ * makes T0 worthless, and then every path without a record is suspect.
+ *
+ * On disk records are a manifest (manifest.h): DELETE with the base entry as its old state, or
+ * CREATE where there was none; MANIFEST_SUSPECT marks what was changed before it was recorded.
+ */
+#ifndef STRATEGY_OVERLAY_BASE_H
+#define STRATEGY_OVERLAY_BASE_H
+
+#include "diff/upper.h"
+#include "strategy/manifest.h"
+#include "strategy/strategy-impl.h"
+
+#define MANIFEST_SUSPECT 0x100u
+
+struct overlay_base {
+	struct manifest records; /* sorted by path */
+	int64_t t0_ns;
+	int64_t clock_offset_ns; /* CLOCK_REALTIME - CLOCK_BOOTTIME when T0 was stamped */
+	char boot_id[40];
+	bool multigrain;
+	bool strict;              /* the clock went back since */
+	struct manifest restored; /* what a withdrawn batch moved away and back (dir.h) */
+};
+#define OVERLAY_BASE_INIT ((struct overlay_base){ 0 })
+
+/* T0 for generation p->generation. */
+int overlay_base_stamp(struct atoll_participant *p, int area_fd);
+int overlay_base_load(struct atoll_participant *p, int area_fd, struct overlay_base *ret);
+void overlay_base_done(struct overlay_base *b);
+#define cleanup_overlay_base __attribute__((__cleanup__(overlay_base_done)))
+
+/* Records what is new in CS and among the merged directories, and saves when anything was. */
+int overlay_base_observe(struct atoll_participant *p, int area_fd, const struct upper_compare *u,
+                         const struct changeset *cs, struct overlay_base *b);
+
+/* As tree_conflict() and tree_conflict_dir(). */
+int overlay_conflict(struct atoll_participant *p, const struct upper_compare *u,
+                     const struct overlay_base *b, const struct change *c, char **ret_why);
+int overlay_conflict_dir(struct atoll_participant *p, const struct upper_compare *u,
+                         const struct overlay_base *b, const struct change_dir *d, char **ret_why);
+
+#endif

@@ -1,0 +1,501 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `overlay`: the workspace is the upper directory of an overlay over the resource. The overlay is
+ * mounted at the resource's own path, in the mount namespace of a command, while it runs (see
+ * exec/); a crash leaves no mounts. Making one costs the same however big the tree is; a diff and
+ * a commit cost what was changed.
+ *
+ * Terms: the *lower* is the resource itself, live. A *whiteout* in the upper deletes the name
+ * below it; an *opaque* directory replaces the one below it; a directory in both is *merged*
+ * (diff/upper.h reads them).
+ *
+ * In the area, per generation G of the workspace:
+ *
+ *   uG/        the upper
+ *   kG/        the kernel's work directory
+ *   tG         when it was made (overlay-base.h)
+ *   recordsG   what the lower was under every change
+ *   m/         where `path` mounts it for root, outside any namespace
+ *
+ * A commit moves the upper's new entries to the resource, so the upper is used up; it is stale, as
+ * after a reset, and the next use makes generation G+1, which is two mkdirs.
+ *
+ * Invariants:
+ *   1. The upper is on the resource's mount: its entries reach the resource by rename.
+ *   2. The upper is read only while nothing has it mounted for writing.
+ *   3. Every change has a record of its base before it is judged.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "diff/upper.h"
+#include "fs/atomic.h"
+#include "fs/copy.h"
+#include "fs/overlayfs.h"
+#include "fs/remove.h"
+#include "strategy/dir.h"
+#include "strategy/overlay-base.h"
+#include "util/cleanup.h"
+#include "util/crashpoint.h"
+#include "util/limits.h"
+#include "util/mem.h"
+
+#define HOST_MOUNT "m"
+
+static enum overlay_marks our_marks(void)
+{
+	return geteuid() == 0 ? OVERLAY_TRUSTED : OVERLAY_USER;
+}
+
+static char *layer_path(const struct atoll_participant *p, char layer)
+{
+	return xasprintf("%s/%c%" PRIu64, p->work, layer, p->generation);
+}
+
+static int open_dir(struct atoll_participant *p, const char *path, int *ret_fd)
+{
+	*ret_fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return *ret_fd < 0 ? error_sys(&p->err, -errno, "open", path) : 0;
+}
+
+/* ---- making a workspace ---- */
+
+static void remove_generation(struct atoll_participant *p, int dir_fd, uint64_t generation)
+{
+	static const char *const parts[] = { "u", "k", "t", "records" };
+
+	(void)p;
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+		char name[48];
+
+		(void)snprintf(name, sizeof(name), "%s%" PRIu64, parts[i], generation);
+		(void)remove_tree_at(dir_fd, name);
+	}
+}
+
+/* The view's root has the attributes of the upper's, so the upper's are the resource's. */
+static int make_upper(struct atoll_participant *p, int dir_fd)
+{
+	cleanup_close int root_fd = FD_NONE, upper_fd = FD_NONE;
+	char upper[32], work[32];
+	int r = open_dir(p, p->root, &root_fd);
+
+	(void)snprintf(upper, sizeof(upper), "u%" PRIu64, p->generation);
+	(void)snprintf(work, sizeof(work), "k%" PRIu64, p->generation);
+	if (r < 0)
+		return r;
+	r = fs_mkdir_at(dir_fd, upper, 0700);
+	if (r >= 0)
+		r = fs_mkdir_at(dir_fd, work, 0700);
+	if (r >= 0) {
+		upper_fd = openat(dir_fd, upper, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		r = upper_fd < 0 ? -errno : 0;
+	}
+	/* An area inside the root must not show up in the view. */
+	for (size_t i = 0; r >= 0 && p->excludes && i < p->excludes->n; i++)
+		r = overlay_make_whiteout(upper_fd, p->excludes->v[i]);
+	if (r >= 0)
+		r = copy_dir_meta(root_fd, upper_fd);
+	return r < 0 ? error_sys(&p->err, r, "make the workspace in", p->work) : 0;
+}
+
+static int make_workspace(struct atoll_participant *p)
+{
+	cleanup_close int dir_fd = FD_NONE;
+	int r = open_dir(p, p->work, &dir_fd);
+
+	if (r < 0)
+		return r;
+	remove_generation(p, dir_fd, p->generation); /* what an interrupted attempt left */
+	r = make_upper(p, dir_fd);
+	crashpoint("overlay.create.made");
+	/* T0 after the upper: from here on the lower counts as the base. */
+	if (r >= 0)
+		r = overlay_base_stamp(p, dir_fd);
+	if (r < 0)
+		remove_generation(p, dir_fd, p->generation);
+	return r;
+}
+
+static int overlay_create(struct atoll_participant *p)
+{
+	p->generation = 1;
+	return make_workspace(p);
+}
+
+/* ---- root's host mount ---- */
+
+static char *mount_path(const struct atoll_participant *p)
+{
+	return xasprintf("%s/%s", p->area, HOST_MOUNT);
+}
+
+static bool is_mounted(const struct atoll_participant *p)
+{
+	cleanup_free char *path = mount_path(p);
+	struct fs_stat st;
+
+	return fs_stat_at(AT_FDCWD, path, 0, &st) == 0 && st.mount_root;
+}
+
+static int unmount(struct atoll_participant *p)
+{
+	cleanup_free char *path = mount_path(p);
+	int r = is_mounted(p) ? overlay_umount(path) : 0;
+
+	return r < 0 ? error_sys(&p->err, r, "unmount", path) : 0;
+}
+
+/* Makes the next generation when this one is used up. */
+static int renew(struct atoll_participant *p)
+{
+	cleanup_close int dir_fd = FD_NONE;
+	int r;
+
+	if (!p->stale)
+		return 0;
+	r = unmount(p);
+	if (r < 0)
+		return r;
+	p->generation++;
+	r = make_workspace(p);
+	if (r < 0) {
+		p->generation--;
+		return r;
+	}
+	p->stale = false;
+	if (open_dir(p, p->work, &dir_fd) >= 0)
+		remove_generation(p, dir_fd, p->generation - 1);
+	error_done(&p->err);
+	return 0;
+}
+
+static int mount_for_host(struct atoll_participant *p, const char *path)
+{
+	cleanup_free char *upper = layer_path(p, 'u'), *work = layer_path(p, 'k');
+	cleanup_close int root_fd = FD_NONE, upper_fd = FD_NONE, work_fd = FD_NONE;
+	cleanup_close int area_fd = FD_NONE, at_fd = FD_NONE;
+	int r = open_dir(p, p->area, &area_fd);
+
+	if (r >= 0)
+		r = open_dir(p, p->root, &root_fd);
+	if (r >= 0)
+		r = open_dir(p, upper, &upper_fd);
+	if (r >= 0)
+		r = open_dir(p, work, &work_fd);
+	if (r >= 0)
+		r = fs_private_dir_at(area_fd, HOST_MOUNT, &at_fd);
+	if (r >= 0)
+		r = overlay_forget_volatile(work_fd);
+	if (r >= 0)
+		r = overlay_mount(root_fd, upper_fd, work_fd, at_fd);
+	if (r < 0 && !p->err.code)
+		r = error_sys(&p->err, r, "mount an overlay at", path);
+	return r;
+}
+
+static int overlay_path(struct atoll_participant *p, char **ret_path)
+{
+	cleanup_free char *path = mount_path(p);
+	int r = renew(p);
+
+	if (r < 0)
+		return r;
+	if (geteuid() != 0) {
+		(void)error_set(&p->err, -ATOLL_E_UNSUPPORTED,
+		                "'%s' is an overlay, which only the commands of its plan can see",
+		                p->root);
+		error_hint(&p->err,
+		           "atoll exec %s -- CMD works in it; atoll start --strategy copy "
+		           "makes one with a path",
+		           p->plan);
+		return -ATOLL_E_UNSUPPORTED;
+	}
+	if (!is_mounted(p)) {
+		r = mount_for_host(p, path);
+		if (r < 0)
+			return r;
+	}
+	*ret_path = take_ptr(path);
+	return 0;
+}
+
+static int overlay_mounts(struct atoll_participant *p)
+{
+	cleanup_free char *upper = NULL, *work = NULL, *host = mount_path(p);
+	int r = renew(p);
+
+	if (r < 0)
+		return r;
+	/* One upper must not be mounted twice. */
+	if (is_mounted(p))
+		return atoll_participant_mount(p, p->root, host, NULL, NULL);
+	upper = layer_path(p, 'u');
+	work = layer_path(p, 'k');
+	return atoll_participant_mount(p, p->root, p->root, upper, work);
+}
+
+/* ---- comparing ---- */
+
+struct view {
+	struct upper_compare u;
+	struct overlay_base base;
+	struct changeset cs;
+	int dir_fd, root_fd, upper_fd;
+};
+#define VIEW_INIT ((struct view){ .dir_fd = FD_NONE, .root_fd = FD_NONE, .upper_fd = FD_NONE })
+
+static void view_done(struct view *v)
+{
+	overlay_base_done(&v->base);
+	changeset_done(&v->cs);
+	close_fd(&v->dir_fd);
+	close_fd(&v->root_fd);
+	close_fd(&v->upper_fd);
+}
+
+static int view_open(struct atoll_participant *p, struct view *v)
+{
+	cleanup_free char *upper = layer_path(p, 'u');
+	int r = open_dir(p, p->work, &v->dir_fd);
+
+	if (r >= 0)
+		r = open_dir(p, p->root, &v->root_fd);
+	if (r >= 0)
+		r = open_dir(p, upper, &v->upper_fd);
+	v->u = (struct upper_compare){ .upper_fd = v->upper_fd,
+		                       .orig_fd = v->root_fd,
+		                       .marks = our_marks(),
+		                       .excludes = p->excludes };
+	if (r >= 0)
+		r = upper_diff(&v->u, &v->cs, &p->err);
+	if (r >= 0)
+		r = overlay_base_load(p, v->dir_fd, &v->base);
+	if (r >= 0)
+		p->changes = v->cs.n;
+	return r;
+}
+
+static int overlay_observe(struct atoll_participant *p)
+{
+	struct view v = VIEW_INIT;
+	int r;
+
+	if (p->stale)
+		return 0;
+	r = view_open(p, &v);
+	if (r >= 0)
+		r = overlay_base_observe(p, v.dir_fd, &v.u, &v.cs, &v.base);
+	view_done(&v);
+	return r;
+}
+
+/* While a command runs the upper changes under us: what is not recorded yet is not judged. */
+static void mark_conflicts(struct atoll_participant *p, struct view *v)
+{
+	for (size_t i = 0; i < v->cs.n; i++) {
+		cleanup_free char *why = NULL;
+
+		if (overlay_conflict(p, &v->u, &v->base, &v->cs.v[i], &why) == 1)
+			v->cs.v[i].what |= ATOLL_CHANGE_CONFLICT;
+		error_done(&p->err);
+	}
+}
+
+static int overlay_diff(struct atoll_participant *p)
+{
+	struct view v = VIEW_INIT;
+	int r;
+
+	if (p->stale)
+		return 0;
+	r = view_open(p, &v);
+	if (r >= 0) {
+		mark_conflicts(p, &v);
+		p->changes = 0;
+		r = upper_expand(&v.u, &v.cs, dir_report, p, &p->err);
+	}
+	view_done(&v);
+	return r;
+}
+
+/* ---- committing ---- */
+
+/* Drops changes that are there already; names conflicts. */
+static int weed(struct atoll_participant *p, struct view *v)
+{
+	struct changeset *cs = &v->cs;
+	size_t kept = 0, conflicts = 0;
+	int r = 0;
+
+	for (size_t i = 0; i < cs->n; i++) {
+		cleanup_free char *why = NULL;
+
+		if (r >= 0)
+			r = overlay_conflict(p, &v->u, &v->base, &cs->v[i], &why);
+		if (r == 2) {
+			free(cs->v[i].path);
+			continue;
+		}
+		if (r == 1 && conflicts++ < LIMIT_CONFLICTS)
+			atoll_participant_note(p, ATOLL_NOTE_CONFLICT, cs->v[i].path, why);
+		cs->v[kept++] = cs->v[i];
+	}
+	cs->n = kept;
+	for (size_t i = 0; i < cs->n_dirs && r >= 0; i++) {
+		cleanup_free char *why = NULL;
+
+		r = overlay_conflict_dir(p, &v->u, &v->base, &cs->dirs[i], &why);
+		if (r == 1 && conflicts++ < LIMIT_CONFLICTS)
+			atoll_participant_note(p, ATOLL_NOTE_CONFLICT, cs->dirs[i].path, why);
+	}
+	return r < 0 ? r : dir_conflicts(p, conflicts);
+}
+
+static int expand_upper(const void *ctx, const struct changeset *cs, tree_entry_fn fn, void *fn_ctx,
+                        struct error *err)
+{
+	return upper_expand(ctx, cs, fn, fn_ctx, err);
+}
+
+/* A mount somebody still writes through would change the upper under us (invariant 2). */
+static int freeze(struct atoll_participant *p)
+{
+	cleanup_free char *path = mount_path(p);
+	int r = is_mounted(p) ? overlay_freeze(path) : 0;
+
+	if (r < 0) {
+		(void)error_sys(&p->err, r, "stop writers below", path);
+		error_hint(&p->err, "end the programs that write there, then try again");
+	}
+	return r;
+}
+
+static void thaw(struct atoll_participant *p)
+{
+	cleanup_free char *path = mount_path(p);
+
+	if (is_mounted(p))
+		(void)overlay_thaw(path);
+}
+
+static int prepare_commit(struct atoll_participant *p)
+{
+	cleanup_free char *upper = layer_path(p, 'u');
+	struct view v = VIEW_INIT;
+	struct dir_source source = { .expand = expand_upper,
+		                     .ctx = &v.u,
+		                     .op_flags = MANIFEST_MARKS,
+		                     .marks = our_marks() };
+	int r;
+
+	p->changes = 0;
+	if (p->stale)
+		return ATOLL_NO_CHANGE;
+	r = freeze(p);
+	if (r >= 0)
+		r = view_open(p, &v);
+	if (r >= 0)
+		r = overlay_base_observe(p, v.dir_fd, &v.u, &v.cs, &v.base);
+	if (r >= 0)
+		r = v.cs.n ? weed(p, &v) : 0;
+	if (r >= 0)
+		r = v.cs.n ? dir_prepare(p, upper, &source, &v.cs) : ATOLL_NO_CHANGE;
+	view_done(&v);
+	if (r != ATOLL_READY)
+		thaw(p);
+	return r;
+}
+
+static int overlay_prepare(struct atoll_participant *p)
+{
+	cleanup_free char *upper = layer_path(p, 'u');
+
+	return p->batch.undoing ? dir_prepare_undo(p, upper) : prepare_commit(p);
+}
+
+static int overlay_check(struct atoll_participant *p)
+{
+	cleanup_free char *upper = layer_path(p, 'u');
+
+	return dir_check(p, upper);
+}
+
+static int overlay_commit(struct atoll_participant *p)
+{
+	cleanup_free char *upper = layer_path(p, 'u');
+	int r = dir_commit(p, upper);
+
+	if (r >= 0)
+		p->stale = true;
+	return r;
+}
+
+static int overlay_abort(struct atoll_participant *p)
+{
+	cleanup_free char *upper = layer_path(p, 'u');
+	int r = dir_abort(p, upper);
+
+	thaw(p);
+	return r;
+}
+
+static int overlay_undo(struct atoll_participant *p)
+{
+	cleanup_free char *upper = layer_path(p, 'u');
+	int r = dir_undo(p, upper);
+
+	if (!p->batch.undoing) {
+		if (r >= 0)
+			p->stale = false;
+		thaw(p);
+	}
+	return r;
+}
+
+static int overlay_finish(struct atoll_participant *p)
+{
+	return unmount(p);
+}
+
+static int overlay_reset(struct atoll_participant *p)
+{
+	int r = unmount(p);
+
+	if (r >= 0)
+		p->stale = true;
+	return r;
+}
+
+static int overlay_remove(struct atoll_participant *p)
+{
+	return unmount(p);
+}
+
+const struct atoll_strategy strategy_overlay = {
+	.api_version = ATOLL_STRATEGY_API_VERSION,
+	.name = "overlay",
+	.kind = "directory",
+	.capabilities = ATOLL_CAP_PREPARE | ATOLL_CAP_UNDO | ATOLL_CAP_DIFF | ATOLL_CAP_PATH |
+	                ATOLL_CAP_MOUNTS,
+	.create = overlay_create,
+	.path = overlay_path,
+	.mounts = overlay_mounts,
+	.observe = overlay_observe,
+	.diff = overlay_diff,
+	.prepare = overlay_prepare,
+	.check = overlay_check,
+	.commit = overlay_commit,
+	.abort = overlay_abort,
+	.undo = overlay_undo,
+	.finish = overlay_finish,
+	.release = dir_release,
+	.reset = overlay_reset,
+	.remove = overlay_remove,
+};

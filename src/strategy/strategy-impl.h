@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * For files that implement a strategy: the participant from inside. Built-in strategies use the
+ * public table (struct atoll_strategy) like everybody else, and report failures by setting
+ * p->err with error_set() or error_sys().
+ */
+#ifndef STRATEGY_STRATEGY_IMPL_H
+#define STRATEGY_STRATEGY_IMPL_H
+
+#include "strategy/strategy.h"
+#include "util/hash.h"
+
+struct atoll_participant {
+	const struct atoll_strategy *ops;
+	char *id;
+	char *plan;
+	char *root;
+	char *area;
+	char *work;
+	uint64_t generation;
+	bool stale;
+	const struct strlist *excludes;
+
+	struct participant_batch batch;
+	struct error err; /* what the running verb said */
+	uint64_t changes;
+	char manifest[HASH_TEXT_LEN];
+	struct strlist undone; /* paths that newer batches of the same undo will have put back */
+
+	atoll_change_fn change_fn; /* during diff */
+	void *change_user;
+	int64_t change_count;
+
+	participant_mount_fn mount_fn; /* during mounts */
+	void *mount_user;
+
+	void *state; /* the strategy's own, from one verb to the next within a batch */
+	void (*state_free)(void *state);
+};
+
+extern const struct atoll_strategy strategy_none;
+extern const struct atoll_strategy strategy_copy;
+extern const struct atoll_strategy strategy_overlay;
+
+#endif

@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of strategies, and the wrappers through which every verb is called. */
+#include "strategy/strategy.h"
+#include "strategy/strategy-impl.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "util/mem.h"
+#include "util/strbuf.h"
+
+#define MAX_STRATEGIES 64
+
+static pthread_mutex_t table_mutex = PTHREAD_MUTEX_INITIALIZER;
+static const struct atoll_strategy *table[MAX_STRATEGIES] = { &strategy_overlay, &strategy_copy,
+	                                                      &strategy_none };
+static size_t table_n = 3;
+
+static const struct atoll_strategy *lookup(const char *name)
+{
+	for (size_t i = 0; i < table_n; i++)
+		if (strcmp(table[i]->name, name) == 0)
+			return table[i];
+	return NULL;
+}
+
+int strategy_find(const char *name, const struct atoll_strategy **ret, struct error *err)
+{
+	cleanup_strbuf struct strbuf known = STRBUF_INIT;
+	const struct atoll_strategy *s;
+
+	pthread_mutex_lock(&table_mutex);
+	s = lookup(name);
+	for (size_t i = 0; !s && i < table_n; i++)
+		strbuf_printf(&known, "%s%s", i ? ", " : "", table[i]->name);
+	pthread_mutex_unlock(&table_mutex);
+	if (!s)
+		return error_set(err, -ATOLL_E_NOT_FOUND, "no strategy '%s' (known: %s)", name,
+		                 strbuf_str(&known));
+	*ret = s;
+	return 0;
+}
+
+static bool name_valid(const char *name)
+{
+	return name && *name && strlen(name) <= 32 &&
+	       strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == strlen(name);
+}
+
+/* The verb that a declared capability promises but the table lacks, or NULL. */
+static const char *missing_verb(const struct atoll_strategy *s)
+{
+	const struct {
+		bool needed, present;
+		const char *name;
+	} verbs[] = {
+		{ true, s->create != NULL, "create" },
+		{ true, s->commit != NULL, "commit" },
+		{ true, s->remove != NULL, "remove" },
+		{ (s->capabilities & ATOLL_CAP_PREPARE) != 0, s->prepare != NULL, "prepare" },
+		{ (s->capabilities & ATOLL_CAP_PREPARE) != 0, s->abort != NULL, "abort" },
+		{ (s->capabilities & ATOLL_CAP_UNDO) != 0, s->undo != NULL, "undo" },
+		{ (s->capabilities & ATOLL_CAP_DIFF) != 0, s->diff != NULL, "diff" },
+		{ (s->capabilities & ATOLL_CAP_PATH) != 0, s->path != NULL, "path" },
+		{ (s->capabilities & ATOLL_CAP_MOUNTS) != 0, s->mounts != NULL, "mounts" },
+	};
+
+	for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++)
+		if (verbs[i].needed && !verbs[i].present)
+			return verbs[i].name;
+	return NULL;
+}
+
+int strategy_register(const struct atoll_strategy *s, struct error *err)
+{
+	const char *missing;
+	int r = 0;
+
+	if (!s || !name_valid(s->name) || !s->kind)
+		return error_set(err, -ATOLL_E_INVALID,
+		                 "a strategy needs a name of a-z, 0-9 and '-', and a kind");
+	if (s->api_version != ATOLL_STRATEGY_API_VERSION)
+		return error_set(err, -ATOLL_E_INVALID,
+		                 "strategy '%s' was built for version %u, this is %u", s->name,
+		                 s->api_version, ATOLL_STRATEGY_API_VERSION);
+	missing = missing_verb(s);
+	if (missing)
+		return error_set(err, -ATOLL_E_INVALID, "strategy '%s' lacks the function '%s'",
+		                 s->name, missing);
+
+	pthread_mutex_lock(&table_mutex);
+	if (lookup(s->name))
+		r = error_set(err, -ATOLL_E_EXISTS, "there already is a strategy '%s'", s->name);
+	else if (table_n == MAX_STRATEGIES)
+		r = error_set(err, -ATOLL_E_TOO_BIG, "more than %d strategies", MAX_STRATEGIES);
+	else
+		table[table_n++] = s;
+	pthread_mutex_unlock(&table_mutex);
+	return r;
+}
+
+const char *strategy_default(const char *root)
+{
+	(void)root;
+	return strategy_copy.name;
+}
+
+/* ---- participants ---- */
+
+int participant_new(const struct participant_options *opt, struct atoll_participant **ret,
+                    struct error *err)
+{
+	const struct atoll_strategy *ops;
+	struct atoll_participant *p;
+	int r = strategy_find(opt->strategy, &ops, err);
+
+	if (r < 0)
+		return r;
+	p = xcalloc(1, sizeof(*p));
+	p->ops = ops;
+	p->id = xstrdup(opt->id);
+	p->plan = xstrdup(opt->plan);
+	p->root = xstrdup(opt->root);
+	p->area = xstrdup(opt->area);
+	p->work = xstrdup(opt->work);
+	p->generation = opt->generation;
+	p->stale = opt->stale;
+	p->excludes = opt->excludes;
+	*ret = p;
+	return 0;
+}
+
+static void drop_state(struct atoll_participant *p)
+{
+	if (p->state && p->state_free)
+		p->state_free(p->state);
+	p->state = NULL;
+}
+
+void participant_free(struct atoll_participant *p)
+{
+	if (!p)
+		return;
+	drop_state(p);
+	error_done(&p->err);
+	strlist_done(&p->undone);
+	free(p->id);
+	free(p->plan);
+	free(p->root);
+	free(p->area);
+	free(p->work);
+	free(p);
+}
+
+void cleanup_participantp(struct atoll_participant **p)
+{
+	participant_free(*p);
+}
+
+bool participant_can(const struct atoll_participant *p, unsigned capability)
+{
+	return (p->ops->capabilities & capability) == capability;
+}
+
+void participant_set_batch(struct atoll_participant *p, const struct participant_batch *b)
+{
+	drop_state(p);
+	p->batch = *b;
+	p->manifest[0] = '\0';
+	if (b->manifest)
+		(void)snprintf(p->manifest, sizeof(p->manifest), "%s", b->manifest);
+}
+
+/* Turns what a verb answered into our answer: nothing but 0 (and what MAX allows) is success. */
+static int settle(struct atoll_participant *p, const char *verb, int r, int max, struct error *err)
+{
+	if (r >= 0 && r <= max && !p->err.code)
+		return r;
+	if (p->err.code && r < 0 && p->err.code == r) {
+		if (err)
+			error_move(err, &p->err);
+		error_done(&p->err);
+		return error_prefix(err, r, "%s '%s'", verb, p->root);
+	}
+	if (r >= 0)
+		r = p->err.code ? p->err.code : -ATOLL_E_CANNOT_PREPARE;
+	if (err && !err->code) {
+		if (p->err.code) {
+			p->err.code = r;
+			error_move(err, &p->err);
+			error_prefix(err, r, "%s '%s'", verb, p->root);
+		} else {
+			error_sys(err, r, verb, p->root);
+		}
+	}
+	error_done(&p->err);
+	return r;
+}
+
+#define VERB(name, max)                                                        \
+	int participant_##name(struct atoll_participant *p, struct error *err) \
+	{                                                                      \
+		error_done(&p->err);                                           \
+		if (!p->ops->name)                                             \
+			return 0;                                              \
+		return settle(p, #name, p->ops->name(p), max, err);            \
+	}
+
+VERB(create, 0)
+VERB(observe, 0)
+VERB(prepare, ATOLL_NO_CHANGE)
+VERB(check, 0)
+VERB(commit, 0)
+VERB(abort, 0)
+VERB(undo, 0)
+VERB(finish, 0)
+VERB(release, 0)
+VERB(reset, 0)
+VERB(remove, 0)
+
+int participant_path(struct atoll_participant *p, char **ret_path, struct error *err)
+{
+	error_done(&p->err);
+	if (!participant_can(p, ATOLL_CAP_PATH))
+		return error_set(err, -ATOLL_E_UNSUPPORTED, "'%s' (%s) has no path to work at",
+		                 p->root, p->ops->name);
+	return settle(p, "path", p->ops->path(p, ret_path), 0, err);
+}
+
+int participant_diff(struct atoll_participant *p, atoll_change_fn fn, void *user, struct error *err)
+{
+	error_done(&p->err);
+	p->change_fn = fn;
+	p->change_user = user;
+	p->change_count = 0;
+	p->changes = 0;
+	if (!participant_can(p, ATOLL_CAP_DIFF))
+		return 0;
+	return settle(p, "diff", p->ops->diff(p), 0, err);
+}
+
+int participant_mounts(struct atoll_participant *p, participant_mount_fn fn, void *user,
+                       struct error *err)
+{
+	error_done(&p->err);
+	if (!participant_can(p, ATOLL_CAP_MOUNTS))
+		return 0;
+	p->mount_fn = fn;
+	p->mount_user = user;
+	return settle(p, "mounts", p->ops->mounts(p), 0, err);
+}
+
+bool participant_stale(const struct atoll_participant *p)
+{
+	return p->stale;
+}
+
+uint64_t participant_generation(const struct atoll_participant *p)
+{
+	return p->generation;
+}
+
+uint64_t participant_changes(const struct atoll_participant *p)
+{
+	return p->changes;
+}
+
+const char *participant_manifest(const struct atoll_participant *p)
+{
+	return p->manifest;
+}
+
+/* ---- what strategies call ---- */
+
+const char *atoll_participant_id(const struct atoll_participant *p)
+{
+	return p->id;
+}
+
+const char *atoll_participant_root(const struct atoll_participant *p)
+{
+	return p->root;
+}
+
+const char *atoll_participant_area(const struct atoll_participant *p)
+{
+	return p->area;
+}
+
+const char *atoll_participant_plan(const struct atoll_participant *p)
+{
+	return p->plan;
+}
+
+void *atoll_participant_user(const struct atoll_participant *p)
+{
+	return p->ops->user;
+}
+
+uint64_t atoll_participant_batch(const struct atoll_participant *p)
+{
+	return p->batch.number;
+}
+
+bool atoll_participant_undoing(const struct atoll_participant *p)
+{
+	return p->batch.undoing;
+}
+
+bool atoll_participant_recovering(const struct atoll_participant *p)
+{
+	return p->batch.recovering;
+}
+
+unsigned atoll_participant_flags(const struct atoll_participant *p)
+{
+	return p->batch.flags;
+}
+
+int atoll_participant_sync(struct atoll_participant *p, int fd)
+{
+	return p->batch.sync ? syncset_add_fd(p->batch.sync, fd) : 0;
+}
+
+int atoll_participant_fail(struct atoll_participant *p, int code, const char *op, const char *path,
+                           int os_errno)
+{
+	if (p->err.code)
+		return p->err.code;
+	if (code >= 0)
+		code = -ATOLL_E_CANNOT_PREPARE;
+	(void)error_set(&p->err, code, "cannot %s '%s': %s", op ? op : "go on",
+	                path ? path : p->root,
+	                os_errno ? strerror(os_errno) : error_code_name(code));
+	error_cause(&p->err, op, path, os_errno, NULL);
+	return code;
+}
+
+int atoll_participant_mount(struct atoll_participant *p, const char *target, const char *source,
+                            const char *upper, const char *work)
+{
+	return p->mount_fn(p->mount_user, target, source, upper, work);
+}
+
+int atoll_participant_change(struct atoll_participant *p, const struct atoll_change *change)
+{
+	struct atoll_change c = *change;
+
+	c.sandbox = p->id;
+	c.root = p->root;
+	if (!c.text)
+		c.text = "";
+	p->change_count++;
+	p->changes++;
+	return p->change_fn ? p->change_fn(p->change_user, &c) : 0;
+}
+
+void atoll_participant_note(struct atoll_participant *p, enum atoll_note_kind kind,
+                            const char *path, const char *text)
+{
+	result_note(p->batch.res, kind, p->id, path, text);
+}
+
+void atoll_participant_count(struct atoll_participant *p, uint64_t changes)
+{
+	p->changes = changes;
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How callers use a strategy: find it by name, make a participant of a sandbox, call its verbs.
+ *
+ * The verbs are those of struct atoll_strategy (atoll.h). The wrappers here check capabilities,
+ * turn what the strategy said with atoll_participant_fail() into ERR, and turn any other
+ * non-zero answer, whatever its value, into an error with that code: no answer escapes.
+ *
+ * A participant belongs to one thread at a time.
+ */
+#ifndef STRATEGY_STRATEGY_H
+#define STRATEGY_STRATEGY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <atoll.h>
+#include "fs/sync.h"
+#include "strategy/result.h"
+#include "util/error.h"
+#include "util/list.h"
+
+/* Built-in and registered ones. -ATOLL_E_NOT_FOUND names the known ones. */
+int strategy_find(const char *name, const struct atoll_strategy **ret, struct error *err);
+int strategy_register(const struct atoll_strategy *s, struct error *err);
+/* The strategy for a resource at ROOT when none was named. */
+const char *strategy_default(const char *root);
+
+struct participant_options {
+	const char *id;
+	const char *plan; /* name */
+	const char *strategy;
+	const char *root;
+	const char *area;
+	const char *work;    /* where the workspace lies: the area, or a directory in the store */
+	uint64_t generation; /* of the workspace */
+	bool stale;          /* the workspace is to be made anew before use */
+	const struct strlist *excludes; /* paths below the root left alone; kept by the caller */
+};
+
+struct atoll_participant;
+int participant_new(const struct participant_options *opt, struct atoll_participant **ret,
+                    struct error *err);
+void participant_free(struct atoll_participant *p);
+void cleanup_participantp(struct atoll_participant **p);
+#define cleanup_participant __attribute__((__cleanup__(cleanup_participantp)))
+
+bool participant_can(const struct atoll_participant *p, unsigned capability);
+/* What the next verb is about. SYNC collects what the next barrier must cover; RES takes notes. */
+struct participant_batch {
+	uint32_t number;
+	unsigned flags;
+	bool undoing;
+	bool recovering;
+	const char *manifest; /* expected hash, or "" when not yet known */
+	struct syncset *sync;
+	struct atoll_result *res;
+};
+void participant_set_batch(struct atoll_participant *p, const struct participant_batch *b);
+
+/* 0 or negative; prepare also ATOLL_NO_CHANGE. */
+int participant_create(struct atoll_participant *p, struct error *err);
+/* Rebuilds a stale workspace first; participant_stale() and _generation() then tell what to record. */
+int participant_path(struct atoll_participant *p, char **ret_path, struct error *err);
+/* What commands see where; each answer of the strategy is passed to FN. */
+typedef int (*participant_mount_fn)(void *user, const char *target, const char *source,
+                                    const char *upper, const char *work);
+int participant_mounts(struct atoll_participant *p, participant_mount_fn fn, void *user,
+                       struct error *err);
+int participant_observe(struct atoll_participant *p, struct error *err);
+int participant_diff(struct atoll_participant *p, atoll_change_fn fn, void *user,
+                     struct error *err);
+int participant_prepare(struct atoll_participant *p, struct error *err);
+int participant_check(struct atoll_participant *p, struct error *err);
+int participant_commit(struct atoll_participant *p, struct error *err);
+int participant_abort(struct atoll_participant *p, struct error *err);
+int participant_undo(struct atoll_participant *p, struct error *err);
+int participant_finish(struct atoll_participant *p, struct error *err);
+int participant_release(struct atoll_participant *p, struct error *err);
+int participant_reset(struct atoll_participant *p, struct error *err);
+int participant_remove(struct atoll_participant *p, struct error *err);
+
+bool participant_stale(const struct atoll_participant *p);
+uint64_t participant_generation(const struct atoll_participant *p);
+uint64_t participant_changes(const struct atoll_participant *p); /* of the last diff or prepare */
+const char *participant_manifest(const struct atoll_participant *p); /* hash, or "" */
+
+#endif

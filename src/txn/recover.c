@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Recovery: the registry says what was decided, the manifests what that means. See recover.h. */
+#include "txn/recover.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "fs/remove.h"
+#include "txn/txn-impl.h"
+#include "util/cleanup.h"
+#include "util/clock.h"
+#include "util/crashpoint.h"
+#include "util/list.h"
+#include "util/mem.h"
+
+#define OPEN_BATCHES                                                                               \
+	(1u << BATCH_PREPARING | 1u << BATCH_DECIDED | 1u << BATCH_REVOKED | 1u << BATCH_UNDOING | \
+	 1u << BATCH_REDOING)
+
+/* ---- is there anything to do? ---- */
+
+static int is_pending(void *ctx, const struct sandbox_row *row)
+{
+	bool *found = ctx;
+
+	if (row->state == ATOLL_SANDBOX_PENDING)
+		*found = true;
+	return 0;
+}
+
+static bool plan_unsettled(enum atoll_plan_state s)
+{
+	return s == ATOLL_PLAN_PREPARING || s == ATOLL_PLAN_DECIDED || s == ATOLL_PLAN_REVOKED ||
+	       s == ATOLL_PLAN_UNDOING;
+}
+
+bool recover_needed(struct registry *reg, const struct plan_row *plan, struct error *err)
+{
+	bool found = plan_unsettled(plan->state);
+
+	if (!found)
+		(void)registry_sandbox_list(reg, plan->id, is_pending, &found, err);
+	return found;
+}
+
+/* ---- a batch ---- */
+
+static int finish_preparing(struct txn *t, struct error *err)
+{
+	int r = step_abort(t, err);
+
+	return r < 0 ? r : record_withdrawn(t, err);
+}
+
+static int finish_decided(struct txn *t, struct error *err)
+{
+	int r = step_apply(t, err);
+
+	if (r >= 0)
+		r = step_barrier(t, "barrier-3", err);
+	crashpoint("recover.applied");
+	return r < 0 ? r : record_committed(t, err);
+}
+
+static int finish_revoked(struct txn *t, struct error *err)
+{
+	int r = step_undo(t, err);
+
+	if (r >= 0)
+		r = step_barrier(t, "barrier-revoke", err);
+	crashpoint("recover.undone");
+	if (r >= 0)
+		r = record_withdrawn(t, err);
+	for (size_t i = 0; r >= 0 && i < t->n; i++)
+		if (t->parts[i].selected)
+			(void)participant_release(t->parts[i].part, NULL);
+	return r;
+}
+
+static int recover_batch(struct txn *t, const struct batch_row *batch, struct error *err)
+{
+	int r = step_load(t, batch, false, err);
+
+	if (r < 0)
+		return r;
+	switch (batch->state) {
+	case BATCH_PREPARING:
+		return finish_preparing(t, err);
+	case BATCH_DECIDED:
+		return finish_decided(t, err);
+	case BATCH_REVOKED:
+		return finish_revoked(t, err);
+	case BATCH_UNDOING:
+	case BATCH_REDOING:
+	case BATCH_COMMITTED:
+	case BATCH_UNDONE:
+	case BATCH_WITHDRAWN:
+	case BATCH_STATE_END_:
+		break;
+	}
+	return 0;
+}
+
+/* ---- an undo, which covers several batches ---- */
+
+static int recover_undoing(struct txn *t, const struct batch_row *batches, size_t n,
+                           struct error *err)
+{
+	cleanup_error struct error e = ERROR_INIT;
+	int r = 0;
+
+	for (size_t i = 0; i < n && r >= 0; i++) {
+		r = step_load(t, &batches[i], true, err);
+		if (r >= 0)
+			r = step_undo(t, err);
+	}
+	if (r >= 0)
+		r = step_barrier(t, "barrier-undo", err);
+	crashpoint("recover.undo.undone");
+	if (r < 0)
+		return r;
+	(void)step_drop_work(t, &e);
+	r = record_undone(t, batches, n, err);
+	for (size_t i = 0; i < n && r >= 0; i++)
+		(void)txn_release(t, batches[i].number, NULL);
+	return r;
+}
+
+static int recover_redoing(struct txn *t, const struct batch_row *batches, size_t n,
+                           struct error *err)
+{
+	int r = 0;
+
+	for (size_t i = n; i-- > 0 && r >= 0;) {
+		r = step_load(t, &batches[i], false, err);
+		if (r >= 0)
+			r = step_apply(t, err);
+	}
+	if (r >= 0)
+		r = step_barrier(t, "barrier-redo", err);
+	return r < 0 ? r : record_redone(t, batches, n, err);
+}
+
+/* ---- sandboxes whose creation was cut off ---- */
+
+struct removal {
+	const char *sandbox;
+	struct strlist paths;
+};
+
+static int collect_path(void *ctx, const char *plan, const char *sandbox, const char *path)
+{
+	struct removal *rm = ctx;
+
+	(void)plan;
+	if (strcmp(sandbox, rm->sandbox) == 0)
+		strlist_add(&rm->paths, path);
+	return 0;
+}
+
+static int remove_pending(struct txn *t, struct txn_part *p, struct error *err)
+{
+	struct removal rm = { .sandbox = p->row.id };
+	int r = registry_path_list(t->reg, t->plan.id, collect_path, &rm, err);
+
+	for (size_t i = 0; i < rm.paths.n && r >= 0; i++) {
+		r = remove_tree(rm.paths.v[i]);
+		if (r < 0)
+			r = error_sys(err, r, "remove", rm.paths.v[i]);
+	}
+	crashpoint("recover.pending.removed");
+	if (r >= 0)
+		r = registry_begin(t->reg, REGISTRY_DURABLE, err);
+	if (r >= 0) {
+		for (size_t i = 0; i < rm.paths.n && r >= 0; i++)
+			r = registry_path_remove(t->reg, rm.paths.v[i], err);
+		if (r >= 0)
+			r = registry_sandbox_delete(t->reg, p->row.id, err);
+		if (r >= 0)
+			r = registry_commit(t->reg, err);
+		else
+			registry_rollback(t->reg);
+	}
+	strlist_done(&rm.paths);
+	return r;
+}
+
+/* ---- the whole ---- */
+
+/* A synchronous write of our own, before anything is touched: it proves that we may write, and
+ * counts the attempt. */
+static int announce(struct txn *t, struct error *err)
+{
+	int r = registry_begin(t->reg, REGISTRY_DURABLE, err);
+
+	if (r < 0)
+		return r;
+	t->plan.attempts++;
+	t->plan.epoch = t->epoch > t->plan.epoch ? t->epoch : t->plan.epoch;
+	r = registry_plan_update(t->reg, &t->plan, err);
+	if (r < 0) {
+		registry_rollback(t->reg);
+		return r;
+	}
+	return registry_commit(t->reg, err);
+}
+
+/* Others that pass by need not try again at once. */
+static void back_off(struct txn *t)
+{
+	cleanup_error struct error e = ERROR_INIT;
+	unsigned shift = t->plan.attempts < 7 ? t->plan.attempts : 7;
+
+	t->plan.retry_at_ms = clock_real_ms() + (1000ll << shift);
+	if (registry_begin(t->reg, REGISTRY_NORMAL, &e) < 0)
+		return;
+	if (registry_plan_update(t->reg, &t->plan, &e) < 0)
+		registry_rollback(t->reg);
+	else
+		(void)registry_commit(t->reg, &e);
+}
+
+static int recover_open(struct txn *t, struct error *err)
+{
+	cleanup_free struct batch_row *open = NULL, *undoing = NULL, *redoing = NULL;
+	size_t n_open = 0, n_undoing = 0, n_redoing = 0;
+	int r = batches_in(t, OPEN_BATCHES, &open, &n_open, err);
+
+	if (r >= 0)
+		r = batches_in(t, 1u << BATCH_UNDOING, &undoing, &n_undoing, err);
+	if (r >= 0)
+		r = batches_in(t, 1u << BATCH_REDOING, &redoing, &n_redoing, err);
+	for (size_t i = 0; i < n_open && r >= 0; i++)
+		r = recover_batch(t, &open[i], err);
+	if (r >= 0 && n_undoing)
+		r = recover_undoing(t, undoing, n_undoing, err);
+	if (r >= 0 && n_redoing)
+		r = recover_redoing(t, redoing, n_redoing, err);
+	for (size_t i = 0; i < t->n && r >= 0; i++)
+		if (t->parts[i].row.state == ATOLL_SANDBOX_PENDING)
+			r = remove_pending(t, &t->parts[i], err);
+	return r;
+}
+
+int recover_plan(struct registry *reg, const char *plan_id, uint64_t epoch,
+                 struct atoll_result *res, struct error *err)
+{
+	cleanup_txn struct txn t = TXN_INIT;
+	struct plan_row plan;
+	int r = registry_plan_get(reg, plan_id, &plan, err);
+
+	if (r < 0 || !recover_needed(reg, &plan, err))
+		return r;
+	r = txn_open(&t, reg, &plan, epoch, res, err);
+	t.recovering = true;
+	if (r >= 0)
+		r = announce(&t, err);
+	crashpoint("recover.announced");
+	if (r >= 0)
+		r = recover_open(&t, err);
+	crashpoint("recover.done");
+	if (r >= 0)
+		return 1;
+	if (r != -ATOLL_E_NEEDS_RECOVERY)
+		back_off(&t);
+	error_prefix(err, r, "plan '%s' needs recovery, nothing more was touched", plan.name);
+	if (err)
+		err->code = -ATOLL_E_NEEDS_RECOVERY;
+	error_hint(err, "mend the cause, then atoll recover %s", plan.name);
+	return -ATOLL_E_NEEDS_RECOVERY;
+}

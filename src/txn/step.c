@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What participants do in each step of the protocol, and what is said about them. */
+#include "txn/txn-impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/crashpoint.h"
+#include "util/mem.h"
+
+struct atoll_participant_result *step_row(struct txn *t, const struct txn_part *p)
+{
+	struct atoll_participant_result *row =
+		result_row(t->res, p->row.id, p->row.root, p->row.strategy);
+
+	if (row)
+		row->state = p->row.state;
+	return row;
+}
+
+static void say(struct txn *t, const struct txn_part *p, enum atoll_outcome outcome,
+                const struct error *err)
+{
+	struct atoll_participant_result *row = step_row(t, p);
+
+	if (!row)
+		return;
+	row->outcome = outcome;
+	row->changes = p->record.changes;
+	if (err && err->code)
+		result_row_error(t->res, row, err);
+}
+
+/* Keeps the first error, drops later ones (their rows have them). */
+static int keep_first(struct error *first, int r, struct error *err, int code)
+{
+	if (r >= 0) {
+		if (first)
+			error_move(first, err);
+		r = code;
+	}
+	error_done(err);
+	return r;
+}
+
+int step_in_doubt(struct txn *t, int cause, struct error *err)
+{
+	(void)error_prefix(err, cause, "plan '%s' is in doubt", t->plan.name);
+	if (err)
+		err->code = -ATOLL_E_NEEDS_RECOVERY;
+	error_hint(err, "atoll recover %s", t->plan.name);
+	return -ATOLL_E_NEEDS_RECOVERY;
+}
+
+void step_aim(struct txn *t, bool undoing)
+{
+	for (size_t i = 0; i < t->n; i++)
+		participant_set_batch(t->parts[i].part,
+		                      &(struct participant_batch){
+					      .number = t->batch.number,
+					      .flags = t->batch.flags,
+					      .undoing = undoing,
+					      .recovering = t->recovering,
+					      .manifest = t->parts[i].record.manifest,
+					      .sync = t->sync,
+					      .res = t->res,
+				      });
+}
+
+static int load_part(void *ctx, const struct part_row *row)
+{
+	struct txn *t = ctx;
+
+	for (size_t i = 0; i < t->n; i++) {
+		if (strcmp(t->parts[i].row.id, row->sandbox) != 0)
+			continue;
+		t->parts[i].record = *row;
+		t->parts[i].selected = row->answer != PART_NO_CHANGE;
+		t->parts[i].prepared = true;
+	}
+	return 0;
+}
+
+static int by_position(const void *a, const void *b)
+{
+	const struct txn_part *x = a, *y = b;
+
+	return x->record.position < y->record.position ? -1
+	                                               : x->record.position > y->record.position;
+}
+
+int step_load(struct txn *t, const struct batch_row *batch, bool undoing, struct error *err)
+{
+	int r;
+
+	t->batch = *batch;
+	for (size_t i = 0; i < t->n; i++) {
+		t->parts[i].selected = t->parts[i].prepared = t->parts[i].done = false;
+		t->parts[i].record = (struct part_row){ .position = UINT32_MAX };
+	}
+	r = registry_part_list(t->reg, t->plan.id, batch->number, load_part, t, err);
+	if (r < 0)
+		return r;
+	/* The order that was committed, not the one parents would give today. */
+	if (t->n)
+		qsort(t->parts, t->n, sizeof(*t->parts), by_position);
+	step_aim(t, undoing);
+	return 0;
+}
+
+int step_barrier(struct txn *t, const char *name, struct error *err)
+{
+	int r = 0;
+
+	(void)name; /* where sabotage() is the constant false */
+	if (!sabotage(name))
+		r = syncset_run(t->sync);
+	return r < 0 ? error_sys(err, r, "make durable what belongs to plan", t->plan.name) : 0;
+}
+
+int step_apply(struct txn *t, struct error *err)
+{
+	for (size_t i = 0; i < t->n; i++) {
+		struct txn_part *p = &t->parts[i];
+		cleanup_error struct error e = ERROR_INIT;
+		int r;
+
+		if (!p->selected)
+			continue;
+		r = participant_commit(p->part, &e);
+		if (r < 0) {
+			say(t, p, ATOLL_OUTCOME_FAILED, &e);
+			if (err)
+				error_move(err, &e);
+			return r;
+		}
+		p->done = true;
+		say(t, p, ATOLL_OUTCOME_COMMITTED, NULL);
+		crashpoint("txn.apply.participant");
+	}
+	return 0;
+}
+
+static int undo_part(struct txn *t, struct txn_part *p, struct error *e)
+{
+	struct atoll_participant_result *row;
+	enum atoll_outcome outcome = ATOLL_OUTCOME_ROLLED_BACK;
+	int r = 0;
+
+	if (!participant_can(p->part, ATOLL_CAP_UNDO)) {
+		if (p->done || t->recovering)
+			say(t, p, ATOLL_OUTCOME_NOT_UNDOABLE, NULL);
+		return 0;
+	}
+	r = participant_undo(p->part, e);
+	row = step_row(t, p);
+	/* The participant that failed in commit stays the one that failed, put back or not. */
+	if (r < 0)
+		outcome = ATOLL_OUTCOME_ROLLBACK_FAILED;
+	else if (row && row->outcome == ATOLL_OUTCOME_FAILED)
+		outcome = ATOLL_OUTCOME_FAILED;
+	say(t, p, outcome, r < 0 ? e : NULL);
+	if (row)
+		row->resource_restored = r < 0 ? ATOLL_FACT_NO : ATOLL_FACT_YES;
+	if (r < 0)
+		result_row_recovery_path(t->res, row, p->row.area);
+	return r;
+}
+
+int step_undo(struct txn *t, struct error *err)
+{
+	int first = 0;
+
+	for (size_t i = t->n; i-- > 0;) {
+		cleanup_error struct error e = ERROR_INIT;
+		int r;
+
+		if (!t->parts[i].selected)
+			continue;
+		r = undo_part(t, &t->parts[i], &e);
+		if (r < 0)
+			first = keep_first(err, first, &e, r);
+		crashpoint("txn.undo.participant");
+	}
+	return first;
+}
+
+int step_abort(struct txn *t, struct error *err)
+{
+	int first = 0;
+
+	for (size_t i = t->n; i-- > 0;) {
+		struct txn_part *p = &t->parts[i];
+		struct atoll_participant_result *row = step_row(t, p);
+		cleanup_error struct error e = ERROR_INIT;
+		int r;
+
+		if (!p->prepared)
+			continue;
+		r = participant_abort(p->part, &e);
+		if (row && row->outcome != ATOLL_OUTCOME_FAILED &&
+		    row->outcome != ATOLL_OUTCOME_UNCHANGED)
+			row->outcome = ATOLL_OUTCOME_ROLLED_BACK;
+		if (r >= 0)
+			continue;
+		say(t, p, ATOLL_OUTCOME_ROLLBACK_FAILED, &e);
+		result_row_recovery_path(t->res, row, p->row.area);
+		first = keep_first(err, first, &e, r);
+	}
+	return first;
+}
+
+int step_drop_work(struct txn *t, struct error *err)
+{
+	int first = 0;
+
+	for (size_t i = 0; i < t->n; i++) {
+		struct txn_part *p = &t->parts[i];
+		struct atoll_participant_result *row = step_row(t, p);
+		cleanup_error struct error e = ERROR_INIT;
+		int r = participant_reset(p->part, &e);
+
+		if (row)
+			row->workspace_reset = r < 0 ? ATOLL_FACT_NO : ATOLL_FACT_YES;
+		if (r >= 0) {
+			p->row.stale = participant_stale(p->part);
+			continue;
+		}
+		if (row && row->outcome == ATOLL_OUTCOME_NOT_ATTEMPTED)
+			row->outcome = r == -ATOLL_E_NOT_UNDOABLE ? ATOLL_OUTCOME_NOT_UNDOABLE
+			                                          : ATOLL_OUTCOME_FAILED;
+		result_row_error(t->res, row, &e);
+		first = keep_first(err, first, &e, r);
+	}
+	return first;
+}

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The commit protocol, who decides. txn_commit() is the whole of it; recover.c is what happens
+ * when it is cut off anywhere.
+ *
+ * Invariants:
+ *   1. Nothing visible changes before DECIDED is durable.
+ *   2. Everything DECIDED needs (staged entries, manifests) is durable before it.
+ *   3. Nothing old is released before COMMITTED is durable, and that only after the renames are.
+ *   4. REVOKED is durable before anything is taken back, and only while nothing irrevocable is
+ *      done and nothing was acknowledged.
+ *   5. Every participant is visited when going back, whatever the others answered.
+ */
+#include "txn/txn.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "txn/txn-impl.h"
+#include "util/clock.h"
+#include "util/crashpoint.h"
+#include "util/mem.h"
+
+static bool can_go_back(const struct txn_part *p)
+{
+	return participant_can(p->part, ATOLL_CAP_PREPARE | ATOLL_CAP_UNDO);
+}
+
+/* ---- who takes part ---- */
+
+static int select_parts(struct txn *t, size_t *ret_n, struct error *err)
+{
+	*ret_n = 0;
+	for (size_t i = 0; i < t->n; i++) {
+		struct txn_part *p = &t->parts[i];
+		struct atoll_participant_result *row = step_row(t, p);
+
+		if (p->row.state == ATOLL_SANDBOX_ERRORED) {
+			(void)error_set(err, -ATOLL_E_STATE, "'%s' is in error: %s", p->row.root,
+			                p->row.error);
+			error_hint(err, "atoll recover %s, or atoll reset %s", t->plan.name,
+			           t->plan.name);
+			return -ATOLL_E_STATE;
+		}
+		p->selected = sandbox_verb_allowed(p->row.state, SANDBOX_VERB_PREPARE);
+		if (row)
+			row->outcome =
+				p->selected ? ATOLL_OUTCOME_NOT_ATTEMPTED : ATOLL_OUTCOME_SKIPPED;
+		*ret_n += p->selected;
+	}
+	return 0;
+}
+
+/* A participant that cannot go back weakens everybody's promise. */
+static int check_atomicity(struct txn *t, size_t n, unsigned flags, struct error *err)
+{
+	for (size_t i = 0; i < t->n; i++) {
+		const struct txn_part *p = &t->parts[i];
+
+		if (!p->selected || can_go_back(p) || n == 1)
+			continue;
+		if (!(flags & ATOLL_ALLOW_PARTIAL)) {
+			(void)error_set(err, -ATOLL_E_CANNOT_PREPARE,
+			                "'%s' (%s) cannot be undone, so the others could not be "
+			                "kept in step with it; nothing was changed",
+			                p->row.root, p->row.strategy);
+			error_hint(err, "atoll commit %s --allow partial commits it last",
+			           t->plan.name);
+			return -ATOLL_E_CANNOT_PREPARE;
+		}
+		if (t->res && atoll_result_atomicity(t->res) == ATOLL_ATOMICITY_FULL)
+			result_note(t->res, ATOLL_NOTE_WARNING, p->row.id, "",
+			            "not atomic: a participant cannot be undone");
+		result_set_atomicity(t->res, ATOLL_ATOMICITY_NONE);
+	}
+	return 0;
+}
+
+/* ---- before the decision ---- */
+
+static void say_answer(struct txn *t, struct txn_part *p, int r, const struct error *e)
+{
+	struct atoll_participant_result *row = step_row(t, p);
+
+	if (!row)
+		return;
+	row->changes = p->record.changes;
+	if (r == ATOLL_NO_CHANGE)
+		row->outcome = ATOLL_OUTCOME_UNCHANGED;
+	if (r < 0) {
+		row->outcome = ATOLL_OUTCOME_FAILED;
+		result_row_error(t->res, row, e);
+	}
+}
+
+/* Everybody is asked, so that one answer names all conflicts. */
+static int prepare_all(struct txn *t, size_t *ret_ready, struct error *err)
+{
+	int first = 0;
+
+	*ret_ready = 0;
+	for (size_t i = 0; i < t->n; i++) {
+		struct txn_part *p = &t->parts[i];
+		cleanup_error struct error e = ERROR_INIT;
+		int r = ATOLL_READY;
+
+		if (!p->selected || (first < 0 && first != -ATOLL_E_CONFLICT))
+			continue;
+		if (participant_can(p->part, ATOLL_CAP_PREPARE)) {
+			p->prepared = true;
+			r = participant_prepare(p->part, &e);
+		}
+		p->record.changes = participant_changes(p->part);
+		p->record.answer = r == ATOLL_NO_CHANGE ? PART_NO_CHANGE : PART_READY;
+		(void)memcpy(p->record.manifest, participant_manifest(p->part),
+		             sizeof(p->record.manifest));
+		say_answer(t, p, r, &e);
+		p->selected = r == ATOLL_READY;
+		*ret_ready += p->selected;
+		if (r < 0 && first == 0) {
+			error_move(err, &e);
+			first = r;
+		}
+		crashpoint("txn.prepare.participant");
+	}
+	return first;
+}
+
+static int check_all(struct txn *t, struct error *err)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < t->n && r >= 0; i++) {
+		cleanup_error struct error e = ERROR_INIT;
+
+		if (!t->parts[i].selected)
+			continue;
+		r = participant_check(t->parts[i].part, &e);
+		if (r >= 0)
+			continue;
+		say_answer(t, &t->parts[i], r, &e);
+		error_move(err, &e);
+	}
+	return r;
+}
+
+/* Ends a batch that was not decided. CAUSE is what the caller will hear; a failure in here
+ * leaves the plan PREPARING, for recovery to try again. */
+static int withdraw(struct txn *t, int cause)
+{
+	cleanup_error struct error e = ERROR_INIT;
+
+	if (step_abort(t, &e) >= 0)
+		(void)record_withdrawn(t, &e);
+	crashpoint("txn.withdrawn");
+	return cause;
+}
+
+/* ---- after it ---- */
+
+static bool irrevocable_done(const struct txn *t)
+{
+	for (size_t i = 0; i < t->n; i++)
+		if (t->parts[i].selected && t->parts[i].done && !can_go_back(&t->parts[i]))
+			return true;
+	return false;
+}
+
+/* A permanent failure after the decision, before anybody was told: everything goes back. */
+static int revoke(struct txn *t, int cause, struct error *err)
+{
+	cleanup_error struct error e = ERROR_INIT;
+	int r;
+
+	if (irrevocable_done(t) && !(t->batch.flags & ATOLL_ALLOW_PARTIAL))
+		return step_in_doubt(t, cause, err);
+	r = record_revoked(t, &e);
+	if (r < 0)
+		return step_in_doubt(t, cause, err);
+	crashpoint("txn.revoke.recorded");
+	r = step_undo(t, &e);
+	if (r >= 0)
+		r = step_barrier(t, "barrier-revoke", &e);
+	crashpoint("txn.revoke.undone");
+	if (r >= 0)
+		r = record_withdrawn(t, &e);
+	if (r < 0)
+		return step_in_doubt(t, cause, err);
+	crashpoint("txn.revoke.withdrawn");
+	for (size_t i = 0; i < t->n; i++)
+		if (t->parts[i].selected)
+			(void)participant_release(t->parts[i].part, NULL);
+	return cause;
+}
+
+static void finish_all(struct txn *t)
+{
+	for (size_t i = 0; i < t->n; i++) {
+		cleanup_error struct error e = ERROR_INIT;
+
+		/* The commit stands; what fails here is only housekeeping. */
+		if (t->parts[i].selected && participant_finish(t->parts[i].part, &e) < 0)
+			result_note(t->res, ATOLL_NOTE_WARNING, t->parts[i].row.id, "", e.msg);
+	}
+	if (t->batch.flags & ATOLL_NO_UNDO) {
+		cleanup_error struct error e = ERROR_INIT;
+
+		(void)txn_release(t, t->batch.number, &e);
+	}
+}
+
+int txn_commit(struct txn *t, unsigned flags, struct error *err)
+{
+	size_t selected, ready;
+	int r;
+
+	/* Who takes part, and may they do it together? */
+	r = select_parts(t, &selected, err);
+	if (r >= 0)
+		r = check_atomicity(t, selected, flags, err);
+	if (r < 0 || selected == 0)
+		return r;
+
+	/* P: the registry knows that we begin; then all that can fail. */
+	t->batch = (struct batch_row){ .flags = flags, .created_ms = clock_real_ms() };
+	(void)memcpy(t->batch.plan, t->plan.id, sizeof(t->batch.plan));
+	r = record_preparing(t, err);
+	if (r < 0)
+		return r;
+	crashpoint("txn.after-preparing");
+	step_aim(t, false);
+	r = prepare_all(t, &ready, err);
+	crashpoint("txn.prepared");
+	if (r < 0 || ready == 0 || flags & ATOLL_DRY_RUN)
+		return withdraw(t, r);
+
+	/* B1: what the decision relies on is on disk. */
+	r = step_barrier(t, "barrier-1", err);
+	crashpoint("txn.after-barrier-1");
+
+	/* R: nobody moved the base meanwhile. */
+	if (r >= 0)
+		r = check_all(t, err);
+	if (r < 0)
+		return withdraw(t, r);
+
+	/* Before this line the batch never happened; after it, it will be carried out, by us or by
+	 * whoever comes next. */
+	r = record_decided(t, err); /* COMMIT POINT */
+	if (r == -ATOLL_E_NEEDS_RECOVERY)
+		return r; /* nobody knows: the next start reads what became of it */
+	if (r < 0)
+		return withdraw(t, r);
+	crashpoint("txn.after-decision");
+
+	/* A: make it visible. */
+	r = step_apply(t, err);
+	if (r < 0)
+		return revoke(t, r, err);
+	crashpoint("txn.after-apply");
+
+	/* B3, F: the renames are on disk; then it is recorded; only then is anything released. */
+	r = step_barrier(t, "barrier-3", err);
+	if (r < 0)
+		return step_in_doubt(t, r, err);
+	crashpoint("txn.after-barrier-3");
+	r = record_committed(t, err);
+	if (r < 0)
+		return step_in_doubt(t, r, err);
+	crashpoint("txn.after-committed");
+	finish_all(t);
+	return 0;
+}
+
+int txn_release(struct txn *t, uint32_t batch, struct error *err)
+{
+	struct batch_row row;
+	int r = registry_batch_get(t->reg, t->plan.id, batch, &row, err);
+	int first = 0;
+
+	if (r >= 0)
+		r = step_load(t, &row, false, err);
+	/* Recorded first: from here on nobody counts on it. */
+	if (r >= 0)
+		r = record_released(t, batch, err);
+	if (r < 0)
+		return r;
+	crashpoint("txn.release.recorded");
+	for (size_t i = 0; i < t->n; i++) {
+		cleanup_error struct error e = ERROR_INIT;
+
+		if (!t->parts[i].selected)
+			continue;
+		r = participant_release(t->parts[i].part, &e);
+		if (r < 0 && first == 0) {
+			first = r;
+			error_move(err, &e);
+		}
+	}
+	return first;
+}

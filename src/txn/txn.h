@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The commit protocol: a batch changes every resource of a plan or none.
+ *
+ *   P  prepare   every participant does all that can fail; nothing is visible
+ *   B1 barrier   staged entries and manifests are durable
+ *   R  re-check  the bases once more
+ *   D  decide    the registry says DECIDED, synchronously          COMMIT POINT
+ *   A  apply     participants make it visible; each step can be repeated
+ *   B3 barrier   the renames are durable
+ *   F  finish    the registry says COMMITTED; only now may anything old be released
+ *
+ * Before D every failure aborts the participants in reverse order and leaves the plan OPEN with
+ * its work. After D a permanent failure, as long as nothing irrevocable was done, is recorded as
+ * REVOKED, undone, and answered like a failure before D. Undo runs the same steps backwards with
+ * UNDOING as its decision. docs/design/commit-protocol.md is the one normative text.
+ *
+ * Order: children before parents, then creation order; participants without undo last. Undo is
+ * the exact reverse.
+ *
+ * Locking: the caller holds the plan's lock and its resources' locks for the whole call.
+ * Crash: recover.h finishes or withdraws, from the registry and the manifests alone.
+ */
+#ifndef TXN_TXN_H
+#define TXN_TXN_H
+
+#include <stdint.h>
+#include "registry/registry.h"
+#include "strategy/strategy.h"
+#include "util/error.h"
+
+/* How long undo data is kept: a day (`atoll stop` and --no-undo release it earlier). */
+#define TXN_RETAIN_MS (24 * 3600 * 1000ll)
+
+struct txn_part {
+	struct sandbox_row row;
+	struct atoll_participant *part;
+	struct part_row record;  /* of the batch at hand */
+	bool selected;           /* takes part in the batch at hand */
+	bool prepared;           /* prepare was called: abort must be too */
+	bool done;               /* commit (or undo) succeeded */
+	struct strlist excludes; /* paths below the root left alone */
+};
+
+struct txn {
+	struct registry *reg;
+	struct plan_row plan;
+	uint64_t epoch;         /* of the plan lock's grant */
+	struct txn_part *parts; /* in commit order once txn_open() returned */
+	size_t n;
+	struct batch_row batch; /* at hand */
+	struct syncset *sync;
+	struct atoll_result *res;
+	bool recovering;
+	int64_t retain_ms; /* how long undo data is kept; 0: until stop */
+};
+
+/* Loads the plan's sandboxes and puts them in order. CLEANED_UP ones are left out. -ATOLL_E_INVALID
+ * for a cycle. RES may be NULL. */
+int txn_open(struct txn *t, struct registry *reg, const struct plan_row *plan, uint64_t epoch,
+             struct atoll_result *res, struct error *err);
+void txn_done(struct txn *t);
+#define cleanup_txn __attribute__((__cleanup__(txn_done)))
+#define TXN_INIT    ((struct txn){ 0 })
+
+/* FLAGS: ATOLL_ALLOW_*, ATOLL_DENY_*, ATOLL_NO_UNDO, ATOLL_DRY_RUN. 0: committed, or nothing to
+ * commit. Fills t->res with a row per participant. */
+int txn_commit(struct txn *t, unsigned flags, struct error *err);
+/* Undoes every committed batch that is not yet undone, newest first, as one. FLAGS:
+ * ATOLL_ALLOW_PARTIAL, ATOLL_KEEP_THEIRS. Does not drop work. 0 when there is none. */
+int txn_undo(struct txn *t, unsigned flags, struct error *err);
+/* Drops the undo data of BATCH. */
+int txn_release(struct txn *t, uint32_t batch, struct error *err);
+
+#endif

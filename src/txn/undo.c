@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Undo: every committed batch of a plan goes back, newest first, as one. The same steps as a
+ * commit with inverse manifests; UNDOING is the decision.
+ */
+#include "txn/txn.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "txn/txn-impl.h"
+#include "util/cleanup.h"
+#include "util/crashpoint.h"
+
+/* The result speaks of participants, not of batches: the worst outcome of a participant stays. */
+static void say_prepared(struct txn *t, const struct txn_part *p, int r, const struct error *e)
+{
+	struct atoll_participant_result *row = step_row(t, p);
+
+	if (!row || r >= 0)
+		return;
+	row->outcome = r == -ATOLL_E_NOT_UNDOABLE ? ATOLL_OUTCOME_NOT_UNDOABLE
+	                                          : ATOLL_OUTCOME_ROLLBACK_FAILED;
+	result_row_error(t->res, row, e);
+	result_row_recovery_path(t->res, row, p->row.area);
+}
+
+static int prepare_part(struct txn *t, struct txn_part *p, unsigned flags, struct error *e)
+{
+	int r;
+
+	if (p->record.irrevocable) {
+		r = error_set(e, -ATOLL_E_NOT_UNDOABLE, "'%s' (%s): what was committed is final",
+		              p->row.root, p->row.strategy);
+		error_hint(e, "atoll rollback %s --allow partial undoes the others", t->plan.name);
+		say_prepared(t, p, r, e);
+		p->selected = false;
+		return flags & ATOLL_ALLOW_PARTIAL ? 0 : r;
+	}
+	if (t->batch.released) {
+		r = error_set(e, -ATOLL_E_RECOVERY_MISSING,
+		              "the originals of '%s' were released, they cannot be put back",
+		              p->row.root);
+		say_prepared(t, p, r, e);
+		return r;
+	}
+	r = participant_can(p->part, ATOLL_CAP_PREPARE) ? participant_prepare(p->part, e) : 0;
+	say_prepared(t, p, r, e);
+	return r;
+}
+
+/* A sandbox whose undo data is gone is in error from now on: somebody must look at it. */
+static void mark_errored(struct txn *t, struct txn_part *p, const char *why)
+{
+	cleanup_error struct error e = ERROR_INIT;
+
+	if (registry_begin(t->reg, REGISTRY_DURABLE, &e) < 0)
+		return;
+	if (registry_sandbox_set_state(t->reg, p->row.id, ATOLL_SANDBOX_ERRORED, why, &e) < 0) {
+		registry_rollback(t->reg);
+		return;
+	}
+	if (registry_commit(t->reg, &e) >= 0) {
+		struct atoll_participant_result *row = step_row(t, p);
+
+		p->row.state = ATOLL_SANDBOX_ERRORED;
+		if (row)
+			row->state = ATOLL_SANDBOX_ERRORED;
+	}
+}
+
+static int prepare_batch(struct txn *t, const struct batch_row *batch, unsigned flags,
+                         struct error *err)
+{
+	int first = 0, r = step_load(t, batch, true, err);
+
+	if (r < 0)
+		return r;
+	t->batch.flags = flags;
+	step_aim(t, true);
+	for (size_t i = t->n; i-- > 0;) {
+		cleanup_error struct error e = ERROR_INIT;
+
+		if (!t->parts[i].selected)
+			continue;
+		r = prepare_part(t, &t->parts[i], flags, &e);
+		if (r == -ATOLL_E_RECOVERY_MISSING)
+			mark_errored(t, &t->parts[i], e.msg);
+		if (r < 0 && first == 0) {
+			error_move(err, &e);
+			first = r;
+		}
+	}
+	return first;
+}
+
+static int undo_batch(struct txn *t, const struct batch_row *batch, struct error *err)
+{
+	int r = step_load(t, batch, true, err);
+
+	return r < 0 ? r : step_undo(t, err);
+}
+
+/* The undo met a permanent failure after its decision: everything goes forward again. */
+static int redo(struct txn *t, const struct batch_row *batches, size_t n, int cause,
+                struct error *err)
+{
+	cleanup_error struct error e = ERROR_INIT;
+	int r = record_redoing(t, batches, n, &e);
+
+	crashpoint("txn.redo.recorded");
+	t->recovering = true;
+	for (size_t i = n; i-- > 0 && r >= 0;) {
+		r = step_load(t, &batches[i], false, &e);
+		if (r >= 0)
+			r = step_apply(t, &e);
+	}
+	t->recovering = false;
+	if (r >= 0)
+		r = step_barrier(t, "barrier-redo", &e);
+	if (r >= 0)
+		r = record_redone(t, batches, n, &e);
+	if (r >= 0)
+		return error_prefix(err, cause, "nothing was undone");
+	return step_in_doubt(t, cause, err);
+}
+
+/* Rows for participants no batch touched: nothing to undo is a success, and no work. */
+static void say_unchanged(struct txn *t)
+{
+	for (size_t i = 0; i < t->n; i++) {
+		struct atoll_participant_result *row = step_row(t, &t->parts[i]);
+
+		if (row && row->outcome == ATOLL_OUTCOME_NOT_ATTEMPTED)
+			row->outcome = ATOLL_OUTCOME_UNCHANGED;
+	}
+}
+
+static int carry_out(struct txn *t, const struct batch_row *batches, size_t n, struct error *err)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < n && r >= 0; i++)
+		r = undo_batch(t, &batches[i], err);
+	if (r < 0)
+		return redo(t, batches, n, r, err);
+	crashpoint("txn.undo.undone");
+	r = step_barrier(t, "barrier-undo", err);
+	if (r >= 0) {
+		cleanup_error struct error e = ERROR_INIT;
+
+		(void)step_drop_work(t, &e); /* each row says whether */
+		crashpoint("txn.undo.after-barrier");
+		r = record_undone(t, batches, n, err);
+	}
+	if (r < 0)
+		return step_in_doubt(t, r, err);
+	crashpoint("txn.undo.recorded");
+	return 0;
+}
+
+static void release_all(struct txn *t, const struct batch_row *batches, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		cleanup_error struct error e = ERROR_INIT;
+
+		(void)txn_release(t, batches[i].number, &e);
+	}
+	crashpoint("txn.undo.released");
+}
+
+int txn_undo(struct txn *t, unsigned flags, struct error *err)
+{
+	cleanup_free struct batch_row *batches = NULL;
+	size_t n = 0;
+	int r = batches_in(t, 1u << BATCH_COMMITTED, &batches, &n, err);
+
+	if (r < 0 || n == 0)
+		return r;
+
+	/* Everything that can fail, for every batch, before anything moves. */
+	for (size_t i = 0; i < n; i++) {
+		cleanup_error struct error e = ERROR_INIT;
+		int one = prepare_batch(t, &batches[i], flags, &e);
+
+		if (one < 0 && r >= 0) {
+			error_move(err, &e);
+			r = one;
+		}
+	}
+	if (r >= 0)
+		r = step_barrier(t, "barrier-undo-1", err);
+	crashpoint("txn.undo.prepared");
+	if (r < 0)
+		return r;
+
+	r = record_undoing(t, batches, n, err); /* the decision of an undo */
+	if (r < 0)
+		return r;
+	crashpoint("txn.undo.after-decision");
+	r = carry_out(t, batches, n, err);
+	if (r < 0)
+		return r;
+	say_unchanged(t);
+	release_all(t, batches, n);
+	return 0;
+}

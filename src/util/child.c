@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Starting a program. posix_spawn, because fork in a process with threads leaves a child in which
+ * almost nothing may be called. All moving and closing of descriptors is done by file actions, in
+ * the child: the parent's table is never touched, so no other thread can see it half done.
+ */
+#include "util/child.h"
+
+#include "util/cleanup.h"
+#include "util/clock.h"
+#include "util/mem.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define FD_FIRST 3 /* below: standard input, output, error */
+
+static bool is_target(const struct child_options *opt, int fd)
+{
+	for (unsigned i = 0; i < opt->n_fds; i++)
+		if (opt->fds[i].to == fd)
+			return true;
+	return false;
+}
+
+static bool is_source(const struct child_options *opt, int fd)
+{
+	for (unsigned i = 0; i < opt->n_fds; i++)
+		if (opt->fds[i].from == fd)
+			return true;
+	return false;
+}
+
+/* The next number from FD on that is nobody's source or target. What the parent has there does
+ * not matter: it would be closed in the child anyway. */
+static int next_stage(const struct child_options *opt, int fd)
+{
+	while (is_source(opt, fd) || is_target(opt, fd))
+		fd++;
+	return fd;
+}
+
+static int check_fds(const struct child_options *opt)
+{
+	for (unsigned i = 0; i < opt->n_fds; i++) {
+		if (opt->fds[i].from < 0 || opt->fds[i].to < 0)
+			return -EBADF;
+		for (unsigned k = 0; k < i; k++)
+			if (opt->fds[k].to == opt->fds[i].to)
+				return -EINVAL;
+	}
+	return 0;
+}
+
+/* Every descriptor goes to its number by way of a staging number: so targets may be other
+ * entries' sources, in any order and in cycles, and one that keeps its number loses its
+ * close-on-exec flag too. */
+static int add_moves(posix_spawn_file_actions_t *acts, const struct child_options *opt)
+{
+	int r, stage;
+
+	stage = FD_FIRST;
+	for (unsigned i = 0; i < opt->n_fds; i++, stage++) {
+		stage = next_stage(opt, stage);
+		r = posix_spawn_file_actions_adddup2(acts, opt->fds[i].from, stage);
+		if (r != 0)
+			return -r;
+	}
+	stage = FD_FIRST;
+	for (unsigned i = 0; i < opt->n_fds; i++, stage++) {
+		stage = next_stage(opt, stage);
+		r = posix_spawn_file_actions_adddup2(acts, stage, opt->fds[i].to);
+		if (r != 0)
+			return -r;
+	}
+	return 0;
+}
+
+static int add_closes(posix_spawn_file_actions_t *acts, const struct child_options *opt)
+{
+	int end = FD_FIRST; /* one past the last target */
+	int r;
+
+	for (unsigned i = 0; i < opt->n_fds; i++)
+		if (opt->fds[i].to >= end)
+			end = opt->fds[i].to + 1;
+	for (int fd = FD_FIRST; fd < end; fd++) {
+		if (is_target(opt, fd))
+			continue;
+		r = posix_spawn_file_actions_addclose(acts, fd);
+		if (r != 0)
+			return -r;
+	}
+	return -posix_spawn_file_actions_addclosefrom_np(acts, end);
+}
+
+/* posix_spawn takes char *const *, though it changes nothing. */
+static char *const *as_argv(const char *const *v)
+{
+	union {
+		const char *const *in;
+		char *const *out;
+	} u = { .in = v };
+
+	return u.out;
+}
+
+/* Threads block signals and so may the caller; a program starts with none blocked. */
+static int spawn_with(pid_t *ret_pid, const struct child_options *opt,
+                      const posix_spawn_file_actions_t *acts)
+{
+	char *const *envp = opt->envp ? as_argv(opt->envp) : environ;
+	posix_spawnattr_t attr;
+	sigset_t none;
+	int r;
+
+	r = posix_spawnattr_init(&attr);
+	if (r != 0)
+		return -r;
+	sigemptyset(&none);
+	r = posix_spawnattr_setsigmask(&attr, &none);
+	if (r == 0)
+		r = posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK);
+	if (r == 0)
+		r = posix_spawn(ret_pid, opt->file, acts, &attr, as_argv(opt->argv), envp);
+	(void)posix_spawnattr_destroy(&attr);
+	return -r;
+}
+
+/* Waits without limit and forgets. */
+static int reap(struct child *c, int *ret_wait_status)
+{
+	int status;
+	pid_t pid;
+
+	do {
+		pid = waitpid(c->pid, &status, 0);
+	} while (pid < 0 && errno == EINTR);
+	if (pid < 0)
+		return -errno;
+	c->pid = -1;
+	close_fd(&c->pidfd);
+	if (ret_wait_status)
+		*ret_wait_status = status;
+	return 0;
+}
+
+/* The pid is ours until reaped, so it cannot name another process meanwhile. */
+static int follow(struct child *c)
+{
+	int r;
+
+	c->pidfd = (int)syscall(SYS_pidfd_open, c->pid, 0);
+	if (c->pidfd >= 0)
+		return 0;
+	r = -errno;
+	c->pidfd = FD_NONE;
+	(void)kill(c->pid, SIGKILL);
+	(void)reap(c, NULL);
+	c->pid = -1;
+	return r;
+}
+
+int child_spawn(struct child *c, const struct child_options *opt)
+{
+	posix_spawn_file_actions_t acts;
+	pid_t pid = -1;
+	int r;
+
+	r = check_fds(opt);
+	if (r < 0)
+		return r;
+	r = posix_spawn_file_actions_init(&acts);
+	if (r != 0)
+		return -r;
+	r = add_moves(&acts, opt);
+	if (r == 0)
+		r = add_closes(&acts, opt);
+	if (r == 0)
+		r = spawn_with(&pid, opt, &acts);
+	(void)posix_spawn_file_actions_destroy(&acts);
+	if (r < 0)
+		return r;
+	*c = (struct child){ .pid = pid, .pidfd = FD_NONE };
+	return follow(c);
+}
+
+int child_wait(struct child *c, int64_t deadline, int *ret_wait_status)
+{
+	struct pollfd pfd = { .fd = c->pidfd, .events = POLLIN };
+
+	if (c->pid < 0)
+		return -ECHILD;
+	for (;;) {
+		int left = clock_left_ms(deadline);
+		int n = poll(&pfd, 1, left);
+
+		if (n > 0)
+			return reap(c, ret_wait_status);
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		if (left == 0)
+			return -ETIMEDOUT;
+	}
+}
+
+int child_kill(struct child *c, int sig)
+{
+	if (c->pid < 0)
+		return -ESRCH;
+	return syscall(SYS_pidfd_send_signal, c->pidfd, sig, NULL, 0) < 0 ? -errno : 0;
+}
+
+void child_done(struct child *c)
+{
+	int saved = errno;
+
+	if (c->pid >= 0) {
+		(void)child_kill(c, SIGKILL);
+		(void)reap(c, NULL);
+	}
+	close_fd(&c->pidfd);
+	*c = CHILD_INIT;
+	errno = saved;
+}
+
+char *child_self_dir(void)
+{
+	char path[PATH_MAX];
+	ssize_t n = readlink("/proc/self/exe", path, sizeof(path));
+	char *slash;
+
+	/* Filled to the end means cut off. */
+	if (n <= 0 || (size_t)n == sizeof(path) || path[0] != '/')
+		return NULL;
+	path[n] = '\0';
+	slash = strrchr(path, '/');
+	slash[slash == path] = '\0';
+	return xstrdup(path);
+}

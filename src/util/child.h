@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Starting a program from a process that may have threads, and following it by pidfd. */
+#ifndef UTIL_CHILD_H
+#define UTIL_CHILD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct child {
+	pid_t pid;
+	int pidfd;
+};
+#define CHILD_INIT ((struct child){ .pid = -1, .pidfd = -1 })
+
+struct child_fd {
+	int from; /* descriptor in the parent */
+	int to;   /* number in the child, not close-on-exec there */
+};
+
+struct child_options {
+	const char *file;        /* absolute path of the program */
+	const char *const *argv; /* NULL-terminated */
+	const char *const *envp; /* NULL: the caller's environment */
+	const struct child_fd *fds;
+	unsigned n_fds; /* besides 0, 1, 2, which pass through unless named here */
+};
+
+/* posix_spawn. 0 or -errno. Every descriptor but 0, 1, 2 and FDS is closed in the child, where no
+ * signal is blocked. FDS may overlap in any way, but not have one target twice (-EINVAL). */
+int child_spawn(struct child *c, const struct child_options *opt);
+/* Waits until it ended or DEADLINE (clock.h): wait status, or -ETIMEDOUT. */
+int child_wait(struct child *c, int64_t deadline, int *ret_wait_status);
+int child_kill(struct child *c, int sig);
+/* Kills and reaps when still running. */
+void child_done(struct child *c);
+
+/* Absolute path of this executable's directory, caller frees; NULL when unknown. */
+char *child_self_dir(void);
+
+#endif

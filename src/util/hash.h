@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * XXH3 (128 bits) over streams: tells a damaged record from a good one, and equal bytes from
+ * different ones. It is no defence against somebody who can write the store (mode 0700).
+ */
+#ifndef UTIL_HASH_H
+#define UTIL_HASH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define HASH_TEXT_LEN 33 /* 32 hex digits and NUL */
+
+struct hash;
+struct hash *hash_new(void);
+void hash_add(struct hash *h, const void *data, size_t len);
+void hash_text(struct hash *h, char out[HASH_TEXT_LEN]); /* may go on adding */
+void hash_free(struct hash *h);
+
+void hash_buffer(const void *data, size_t len, char out[HASH_TEXT_LEN]);
+uint64_t hash64(const void *data, size_t len);
+
+void cleanup_hashp(struct hash **h);
+#define cleanup_hash __attribute__((__cleanup__(cleanup_hashp)))
+
+#endif

@@ -1,0 +1,429 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""The crash matrix. Every crash point in the source is killed in every scenario that passes it:
+at its first, second and last time ($ATOLL_LONG: each time). A new process recovers; then all
+resources together are exactly old or exactly new, and which of the two follows from where it was
+killed. Points of recovery are killed too, and recovery after that. Prints TAP.
+
+usage: crash-matrix.py root|user
+"""
+
+import sys
+from multiprocessing import Pool
+
+from crashlib import (LONG, WORKERS, Broken, World, become, ctimes, edit_again, points_in_source,
+                      run)
+
+
+class Scenario:
+    """Something to kill: VERBS with ENV, after prepare(). Up to the point LAST_BEFORE the outcome
+    is BEFORE, from FIRST_AFTER on AFTER; between the two, where the decision is written, either."""
+
+    resources = ['r1', 'r2']
+    verbs = ()
+    env = {}
+    before = after = 'old'
+    last_before = first_after = None
+
+    def prepare(self, world):
+        world.open_plan()
+        world.edit()
+
+    def finish(self, world, state):
+        """Goes on from STATE: nothing of the work, and nothing of what undo needs, was lost."""
+        if state == 'old':
+            world.must('commit')
+            world.expect('new')
+        world.must('rollback')
+        world.expect('old')
+
+    def outcomes(self, passed, index):
+        """States allowed when killed at the INDEX-th of the points PASSED."""
+        if self.last_before in passed and index <= passed.index(self.last_before):
+            return {self.before}
+        if self.first_after in passed and index >= passed.index(self.first_after):
+            return {self.after}
+        return {self.before, self.after}
+
+
+class Commit(Scenario):
+    verbs = ('commit',)
+    before, after = 'old', 'new'
+    last_before, first_after = 'txn.after-barrier-1', 'txn.after-decision'
+
+
+class CommitThree(Commit):
+    resources = ['r1', 'v', 'r2']
+
+
+class CommitForGood(Commit):
+    verbs = ('commit=no-undo',)
+
+    def finish(self, world, state):
+        if state == 'old':
+            world.must('commit')
+            world.expect('new')
+
+
+class Undo(Scenario):
+    resources = ['r1', 'v', 'r2']
+    verbs = ('rollback',)
+    before, after = 'new', 'old'
+    last_before, first_after = 'txn.undo.prepared', 'txn.undo.after-decision'
+
+    def prepare(self, world):
+        super().prepare(world)
+        world.must('commit')
+
+    def finish(self, world, state):
+        if state == 'new':
+            world.must('rollback')
+            world.expect('old')
+
+
+class UndoTwoBatches(Undo):
+    resources = ['r1', 'r2']
+
+    def prepare(self, world):
+        super().prepare(world)
+        world.find_works(world.must('path'))
+        world.edit(edit_again)
+        world.must('commit')
+
+
+class Withdraw(Scenario):
+    """A participant refuses to prepare: nothing is touched, not even a ctime."""
+    resources = ['r1', 'r2', 'v']
+    verbs = ('commit',)
+    env = {'SCENARIO_FAIL': 'prepare'}
+
+    def prepare(self, world):
+        super().prepare(world)
+        world.ctimes = [ctimes(world.base / name) for name in ('r1', 'r2')]
+
+    def finish(self, world, state):
+        if world.ctimes != [ctimes(world.base / name) for name in ('r1', 'r2')]:
+            raise Broken('a withdrawn commit touched an original')
+        super().finish(world, state)
+
+
+class DryRun(Withdraw):
+    resources = ['r1', 'r2']
+    verbs = ('commit=dry-run',)
+    env = {}
+
+
+class Revoke(Scenario):
+    """A participant refuses to commit after the decision. Recovery meets no refusal."""
+    resources = ['r1', 'v', 'r2']
+    verbs = ('commit',)
+    env = {'SCENARIO_FAIL': 'commit'}
+    before, after = 'new', 'old'
+    last_before, first_after = None, 'txn.revoke.recorded'
+
+    def outcomes(self, passed, index):
+        if index <= passed.index('txn.after-barrier-1'):
+            return {'old'}
+        return super().outcomes(passed, index)
+
+
+class RevokeLast(Revoke):
+    resources = ['r1', 'r2', 'v']
+
+
+class Redo(Undo):
+    """A participant refuses to be undone after the decision."""
+    env = {'SCENARIO_FAIL': 'undo'}
+
+    def outcomes(self, passed, index):
+        recorded = passed.index('txn.redo.recorded')
+        if index >= recorded:
+            return {'new'}
+        if 'txn.undo.participant' not in passed[index:recorded]:
+            return {'old', 'new'}  # REDOING is being written
+        return super().outcomes(passed, index)
+
+
+class Add(Scenario):
+    resources = ['r1', 'r2']
+    verbs = ('add=r2',)
+
+    def prepare(self, world):
+        world.find_works(world.must('start', 'add=r1', 'path'))
+
+    def finish(self, world, state):
+        world.run(*self.verbs)  # it may be there already
+        world.find_works(world.must('path'))
+        world.edit()
+        super().finish(world, state)
+
+
+class OverlayCommit(Commit):
+    resources = ['o1', 'r2']
+
+
+class OverlayUndo(Undo):
+    resources = ['o1', 'v', 'o2']
+
+
+class OverlayRevoke(Revoke):
+    resources = ['o1', 'o2', 'v']
+
+
+class OverlayAdd(Add):
+    resources = ['r1', 'o2']
+    verbs = ('add=o2:overlay',)
+
+
+class Start(Scenario):
+    verbs = ('start',)
+
+    def prepare(self, world):
+        world.must('recover=all')  # makes the store
+
+    def finish(self, world, state):
+        world.open_plan()
+        world.edit()
+        super().finish(world, state)
+
+
+class Exec(Scenario):
+    verbs = ('exec',)
+    before = after = 'old'
+
+
+class Reset(Scenario):
+    verbs = ('reset',)
+    before = after = 'old'
+
+    def finish(self, world, state):
+        world.find_works(world.must('path'))
+        if not any('change ' in line for line in world.must('diff').splitlines()):
+            world.edit()
+        super().finish(world, state)
+
+
+class Stop(Scenario):
+    verbs = ('stop=force',)
+    before = after = 'new'
+
+    def prepare(self, world):
+        super().prepare(world)
+        world.must('commit')
+
+    def finish(self, world, state):
+        world.must('start')
+        world.must('stop=force')
+
+
+SCENARIOS = {cls.__name__: cls() for cls in (
+    Commit, CommitThree, CommitForGood, Undo, UndoTwoBatches, Withdraw, DryRun, Revoke, RevokeLast,
+    Redo, OverlayCommit, OverlayUndo, OverlayRevoke, OverlayAdd, Add, Start, Exec, Reset, Stop)}
+
+# From where recovery is killed in turn: one for every state it can find.
+LEFT_BEHIND = [
+    ('CommitThree', 'txn.prepared:1'), ('CommitThree', 'txn.after-decision:1'),
+    ('CommitThree', 'dir.apply.op:3'), ('CommitThree', 'txn.apply.participant:1'),
+    ('CommitThree', 'txn.after-barrier-3:1'), ('Revoke', 'txn.revoke.recorded:1'),
+    ('RevokeLast', 'dir.undo.op:4'), ('RevokeLast', 'dir.undo.unstage:2'),
+    ('RevokeLast', 'txn.revoke.undone:1'), ('UndoTwoBatches', 'txn.undo.after-decision:1'),
+    ('UndoTwoBatches', 'dir.undo.op:5'), ('UndoTwoBatches', 'txn.undo.undone:1'),
+    ('Redo', 'txn.redo.recorded:1'), ('Redo', 'dir.apply.op:2'),
+    ('Add', 'plan.add.after-area:1'), ('Add', 'plan.add.after-create:1'),
+]
+# What the next process may be: told to recover, or busy with something else.
+NEXT_COMMANDS = [('recover=all',), ('recover',), ('purge', 'recover=all')]
+
+
+def times_to_kill(count):
+    """1st, 2nd, last, and of many one in between."""
+    if LONG:
+        return list(range(1, count + 1))
+    return sorted({1, min(2, count), (count + 1) // 2, count})
+
+
+def to_kill(passed, ends_only=False):
+    """(point:n, index of it in PASSED)."""
+    for name in dict.fromkeys(passed):
+        places = [i for i, point in enumerate(passed) if point == name]
+        for n in {1, len(places)} if ends_only and not LONG else times_to_kill(len(places)):
+            yield f'{name}:{n}', places[n - 1]
+
+
+# ---- one case, in a process of the pool ----
+
+def settle(scenario, world, allowed, number):
+    following = NEXT_COMMANDS[number % len(NEXT_COMMANDS)]
+    if isinstance(scenario, Start):
+        following = ('recover=all',)
+    if not isinstance(scenario, Stop):
+        world.recover_twice(*following)
+    else:
+        world.recover_twice('recover=all')
+    state = world.expect(*allowed)
+    scenario.finish(world, state)
+    if not isinstance(scenario, Stop):
+        world.stop_and_count()
+
+
+def guard(label, body):
+    try:
+        body()
+    except Broken as why:
+        return [f'{label}: {why}']
+    except Exception as why:  # pylint: disable=broad-except
+        return [f'{label}: {type(why).__name__}: {why}']
+    return []
+
+
+def die_once(case):
+    name, point, allowed, number = case
+    scenario = SCENARIOS[name]
+
+    def body():
+        with World(scenario.resources) as world:
+            scenario.prepare(world)
+            world.kill(point, *scenario.verbs, env=scenario.env)
+            settle(scenario, world, allowed, number)
+    return guard(f'{name} at {point}', body)
+
+
+def die_in_recovery(case):
+    name, point, again, allowed, number = case
+    scenario = SCENARIOS[name]
+
+    def body():
+        with World(scenario.resources) as world:
+            scenario.prepare(world)
+            world.kill(point, *scenario.verbs, env=scenario.env)
+            world.kill(again, 'recover=all')
+            settle(scenario, world, allowed, number)
+    return guard(f'{name} at {point}, recovery at {again}', body)
+
+
+def record(name):
+    """Points an undisturbed run passes, and complaints about that run."""
+    scenario = SCENARIOS[name]
+    passed = []
+
+    def body():
+        with World(scenario.resources) as world:
+            scenario.prepare(world)
+            passed.extend(world.points(*scenario.verbs, env=scenario.env))
+            settle(scenario, world, {scenario.before, scenario.after}, 0)
+    return passed, guard(f'{name}, undisturbed', body)
+
+
+def record_recovery(left):
+    name, point = left
+    scenario = SCENARIOS[name]
+    with World(scenario.resources) as world:
+        scenario.prepare(world)
+        world.kill(point, *scenario.verbs, env=scenario.env)
+        return world.points('recover=all')
+
+
+# ---- the tests ----
+
+POOL = None
+PASSED = {}     # scenario: points
+RECOVERED = {}  # (scenario, point): points of its recovery
+
+
+def killed(*names):
+    complaints, cases = [], []
+    for name in names:
+        PASSED[name], broken = record(name)
+        complaints += broken
+        if broken:
+            continue
+        scenario = SCENARIOS[name]
+        for number, (point, index) in enumerate(to_kill(PASSED[name])):
+            cases.append((name, point, scenario.outcomes(PASSED[name], index), number))
+    for broken in POOL.imap_unordered(die_once, cases, chunksize=2):
+        complaints += broken
+    print(f'# {", ".join(names)}: {len(cases)} kills')
+    if not cases:
+        complaints.append('nothing to kill')
+    return complaints
+
+
+def der_01_kill_in_commit():
+    return killed('Commit', 'CommitThree', 'CommitForGood')
+
+
+def der_01_kill_in_undo():
+    return killed('Undo', 'UndoTwoBatches')
+
+
+def atm_06_kill_in_withdrawal():
+    return killed('Withdraw', 'DryRun')
+
+
+def atm_01_kill_in_revocation():
+    return killed('Revoke', 'RevokeLast')
+
+
+def der_01_kill_in_redo():
+    return killed('Redo')
+
+
+def der_01_kill_with_overlays():
+    return killed('OverlayCommit', 'OverlayUndo', 'OverlayRevoke')
+
+
+def cln_03_kill_in_create():
+    return killed('Start', 'Add', 'OverlayAdd')
+
+
+def atm_14_kill_in_exec_reset_stop():
+    return killed('Exec', 'Reset', 'Stop')
+
+
+def place(name, point):
+    """Index of POINT ("name:n") among the points of an undisturbed run."""
+    word, n = point.rsplit(':', 1)
+    return [i for i, passed in enumerate(PASSED[name]) if passed == word][int(n) - 1]
+
+
+def der_01_kill_in_recovery():
+    complaints, cases = [], []
+    for left, passed in zip(LEFT_BEHIND, POOL.imap(record_recovery, LEFT_BEHIND)):
+        RECOVERED[left] = passed
+        name, point = left
+        allowed = SCENARIOS[name].outcomes(PASSED[name], place(name, point))
+        if len(allowed) > 1 or not passed:
+            complaints.append(f'{left}: not a state recovery has one way out of')
+        for number, (again, _) in enumerate(to_kill(passed, ends_only=True)):
+            cases.append((name, point, again, allowed, number))
+    for broken in POOL.imap_unordered(die_in_recovery, cases, chunksize=2):
+        complaints += broken
+    print(f'# {len(cases)} kills in recovery')
+    return complaints
+
+
+def tst_08_every_crash_point_reached():
+    """A crash point no scenario passes is one nobody can trust."""
+    reached = set()
+    for passed in list(PASSED.values()) + list(RECOVERED.values()):
+        reached |= set(passed)
+    known = points_in_source()
+    return ([f'no scenario reaches {name}' for name in sorted(known - reached)] +
+            [f'{name} is passed but not in the source' for name in sorted(reached - known)])
+
+
+if __name__ == '__main__':
+    become(sys.argv[1])
+    with Pool(WORKERS) as POOL:
+        sys.exit(run([
+            der_01_kill_in_commit,
+            der_01_kill_in_undo,
+            atm_06_kill_in_withdrawal,
+            atm_01_kill_in_revocation,
+            der_01_kill_in_redo,
+            der_01_kill_with_overlays,
+            cln_03_kill_in_create,
+            atm_14_kill_in_exec_reset_stop,
+            der_01_kill_in_recovery,
+            tst_08_every_crash_point_reached,
+        ]))

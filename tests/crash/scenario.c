@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the crash tests run and kill: `scenario BASE VERB...` does the verbs one after another on
+ * plan "p" of the store BASE/store, through the public interface alone. Trees are made, edited
+ * and compared by the Python that runs it.
+ *
+ *   start  add=DIR[:STRATEGY]  path  exec[=SHELL COMMAND]  diff  commit[=no-undo|dry-run|partial]  rollback
+ *   reset  stop[=force]  recover[=all]  purge
+ *
+ * `path` prints "path ROOT WORKSPACE" for every resource of strategy copy. The first verb that fails
+ * ends it: the code's name goes to stderr, the exit status is the command's (atoll_code_exit).
+ *
+ * Strategy "value" swaps the content of the file `value` in its directory and can be told by
+ * $SCENARIO_FAIL (prepare, commit or undo) to refuse for good. $SCENARIO_SYNC (1: syncfs, 2: each)
+ * picks the barrier's way.
+ */
+#include <atoll.h>
+
+#include "fs/sync.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PLAN "p"
+
+struct run {
+	const char *base;
+	struct atoll *atoll;
+	struct atoll_plan *plan;
+	struct atoll_result *res;
+};
+
+/* ---- the strategy ---- */
+
+static bool told_to_fail(const char *verb)
+{
+	const char *told = getenv("SCENARIO_FAIL");
+
+	return told && strcmp(told, verb) == 0;
+}
+
+static int refuse(struct atoll_participant *p)
+{
+	return atoll_participant_fail(p, -EIO, "refuse", atoll_participant_root(p), EIO);
+}
+
+/* Replaces the file by one with TEXT, its times and its directory's fixed: a tree that went back
+ * and forth cannot be told from one that did not. Repeatable. */
+static int install(struct atoll_participant *p, const char *text, long when)
+{
+	const struct timespec file_times[2] = { { when, 1 }, { when, 2 } };
+	const struct timespec dir_times[2] = { { 1000000003, 3 }, { 1000000003, 3 } };
+	int area_fd = open(atoll_participant_area(p), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int root_fd = open(atoll_participant_root(p), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int fd = openat(area_fd, "value", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+	ssize_t len = (ssize_t)strlen(text);
+	int r = -EIO;
+
+	if (fd >= 0 && write(fd, text, (size_t)len) == len && futimens(fd, file_times) == 0 &&
+	    fsync(fd) == 0 && renameat(area_fd, "value", root_fd, "value") == 0 &&
+	    futimens(root_fd, dir_times) == 0 && atoll_participant_sync(p, root_fd) == 0 &&
+	    atoll_participant_sync(p, area_fd) == 0)
+		r = 0;
+	(void)close(fd);
+	(void)close(root_fd);
+	(void)close(area_fd);
+	return r;
+}
+
+static bool is_new(struct atoll_participant *p)
+{
+	int root_fd = open(atoll_participant_root(p), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int fd = openat(root_fd, "value", O_RDONLY | O_CLOEXEC);
+	char text[4] = "";
+	bool same = fd >= 0 && read(fd, text, 3) == 3 && strcmp(text, "new") == 0;
+
+	(void)close(fd);
+	(void)close(root_fd);
+	return same;
+}
+
+static int value_nothing(struct atoll_participant *p)
+{
+	(void)p;
+	return 0;
+}
+
+static int value_prepare(struct atoll_participant *p)
+{
+	if (told_to_fail("prepare"))
+		return refuse(p);
+	atoll_participant_count(p, 1);
+	return is_new(p) == atoll_participant_undoing(p) ? ATOLL_READY : ATOLL_NO_CHANGE;
+}
+
+static int value_commit(struct atoll_participant *p)
+{
+	return told_to_fail("commit") ? refuse(p) : install(p, "new\n", 1000000002);
+}
+
+static int value_undo(struct atoll_participant *p)
+{
+	return told_to_fail("undo") ? refuse(p) : install(p, "old\n", 1000000001);
+}
+
+static const struct atoll_strategy value_strategy = {
+	.api_version = ATOLL_STRATEGY_API_VERSION,
+	.name = "value",
+	.kind = "directory",
+	.capabilities = ATOLL_CAP_PREPARE | ATOLL_CAP_UNDO,
+	.create = value_nothing,
+	.prepare = value_prepare,
+	.check = value_nothing,
+	.commit = value_commit,
+	.abort = value_nothing,
+	.undo = value_undo,
+	.finish = value_nothing,
+	.release = value_nothing,
+	.reset = value_nothing,
+	.remove = value_nothing,
+};
+
+/* ---- the verbs ---- */
+
+static int do_start(struct run *run, const char *arg)
+{
+	(void)arg;
+	atoll_plan_free(run->plan);
+	run->plan = NULL;
+	return atoll_plan_start(run->atoll, PLAN, ATOLL_START_OR_OPEN, &run->plan, run->res);
+}
+
+static int do_add(struct run *run, const char *arg)
+{
+	char *root = NULL;
+	char *strategy;
+	struct atoll_resource resource;
+	int r;
+
+	if (asprintf(&root, "%s/%s", run->base, arg) < 0)
+		return -ENOMEM;
+	strategy = strrchr(root, ':');
+	if (strategy)
+		*strategy++ = '\0';
+	resource =
+		(struct atoll_resource){ .root = root, .strategy = strategy ? strategy : "copy" };
+	r = atoll_plan_add(run->plan, &resource, run->res);
+	free(root);
+	return r;
+}
+
+static int print_path(void *user, const struct atoll_sandbox_info *info)
+{
+	struct run *run = user;
+	char *path = NULL;
+
+	if (strcmp(info->strategy, "copy") != 0)
+		return 0;
+	if (atoll_sandbox_path(run->plan, info->id, &path, run->res) < 0)
+		return atoll_result_code(run->res);
+	printf("path %s %s\n", info->root, path);
+	free(path);
+	return 0;
+}
+
+static int do_path(struct run *run, const char *arg)
+{
+	(void)arg;
+	return atoll_plan_sandboxes(run->plan, print_path, run, run->res);
+}
+
+static int do_exec(struct run *run, const char *arg)
+{
+	const char *const argv[] = { "/bin/sh", "-c", *arg ? arg : "true", NULL };
+	const struct atoll_exec exec = { .argv = argv, .cwd = "/" };
+	struct atoll_exec_status status;
+	int r = atoll_plan_exec(run->plan, &exec, &status, run->res);
+
+	return r < 0 ? r : status.exit_code == 0 ? 0 : -EIO;
+}
+
+static int print_change(void *user, const struct atoll_change *change)
+{
+	(void)user;
+	printf("change %d %s\n", (int)change->kind, change->path);
+	return 0;
+}
+
+static int do_diff(struct run *run, const char *arg)
+{
+	int64_t n = atoll_plan_diff(run->plan, print_change, NULL, run->res);
+
+	(void)arg;
+	return n < 0 ? (int)n : 0;
+}
+
+static int do_commit(struct run *run, const char *arg)
+{
+	static const struct {
+		const char *name;
+		unsigned flag;
+	} flags[] = { { "no-undo", ATOLL_NO_UNDO },
+		      { "dry-run", ATOLL_DRY_RUN },
+		      { "partial", ATOLL_ALLOW_PARTIAL } };
+	unsigned flag = 0;
+
+	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
+		if (strcmp(arg, flags[i].name) == 0)
+			flag = flags[i].flag;
+	return atoll_plan_commit(run->plan, flag, run->res);
+}
+
+static int do_rollback(struct run *run, const char *arg)
+{
+	return atoll_plan_rollback(
+		run->plan, strcmp(arg, "keep-theirs") == 0 ? ATOLL_KEEP_THEIRS : 0, run->res);
+}
+
+static int do_reset(struct run *run, const char *arg)
+{
+	(void)arg;
+	return atoll_plan_reset(run->plan, run->res);
+}
+
+static int do_stop(struct run *run, const char *arg)
+{
+	return atoll_plan_stop(run->plan, strcmp(arg, "force") == 0 ? ATOLL_FORCE : 0, run->res);
+}
+
+/* More than none left is a failure here. */
+static int do_recover(struct run *run, const char *arg)
+{
+	int r = atoll_recover(run->atoll, strcmp(arg, "all") == 0 ? NULL : PLAN, false, run->res);
+
+	return r > 0 ? -ATOLL_E_NEEDS_RECOVERY : r;
+}
+
+static int do_purge(struct run *run, const char *arg)
+{
+	int r = atoll_purge(run->atoll, 0, run->res);
+
+	(void)arg;
+	return r < 0 ? r : 0;
+}
+
+static const struct {
+	const char *name;
+	int (*fn)(struct run *run, const char *arg);
+	bool alone; /* needs no plan */
+} verbs[] = {
+	{ "start", do_start, true },        { "add", do_add, false },
+	{ "path", do_path, false },         { "exec", do_exec, false },
+	{ "diff", do_diff, false },         { "commit", do_commit, false },
+	{ "rollback", do_rollback, false }, { "reset", do_reset, false },
+	{ "stop", do_stop, false },         { "recover", do_recover, true },
+	{ "purge", do_purge, true },
+};
+
+static int do_verb(struct run *run, const char *word)
+{
+	const char *arg = strchr(word, '=');
+	size_t len = arg ? (size_t)(arg - word) : strlen(word);
+	int r = -ATOLL_E_INVALID;
+
+	for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++) {
+		if (strlen(verbs[i].name) != len || memcmp(verbs[i].name, word, len) != 0)
+			continue;
+		r = 0;
+		if (!verbs[i].alone && !run->plan)
+			r = atoll_plan_find(run->atoll, PLAN, &run->plan, run->res);
+		if (r >= 0)
+			r = verbs[i].fn(run, arg ? arg + 1 : "");
+		break;
+	}
+	if (r < 0)
+		fprintf(stderr, "%s: %s: %s\n", word, atoll_code_name(r),
+		        atoll_result_message(run->res));
+	return r;
+}
+
+static void print_notes(const struct atoll_result *res)
+{
+	for (size_t i = 0; i < atoll_result_notes(res); i++) {
+		const struct atoll_note *note = atoll_result_note(res, i);
+
+		printf("note %s %s: %s\n", atoll_note_kind_name(note->kind), note->path,
+		       note->text);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	struct run run = { .res = atoll_result_new() };
+	const char *sync = getenv("SCENARIO_SYNC");
+	char *home = NULL;
+	int r;
+
+	if (argc < 3)
+		return 2;
+	if (sync)
+		syncset_force(atoi(sync));
+	run.base = argv[1];
+	if (asprintf(&home, "%s/store", run.base) < 0)
+		return 2;
+	r = atoll_strategy_register(&value_strategy, run.res);
+	if (r >= 0)
+		r = atoll_open(home, &run.atoll, run.res);
+	if (r < 0)
+		fprintf(stderr, "open: %s: %s\n", atoll_code_name(r),
+		        atoll_result_message(run.res));
+	for (int i = 2; i < argc && r >= 0; i++) {
+		r = do_verb(&run, argv[i]);
+		print_notes(run.res);
+	}
+	atoll_plan_free(run.plan);
+	atoll_close(run.atoll);
+	atoll_result_free(run.res);
+	free(home);
+	return atoll_code_exit(r < 0 ? r : 0);
+}

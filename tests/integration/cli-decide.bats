@@ -1,0 +1,281 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# diff, commit, rollback, reset.
+
+load cli
+
+# plan_with_work: p over a and b; three files differ.
+plan_with_work() {
+	two_dirs
+	atoll start p --dir a --dir b >/dev/null 2>&1
+	atoll exec p -- sh -c '
+		cd "$ATOLL_RESOURCE_1" && echo changed >one && rm two &&
+		cd "$ATOLL_RESOURCE_2" && echo four >four'
+}
+
+committed() {
+	[ "$(cat a/one)" = changed ]
+	[ ! -e a/two ]
+	[ "$(cat b/four)" = four ]
+}
+
+@test "cli diff in its forms" {
+	plan_with_work
+	run atoll diff p
+	status_is 0
+	[ "${lines[0]}" = "M  $work/a/one" ]
+	[ "${lines[1]}" = "D  $work/a/two" ]
+	[ "${lines[2]}" = "A  $work/b/four" ]
+	run atoll diff p --name-status
+	[ "${lines[2]}" = "A  $work/b/four" ]
+	run atoll diff p --stat
+	says '1 added, 1 changed, 1 deleted'
+	run atoll diff p --exit-code
+	status_is 1
+	run atoll diff p --json
+	status_is 0
+	[ "$(jq -r '[.format, .added, .changed, .deleted, .conflicts] | join(" ")' <<<"$output")" = 'atoll.diff/1 1 1 1 0' ]
+	[ "$(jq -r '.changes[0] | [.root, .path, .kind, .new_size] | join(" ")' <<<"$output")" = "$work/a one changed 8" ]
+	atoll reset p
+	run atoll diff p --exit-code
+	status_is 0
+	says 'p: no changes'
+}
+
+@test "cli diff of some paths" {
+	plan_with_work
+	only() {
+		run atoll diff p "$@"
+		status_is 0
+		[ "$(grep -c '^[AMD]  ' <<<"$output")" -eq 1 ]
+	}
+	only "$work/a/one"
+	only a/one
+	only "$work/b"
+	only b
+	(cd a && only one)
+	(cd a/sub && only ../two)
+	only four
+	run atoll diff p a b
+	[ "$(grep -c '^[AMD]  ' <<<"$output")" -eq 3 ]
+	run atoll diff p nothing
+	status_is 1
+	run atoll diff p /etc
+	status_is 1
+	atoll exec p -- sh -c 'echo x >"$ATOLL_RESOURCE_1/both"; echo x >"$ATOLL_RESOURCE_2/both"'
+	run atoll diff p both
+	status_is 1
+	says "$work/a/both"
+	says "$work/b/both"
+}
+
+@test "cli commit says what it did and how to undo it" {
+	plan_with_work
+	run atoll commit p
+	status_is 0
+	says 'committed p: 3 files changed in 2 directories; undo: atoll rollback p'
+	says 'next: atoll stop p'
+	committed
+	run atoll commit p
+	status_is 0
+	says 'p: no changes'
+	[ "$(atoll show p --json | jq -r .state)" = COMMITTED ]
+}
+
+@test "cli commit of one file is not one files" {
+	two_dirs
+	atoll start p --dir a
+	cd a
+	atoll exec p -- sh -c 'echo x >one'
+	run atoll commit p
+	says 'committed p: 1 file changed in 1 directory;'
+}
+
+@test "cli rollback brings back the very files" {
+	two_dirs
+	before=$(tree a b)
+	cd a
+	atoll start p --dir "$work/a" --dir "$work/b"
+	atoll exec p -- sh -c 'echo changed >one; rm -r sub; echo new >new; echo >>"$ATOLL_RESOURCE_2/three"'
+	atoll commit p
+	[ ! -e sub ]
+	run atoll rollback p
+	status_is 0
+	says 'rolled back p: 2 directories are as before'
+	cd "$work"
+	[ "$(tree a b)" = "$before" ]
+	run atoll diff p
+	says 'p: no changes'
+	run atoll rollback p
+	status_is 0
+}
+
+@test "cli rollback before a commit drops the work" {
+	plan_with_work
+	before=$(untouched a b)
+	run atoll rollback p
+	status_is 0
+	says 'work is dropped'
+	[ "$(untouched a b)" = "$before" ]
+	run atoll diff p
+	says 'p: no changes'
+	atoll exec p -- sh -c 'echo again >"$ATOLL_RESOURCE_1/one"'
+	atoll commit p
+	[ "$(cat a/one)" = again ]
+}
+
+@test "cli reset drops the work and goes on from what is there now" {
+	plan_with_work
+	echo theirs >a/two
+	run atoll reset p
+	status_is 0
+	says 'reset p'
+	[ "$(cat "$(atoll path p a 2>/dev/null)/two")" = theirs ]
+	atoll exec p -- sh -c 'echo mine >"$ATOLL_RESOURCE_1/one"'
+	run atoll commit p
+	status_is 0
+	[ "$(cat a/one a/two)" = "$(printf 'mine\ntheirs')" ]
+}
+
+@test "cli commit --dry-run changes nothing" {
+	plan_with_work
+	before=$(untouched a b)
+	run atoll commit p --dry-run
+	status_is 0
+	says 'p can be committed: 3 files would change in 2 directories'
+	[ "$(untouched a b)" = "$before" ]
+	run atoll commit p --dry-run --json
+	jq -e .dry_run <<<"$output"
+	[ "$(atoll show p --json | jq -r .state)" = OPEN ]
+	atoll commit p
+	committed
+}
+
+@test "cli commit --no-undo is for good" {
+	plan_with_work
+	run atoll commit p --no-undo
+	status_is 0
+	says 'for good'
+	committed
+	run atoll rollback p
+	status_is 1
+	committed
+}
+
+@test "der_03 cli a conflict is named path by path and changes nothing" {
+	plan_with_work
+	echo theirs >a/one
+	echo theirs >b/four
+	before=$(untouched a b)
+	run atoll commit p
+	status_is 3
+	says "conflict: $work/a/one"
+	says "conflict: $work/b/four"
+	says 'hint: '
+	[ "$(untouched a b)" = "$before" ]
+	run atoll commit p --json
+	status_is 3
+	[ "$(jq -r '[.format, .code, .exit] | join(" ")' <<<"$output")" = 'atoll.error/1 conflict 3' ]
+	[ "$(jq -r '[.notes[] | select(.kind == "conflict").path] | sort | join(" ")' <<<"$output")" = 'four one' ]
+	run atoll diff p
+	says 'conflict'
+	# The work is still there; made equal on both sides it is no conflict.
+	[ "$(cat "$(atoll path p a 2>/dev/null)/one")" = changed ]
+	echo changed >a/one
+	echo four >b/four
+	run atoll commit p
+	status_is 0
+	committed
+}
+
+@test "der_04 cli rollback does not destroy what came later" {
+	plan_with_work
+	atoll commit p
+	echo later >a/one
+	before=$(untouched a b)
+	run atoll rollback p
+	status_is 3
+	says "$work/a/one"
+	says '--keep-theirs'
+	[ "$(untouched a b)" = "$before" ]
+	run atoll rollback p --keep-theirs
+	status_is 0
+	[ "$(cat a/one a/two)" = "$(printf 'later\ntwo')" ]
+	[ ! -e b/four ]
+}
+
+@test "bkp_06 cli a new FIFO is refused by policy" {
+	two_dirs
+	atoll start p --dir a --dir b
+	atoll exec p -- sh -c 'mkfifo "$ATOLL_RESOURCE_1/pipe"; echo x >"$ATOLL_RESOURCE_2/three"'
+	before=$(untouched a b)
+	run atoll commit p
+	status_is 4
+	says "$work/a/pipe"
+	says '--allow special'
+	[ "$(untouched a b)" = "$before" ]
+	run atoll commit p --allow special
+	status_is 0
+	[ -p a/pipe ]
+	[ "$(cat b/three)" = x ]
+}
+
+@test "sec_05 cli new set-id bits are stripped and named" {
+	two_dirs
+	atoll start p --dir a
+	atoll exec p -- sh -c 'echo x >"$ATOLL_RESOURCE_1/tool"; chmod 4755 "$ATOLL_RESOURCE_1/tool"'
+	run atoll commit p
+	status_is 0
+	says "$work/a/tool"
+	[ "$(stat -c %a a/tool)" = 755 ]
+	atoll start q --dir b
+	atoll exec q -- sh -c 'echo x >"$ATOLL_RESOURCE_1/tool"; chmod 4755 "$ATOLL_RESOURCE_1/tool"'
+	atoll commit q --allow setuid
+	[ "$(stat -c %a b/tool)" = 4755 ]
+}
+
+@test "sec_04 cli links that leave the tree are named, and refused when asked" {
+	two_dirs
+	atoll start p --dir a
+	atoll exec p -- sh -c 'ln -s /etc/passwd "$ATOLL_RESOURCE_1/link"'
+	run atoll diff p
+	says 'escaping-link'
+	before=$(untouched a)
+	run atoll commit p --deny escaping-links
+	status_is 4
+	says "$work/a/link"
+	[ "$(untouched a)" = "$before" ]
+	run atoll commit p
+	status_is 0
+	says "$work/a/link"
+	[ "$(readlink a/link)" = /etc/passwd ]
+}
+
+@test "atm_09 cli what cannot be undone commits beside others only when allowed" {
+	two_dirs
+	atoll start p --dir a --none b
+	atoll exec p -- sh -c 'echo x >"$ATOLL_RESOURCE_1/one"'
+	before=$(untouched a)
+	run atoll commit p
+	status_is 4
+	says '--allow partial'
+	[ "$(untouched a)" = "$before" ]
+	run atoll commit p --allow partial --json
+	status_is 0
+	[ "$(jq -r .atomicity <<<"$output")" = none ]
+	[ "$(cat a/one)" = x ]
+}
+
+@test "atm_01 cli one that fails leaves all as they were" {
+	is_root || skip 'needs root for chattr'
+	plan_with_work
+	before=$(tree a b)
+	chattr +i b || skip 'no immutable flag here'
+	run atoll commit p
+	chattr -i b
+	[ "$status" -ne 0 ]
+	[ "$(tree a b)" = "$before" ]
+	run atoll commit p
+	status_is 0
+	committed
+}

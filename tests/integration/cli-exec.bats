@@ -1,0 +1,211 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# exec: the command is as if it had been called directly.
+
+load cli
+
+plan_p() {
+	two_dirs
+	atoll start p --dir a --dir b >/dev/null 2>&1
+}
+
+@test "cli exec passes the exit status through" {
+	plan_p
+	for code in 0 1 2 3 7 42 255; do
+		run atoll exec p -- sh -c "exit $code"
+		status_is "$code"
+	done
+	run atoll exec p -- sh -c 'kill -TERM $$'
+	status_is 143
+	run atoll exec p -- sh -c 'kill -KILL $$'
+	status_is 137
+	run -127 atoll exec p -- atoll-no-such-command
+	status_is 127
+	run atoll exec p -- "$work/a/one"
+	status_is 126
+	run atoll exec p sh -c 'exit 9'
+	status_is 9
+}
+
+@test "cli exec changes the copy, not the original" {
+	plan_p
+	before=$(untouched a b)
+	atoll exec p -- sh -c 'cd "$ATOLL_RESOURCE_1" && echo x >one && rm -r sub && mkdir new'
+	[ "$(untouched a b)" = "$before" ]
+	run atoll diff p
+	says "M  $work/a/one"
+	says "D  $work/a/sub"
+	says "A  $work/a/new"
+}
+
+@test "cli exec runs in the copy of the current directory" {
+	plan_p
+	cd a/sub
+	run atoll exec p -- sh -c 'cat deep; echo changed >deep; pwd'
+	status_is 0
+	[ "${lines[0]}" = deep ]
+	[[ ${lines[1]} == */sub ]]
+	[ "${lines[1]}" != "$work/a/sub" ]
+	[ "$(cat deep)" = deep ]
+	[ "$(ATOLL_X=1 atoll exec p -- sh -c 'echo $ATOLL_PLAN')" = p ]
+}
+
+@test "cli exec leaves input and output alone" {
+	plan_p
+	head -c 300000 /dev/urandom >data
+	atoll exec p -- cat <data >back
+	cmp data back
+	atoll exec p -- sh -c 'echo out; echo err >&2' >out 2>err
+	[ "$(cat out)" = out ]
+	[ "$(cat err)" = err ]
+	[ "$(atoll exec p -- sh -c 'test -t 0; echo $?' </dev/null)" = 1 ]
+}
+
+@test "cli exec on a terminal keeps it one" {
+	plan_p
+	run script -qec "'$ATOLL' exec p -- sh -c 'test -t 0 && test -t 1 && test -t 2 && stty -a >/dev/null; echo tty=\$?'" /dev/null </dev/null
+	says 'tty=0'
+	says 'next: atoll diff p'
+}
+
+@test "cli exec ends after its time with 124" {
+	plan_p
+	run atoll exec p --timeout 0.2 -- sh -c 'sleep 611'
+	status_is 124
+	run atoll exec p --timeout=0.2 -- sh -c 'trap "exit 0" TERM; sleep 611 & wait'
+	status_is 124
+	run atoll exec p --timeout 60 -- true
+	status_is 0
+}
+
+@test "cli exec --json ends with one object" {
+	plan_p
+	run atoll exec p --json -- sh -c 'printf "no newline"; exit 3'
+	status_is 3
+	[ "${lines[0]}" = 'no newline' ]
+	[ "$(tail -n 1 <<<"$output" | jq -r '[.format, .exit_code, .timed_out] | join(" ")')" = 'atoll.exec/1 3 false' ]
+	run -127 atoll exec p --json -- atoll-no-such-command
+	status_is 127
+	[ "$(jq -r '[.format, .code, .exit, .cause.errno_name] | join(" ")' <<<"$output")" = 'atoll.error/1 ENOENT 127 ENOENT' ]
+}
+
+@test "der_14 cli exec leaves no process behind and no lock" {
+	plan_p
+	run atoll exec p -- sh -c 'setsid sh -c "trap \"\" HUP TERM; echo \$\$ >\"$ATOLL_RESOURCE_1/daemon\"; sleep 612" </dev/null >/dev/null 2>&1 & while [ ! -s "$ATOLL_RESOURCE_1/daemon" ]; do sleep 0.01; done'
+	status_is 0
+	pid=$(cat "$(atoll path p a 2>/dev/null)/daemon")
+	! kill -0 "$pid" 2>/dev/null
+	run atoll exec p --wait 0 -- true
+	status_is 0
+}
+
+@test "der_14 cli exec gives the command none of its descriptors" {
+	plan_p
+	# The listing has a descriptor of its own for the directory; bats adds some from outside.
+	atoll exec p -- ls -l /proc/self/fd >fds 3>&- 4>&- 5>&- 6>&-
+	! grep -e "$ATOLL_HOME" -e memfd -e atoll.db fds
+	[ "$(grep -c -e '->' fds)" -eq 4 ]
+}
+
+@test "cmd_01 cli two commands run one after the other and say for whom they wait" {
+	plan_p
+	in_background "$ATOLL" exec p -- sh -c 'echo >started; while [ ! -e ended ]; do sleep 0.01; done'
+	wait_for started
+	run atoll exec p --wait 0 -- true
+	status_is 125
+	says "$background"
+	run atoll exec p --wait 0.4 -- true
+	status_is 125
+	says 'waiting for plan'
+	run atoll commit p --wait 0.1
+	status_is 5
+	says "$background"
+	run atoll commit p --wait 0.1 --json
+	status_is 5
+	jq -e '.format == "atoll.error/1" and .exit == 5' <<<"$(grep format <<<"$output")"
+	# Looking takes no lock.
+	run atoll diff p
+	status_is 0
+	run atoll show p
+	status_is 0
+	touch ended
+	wait "$background"
+	run atoll exec p --wait 0 -- true
+	status_is 0
+}
+
+@test "cmd_05 cli a plan does not wait for another" {
+	plan_p
+	mkdir c
+	atoll start q --dir c
+	in_background "$ATOLL" exec p -- sh -c 'echo >started; while [ ! -e ended ]; do sleep 0.01; done'
+	wait_for started
+	run atoll exec q --wait 0 -- true
+	status_is 0
+	touch ended
+	wait "$background"
+}
+
+@test "der_10 cli exec killed takes its command along" {
+	plan_p
+	in_background "$ATOLL" exec p -- sh -c 'trap "" TERM HUP INT; echo $$ >pid.new; mv pid.new pid; sleep 613'
+	wait_for pid
+	kill -KILL "$background"
+	wait "$background" || true
+	# The lock is free again only when nothing of it is left.
+	run atoll exec p --wait 10 -- true
+	status_is 0
+	! kill -0 "$(cat pid)" 2>/dev/null
+}
+
+@test "cli exec passes signals on" {
+	plan_p
+	for signal in TERM HUP INT USR1; do
+		rm -f ready
+		in_background env --default-signal=INT,QUIT "$ATOLL" exec p -- sh -c \
+			"trap 'exit 40' $signal; echo >ready; while :; do sleep 0.02; done"
+		wait_for ready
+		kill "-$signal" "$background"
+		code=0
+		wait "$background" || code=$?
+		[ "$code" -eq 40 ]
+	done
+}
+
+@test "cli exec that waits ends when it is told to" {
+	plan_p
+	in_background "$ATOLL" exec p -- sh -c 'echo >started; while [ ! -e ended ]; do sleep 0.01; done'
+	holder=$background
+	wait_for started
+	in_background "$ATOLL" exec p -- true
+	for _ in $(seq 500); do
+		grep -q 'waiting for plan' "$BATS_TEST_TMPDIR/background.out" && break
+		sleep 0.01
+	done
+	kill -TERM "$background"
+	code=0
+	wait "$background" || code=$?
+	[ "$code" -eq 143 ]
+	touch ended
+	wait "$holder"
+}
+
+@test "cli inside a plan its own commands are refused, not waited for" {
+	plan_p
+	run atoll exec p -- "$ATOLL" exec p -- true
+	status_is 125
+	says 'cannot wait for its own end'
+	run atoll exec p -- "$ATOLL" commit p
+	status_is 1
+	run atoll exec p -- "$ATOLL" show p
+	status_is 0
+}
+
+@test "cli exec without a helper is exit 125" {
+	plan_p
+	before=$(untouched a b)
+	ATOLL_HELPER=/nonexistent/helper run atoll exec p -- true
+	status_is 125
+	says '/nonexistent/helper'
+	[ "$(untouched a b)" = "$before" ]
+}

@@ -1,0 +1,125 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# help, version, options and words: what is answered without looking at any store.
+
+load cli
+
+@test "cli version and help open no store" {
+	run atoll version
+	status_is 0
+	[[ $output =~ ^atoll\ [0-9]+\.[0-9]+\.[0-9]+$ ]]
+	run atoll --version
+	status_is 0
+	run atoll help
+	status_is 0
+	says 'usage: atoll COMMAND'
+	run atoll --help
+	status_is 0
+	run atoll -h
+	status_is 0
+	[ ! -e "$ATOLL_HOME" ]
+}
+
+@test "cli every command explains itself" {
+	commands=$(atoll help --json | jq -r '.commands[].name')
+	[ "$(wc -w <<<"$commands")" -ge 15 ]
+	for command in start exec path diff show list commit rollback reset stop clean recover \
+		doctor help version; do
+		grep -qx "$command" <<<"$commands"
+	done
+	for command in $commands; do
+		run atoll help "$command"
+		status_is 0
+		says "usage: atoll $command"
+		run atoll "$command" --help
+		status_is 0
+		says "usage: atoll $command"
+	done
+	[ ! -e "$ATOLL_HOME" ]
+}
+
+@test "cli a slip is answered with what was perhaps meant" {
+	run atoll lsit
+	status_is 2
+	says "did you mean 'list'?"
+	run atoll roll
+	status_is 2
+	says "did you mean 'rollback'?"
+	run atoll commit p --dryrun
+	status_is 2
+	says "did you mean '--dry-run'?"
+	run atoll diff p --jsno
+	status_is 2
+	says "did you mean '--json'?"
+	run atoll frobnicate
+	status_is 2
+	says 'atoll help'
+	[ ! -e "$ATOLL_HOME" ]
+}
+
+@test "cli wrong usage is exit 2" {
+	run atoll
+	status_is 2
+	run atoll commit
+	status_is 2
+	run atoll commit a b
+	status_is 2
+	says "'b' is one word too many"
+	run atoll commit p --allow everything
+	status_is 2
+	says 'special, setuid, partial'
+	run atoll commit p --allow
+	status_is 2
+	says 'needs a value'
+	run atoll commit p --dry-run=yes
+	status_is 2
+	says 'takes no value'
+	run atoll list --wait soon
+	status_is 2
+	run atoll list --wait -1
+	status_is 2
+	run atoll list --color purple
+	status_is 2
+	run atoll list -x
+	status_is 2
+	run atoll start p --dir . --parent nonsense
+	status_is 2
+	run atoll start p --dir . --parent /no=/where
+	status_is 2
+	[ ! -e "$ATOLL_HOME" ]
+}
+
+@test "cli of exec wrong usage is exit 125: the others are the command's" {
+	run atoll exec
+	status_is 125
+	run atoll exec p
+	status_is 125
+	run atoll exec --timeout soon p true
+	status_is 125
+	run atoll exec --frobnicate p true
+	status_is 125
+}
+
+@test "cli usage errors are JSON too" {
+	for words in 'lsit --json' '--json lsit' 'commit --json' 'commit p --frobnicate --json' '--json'; do
+		# shellcheck disable=SC2086 # words
+		run atoll $words
+		status_is 2
+		[ "$(jq -r '[.format, .code, .exit] | join(" ")' <<<"$output")" = 'atoll.error/1 invalid 2' ]
+	done
+}
+
+@test "cli options may stand before the command and with an equals sign" {
+	run atoll --json list
+	status_is 0
+	[ "$(jq -r .format <<<"$output")" = atoll.list/1 ]
+	run atoll --wait=0.5 --color=never list
+	status_is 0
+}
+
+@test "cli a full standard output is a failure" {
+	[ -c /dev/full ]
+	run bash -c '"$ATOLL" help >/dev/full'
+	status_is 1
+	says 'standard output'
+}

@@ -1,0 +1,130 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# Killed in the middle: the next command finishes or withdraws, and says so.
+
+load cli
+
+plan_with_changes() {
+	two_dirs
+	old=$(tree a b)
+	atoll start p --dir a --dir b >/dev/null 2>&1
+	atoll exec p -- sh -c '
+		cd "$ATOLL_RESOURCE_1" && echo changed >one && rm two &&
+		cd "$ATOLL_RESOURCE_2" && echo four >four'
+}
+
+killed_at() {
+	ATOLL_CRASHPOINT=$1 run atoll "${@:2}"
+	status_is 137
+}
+
+committed_now() {
+	[ "$(cat a/one)" = changed ]
+	[ ! -e a/two ]
+	[ "$(cat b/four)" = four ]
+}
+
+@test "der_01 cli a commit killed before the decision never happened" {
+	plan_with_changes
+	killed_at txn.after-barrier-1 commit p
+	[ "$(atoll list --json | jq '.plans[0].in_doubt')" = true ]
+	[ "$(tree a b)" = "$old" ]
+	run atoll recover
+	status_is 0
+	says 'recovered plan p'
+	[ "$(tree a b)" = "$old" ]
+	atoll commit p
+	committed_now
+}
+
+@test "der_01 cli a commit killed after the decision is finished by the next command" {
+	plan_with_changes
+	killed_at dir.apply.op commit p
+	mkdir c
+	# Any command that changes something will do, also one about another plan.
+	run atoll start q --dir c
+	status_is 0
+	says 'recovered plan p'
+	committed_now
+	atoll rollback p
+	[ "$(tree a b)" = "$old" ]
+}
+
+@test "der_01 cli an undo killed in the middle is finished by the next command" {
+	plan_with_changes
+	atoll commit p
+	killed_at dir.undo.op rollback p
+	run atoll rollback p
+	status_is 0
+	[ "$(tree a b)" = "$old" ]
+}
+
+@test "der_01 cli a killed recovery is recovered" {
+	plan_with_changes
+	killed_at txn.after-decision commit p
+	killed_at dir.apply.op recover
+	killed_at recover.applied recover p
+	run atoll recover p --json
+	status_is 0
+	[ "$(jq -r '[.format, .recovered[0], (.left | length)] | join(" ")' <<<"$output")" = 'atoll.recover/1 p 0' ]
+	committed_now
+	run atoll recover
+	status_is 0
+	says 'nothing to recover'
+}
+
+@test "cch_08 cli a start killed half-way leaves nothing after the next command" {
+	two_dirs
+	before=$(untouched a)
+	killed_at plan.add.after-area start p --dir a
+	run atoll recover
+	status_is 0
+	run atoll stop p
+	status_is 0
+	no_plans
+	[ "$(untouched a)" = "$before" ]
+}
+
+@test "cli looking at a plan in doubt neither waits nor repairs" {
+	plan_with_changes
+	killed_at txn.after-decision commit p
+	run atoll list
+	status_is 0
+	says 'in doubt'
+	run atoll show p
+	status_is 0
+	says 'in doubt'
+	run atoll doctor a
+	status_is 0
+	[ "$(atoll list --json | jq '.plans[0].in_doubt')" = true ]
+	atoll recover
+	committed_now
+}
+
+@test "cli a damaged manifest stops recovery before it touches anything" {
+	plan_with_changes
+	killed_at txn.after-decision commit p
+	manifest=$(find "$ATOLL_HOME/plans" -type f -name '*manifest*' | head -n 1)
+	[ -n "$manifest" ]
+	cp -p "$manifest" saved
+	printf 'X' | dd of="$manifest" bs=1 seek=20 conv=notrunc status=none
+	before=$(untouched a b)
+	for command in 'recover p' 'commit p' 'rollback p' 'exec p -- true' 'stop p'; do
+		# shellcheck disable=SC2086 # words
+		run atoll $command
+		[ "$status" -eq 7 ] || [ "$status" -eq 125 ]
+		[ "$(untouched a b)" = "$before" ]
+	done
+	run atoll commit p --json
+	status_is 7
+	jq -e '.format == "atoll.error/1" and .exit == 7' <<<"$output"
+	# Other plans go on.
+	mkdir c
+	run atoll start q --dir c
+	status_is 0
+	# With the manifest back it is finished.
+	cat saved >"$manifest"
+	run atoll recover p
+	status_is 0
+	committed_now
+}

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+# What the tests of the command line share. Each test has its own store and its own directories,
+# and must leave nothing behind (rule TST-06): teardown looks for it.
+
+bats_require_minimum_version 1.5.0
+
+setup() {
+	umask 022
+	export LC_ALL=C.UTF-8 NO_COLOR=1
+	unset ATOLL_CRASHPOINT ATOLL_SABOTAGE ATOLL_PLAN ATOLL_PLAN_ID
+	export ATOLL_HOME=$BATS_TEST_TMPDIR/home
+	work=$BATS_TEST_TMPDIR/work
+	mkdir -p "$work"
+	started_here=()
+	cd "$work" || return 1
+}
+
+teardown() {
+	# After a failure something may still run, and hold what is to be removed.
+	for pid in "${started_here[@]}"; do
+		kill -KILL "$pid" 2>/dev/null || true
+	done
+	[ -z "${fuse_pid:-}" ] || end_fuse
+	[ -z "${mounted:-}" ] || umount "$mounted"
+	left=$(left_behind)
+	if [ -n "$left" ]; then
+		printf 'left behind:\n%s\n' "$left"
+		return 1
+	fi
+}
+
+is_root() {
+	[ "$(id -u)" -eq 0 ]
+}
+
+atoll() {
+	"$ATOLL" "$@"
+}
+
+mounts() {
+	cut -d ' ' -f 5 /proc/self/mountinfo | grep -F "$BATS_TEST_TMPDIR" || true
+}
+
+# Programs of ours that work for this test, zombies left out.
+processes() {
+	pgrep -r D,R,S,T -a -f "^(atoll|$ATOLL|atoll-helper|.*sleep 61[0-9])( |\$)" |
+		grep -F -e "$BATS_TEST_TMPDIR" -e 'sleep 61' || true
+}
+
+left_behind() {
+	# The program that syncs in the background may need a moment.
+	for _ in $(seq 500); do
+		[ -n "$(processes)" ] || break
+		sleep 0.02
+	done
+	processes
+	mounts
+	# Whatever plans are still there go, and everything of theirs with them.
+	if [ -e "$ATOLL_HOME/atoll.db" ] && [ -z "${store_is_broken:-}" ]; then
+		atoll list --json | jq -r '.plans[].id' | while read -r id; do
+			atoll stop --force --yes --wait 10 "$id" >/dev/null 2>&1 || echo "plan $id"
+		done
+		find "$ATOLL_HOME/plans" -mindepth 1 2>/dev/null
+	fi
+	find "$BATS_TEST_TMPDIR" -name '.atoll*' 2>/dev/null
+}
+
+# two_dirs: a project of two directories, a and b.
+two_dirs() {
+	mkdir -p a/sub b
+	echo one >a/one
+	echo two >a/two
+	echo deep >a/sub/deep
+	echo three >b/three
+	chmod 640 a/two
+	touch -d '2001-02-03 04:05:06.123456789' a/one a/sub/deep b/three a/sub b
+}
+
+# tree DIR...: everything an undo has to bring back, inode numbers included.
+tree() {
+	find "$@" -printf '%p %y %m %U %G %s %T@ %i %l\n' | sort
+	find "$@" -type f -exec sha256sum {} + | sort
+}
+
+# untouched DIR...: the same and the time of the last change: nobody laid a hand on it.
+untouched() {
+	find "$@" -printf '%p %y %m %U %G %s %T@ %C@ %i %l\n' | sort
+}
+
+# no_plans: the store, if there is one, knows of no plan and holds nothing.
+no_plans() {
+	[ "$(atoll list --json | jq '.plans | length')" -eq 0 ]
+	[ -z "$(find "$ATOLL_HOME/plans" -mindepth 1)" ]
+}
+
+# status_is N: of the last `run`, with what it said when it is another.
+status_is() {
+	if [ "$status" -ne "$1" ]; then
+		printf 'exit %s, not %s:\n%s\n' "$status" "$1" "$output"
+		return 1
+	fi
+}
+
+# says TEXT: the last `run` said it.
+says() {
+	if [[ $output != *"$1"* ]]; then
+		printf 'does not say "%s":\n%s\n' "$1" "$output"
+		return 1
+	fi
+}
+
+# in_background COMMAND...: a program, so that $background is its pid; without bats' descriptors,
+# which would keep bats waiting.
+in_background() {
+	"$@" >"$BATS_TEST_TMPDIR/background.out" 2>&1 3>&- 4>&- 5>&- 6>&- &
+	background=$!
+	started_here+=("$background")
+}
+
+# wait_for FILE: up to ten seconds.
+wait_for() {
+	for _ in $(seq 1000); do
+		[ -e "$1" ] && return 0
+		sleep 0.01
+	done
+	echo "$1 did not appear"
+	return 1
+}
+
+# mount_fuse DIR: an empty filesystem that answers, as a network filesystem does.
+mount_fuse() {
+	[ -e /dev/fuse ] || mknod /dev/fuse c 10 229 || skip 'no FUSE'
+	rm -f "$BATS_TEST_TMPDIR/fuse-ready"
+	/usr/bin/python3 "$BATS_TEST_DIRNAME/tiny-fuse.py" "$1" "$BATS_TEST_TMPDIR/fuse-ready" \
+		>/dev/null 2>&1 3>&- 4>&- 5>&- 6>&- &
+	fuse_pid=$!
+	fuse_dir=$1
+	wait_for "$BATS_TEST_TMPDIR/fuse-ready"
+}
+
+end_fuse() {
+	umount "$fuse_dir"
+	wait "$fuse_pid" || true
+	fuse_pid=
+}

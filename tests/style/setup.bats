@@ -1,0 +1,92 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# ./setup and tools/sum-tests.py, as far as they can be tried without installing anything.
+
+setup() {
+	cd "$ATOLL_SOURCE_ROOT"
+	stages=$BATS_TEST_TMPDIR/stages
+	log=$BATS_TEST_TMPDIR/log.json
+	unset CI
+}
+
+# as_user NAME=VALUE... COMMAND...: without root, and without sudo in PATH.
+as_user() {
+	local become=()
+	mkdir -p "$BATS_TEST_TMPDIR/bin"
+	for tool in sh cat dirname dpkg-query id sed tr; do
+		ln -sf "$(command -v "$tool")" "$BATS_TEST_TMPDIR/bin/$tool"
+	done
+	if [ "$(id -u)" -eq 0 ]; then
+		chmod 755 "$BATS_RUN_TMPDIR" "$BATS_RUN_TMPDIR/test" "$BATS_TEST_TMPDIR"
+		become=(setpriv --reuid=65534 --regid=65534 --clear-groups)
+	fi
+	"${become[@]}" /usr/bin/env PATH="$BATS_TEST_TMPDIR/bin" "$@"
+}
+
+# log_run NAME RESULT STDOUT: one program in a Meson log.
+log_run() {
+	jq -nc --arg n "$1" --arg r "$2" --arg o "$3" \
+		'{name: $n, result: $r, stdout: $o, returncode: 0}' >>"$log"
+}
+
+sum() {
+	run /usr/bin/python3 tools/sum-tests.py "$stages"
+	[ "${lines[-1]}" = "$1" ]
+}
+
+@test "setup names the missing packages and the command to type" {
+	deps=$BATS_TEST_TMPDIR/deps.txt
+	printf '# none of this\nlibc6\natoll-no-such-package # really\n' >"$deps"
+	install -m 755 setup "$BATS_TEST_TMPDIR/setup"
+	chmod 644 "$deps"
+	run as_user ATOLL_SETUP_DEPS="$deps" sh "$BATS_TEST_TMPDIR/setup" </dev/null
+	[ "$status" -eq 1 ]
+	[[ $output == *"missing packages: atoll-no-such-package"* ]]
+	[[ $output == *"apt-get install -y --no-install-recommends atoll-no-such-package"* ]]
+	[[ $output != *"+ "* ]]
+}
+
+@test "setup refuses an unknown word" {
+	run ./setup --no-deps frobnicate
+	[ "$status" -eq 2 ]
+	run ./setup --no-deps test -- x
+	[ "$status" -eq 2 ]
+}
+
+@test "sum-tests counts single results" {
+	log_run a OK $'1..2\nok 1 - x\nok 2 - y'
+	log_run b FAIL $'1..2\nok 1 - z\nnot ok 2 - w'
+	printf 'one\t1\t%s\ntwo\t0\t-\n' "$log" >"$stages"
+	sum '4 passed, 1 failed'
+	[ "$status" -eq 1 ]
+}
+
+@test "sum-tests counts what broke without saying not ok" {
+	log_run crash ERROR $'1..2\nok 1 - x'
+	log_run silent OK ''
+	log_run short OK $'1..3\nok 1 - y'
+	log_run empty SKIP '1..0'
+	printf 'one\t1\t%s\nbuild\t1\t-\nnothing\t7\t/nonexistent.json\n' "$log" >"$stages"
+	sum '2 passed, 6 failed'
+	[ "$status" -eq 1 ]
+}
+
+@test "tst_09 skipped is not passed" {
+	log_run a OK $'1..2\nok 1 - x # SKIP needs root\nok 2 - y'
+	log_run b SKIP '1..0 # SKIP no overlayfs'
+	printf 'one\t0\t%s\n' "$log" >"$stages"
+	sum '1 passed, 0 failed, 2 skipped'
+	[ "$status" -eq 0 ]
+	CI=true sum '1 passed, 2 failed'
+	[ "$status" -eq 1 ]
+}
+
+@test "sum-tests forgives a skip that another stage made good" {
+	log_run a OK $'1..2\nok 1 - x # SKIP needs root\nok 2 - y'
+	printf 'user\t0\t%s\n' "$log" >"$stages"
+	log=$BATS_TEST_TMPDIR/root.json
+	log_run a OK $'1..2\nok 1 - x\nok 2 - y'
+	printf 'root\t0\t%s\n' "$log" >>"$stages"
+	CI=true sum '3 passed, 0 failed'
+	[ "$status" -eq 0 ]
+}

@@ -1,0 +1,1054 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * exec_run() with views: real namespaces, real overlays. Every test runs twice, as root and as an
+ * ordinary user; only exec_run() itself is called as that user, in a process of its own.
+ */
+#include "exec/exec.h"
+
+#include "fs/remove.h"
+#include "util/cleanup.h"
+#include "util/clock.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <limits.h>
+#include <poll.h>
+#include <pty.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#define NOBODY    65534u
+#define VIEWS_MAX 4
+#define PATH_LEN  512
+#define WAIT_MS   10000
+
+/* What a call of exec_run() or exec_probe() in another process came to. */
+struct outcome {
+	int r;
+	struct exec_usage usage;
+	enum exec_tier tier;
+	char msg[1024], hint[256];
+};
+
+struct fix {
+	bool user; /* as NOBODY */
+	char dir[PATH_LEN];
+	char res[PATH_LEN]; /* the resource: "a" with "one\n", "b", "sub/c" */
+	char tmp[PATH_LEN];
+	char helper[PATH_LEN];
+	char paths[VIEWS_MAX][3][PATH_LEN];
+	struct exec_view views[VIEWS_MAX];
+	struct exec_options opt;
+	struct outcome *out;          /* shared */
+	int (*before)(struct fix *f); /* in the process, still as root */
+};
+
+/* ---- fixture ---- */
+
+__attribute__((__format__(__printf__, 2, 3))) static void path_set(char *out, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	assert_in_range(vsnprintf(out, PATH_LEN, fmt, ap), 1, PATH_LEN - 1);
+	va_end(ap);
+}
+
+static void own(const struct fix *f, const char *path)
+{
+	if (f->user && geteuid() == 0)
+		assert_int_equal(lchown(path, NOBODY, NOBODY), 0);
+}
+
+static void make_dir(const struct fix *f, const char *path, mode_t mode)
+{
+	assert_int_equal(mkdir(path, mode), 0);
+	assert_int_equal(chmod(path, mode), 0);
+	own(f, path);
+}
+
+static void make_file(const struct fix *f, const char *dir, const char *name, const char *text)
+{
+	char path[PATH_LEN];
+	FILE *file;
+
+	path_set(path, "%s/%s", dir, name);
+	file = fopen(path, "w");
+	assert_non_null(file);
+	assert_true(fputs(text, file) >= 0);
+	assert_int_equal(fclose(file), 0);
+	own(f, path);
+}
+
+static void make_resource(const struct fix *f, const char *path)
+{
+	char sub[PATH_LEN];
+
+	make_dir(f, path, 0755);
+	make_file(f, path, "a", "one\n");
+	make_file(f, path, "b", "b\n");
+	path_set(sub, "%s/sub", path);
+	make_dir(f, sub, 0755);
+	make_file(f, sub, "c", "c\n");
+}
+
+/* An overlay over SOURCE at its own path, with new layers. */
+static struct exec_view *add_overlay(struct fix *f, const char *source)
+{
+	unsigned i = f->opt.n_views++;
+	char(*p)[PATH_LEN] = f->paths[i];
+
+	path_set(p[0], "%s", source);
+	path_set(p[1], "%s/upper-%u", f->dir, i);
+	path_set(p[2], "%s/work-%u", f->dir, i);
+	make_dir(f, p[1], 0755);
+	make_dir(f, p[2], 0700);
+	f->views[i] = (struct exec_view){ EXEC_VIEW_OVERLAY, p[0], p[0], p[1], p[2] };
+	return &f->views[i];
+}
+
+static void copy_helper(struct fix *f)
+{
+	const char *from = getenv("ATOLL_HELPER");
+	char command[3 * PATH_LEN];
+
+	assert_non_null(from);
+	path_set(f->helper, "%s/atoll-helper", f->dir);
+	(void)snprintf(command, sizeof(command), "cp '%s' '%s' && chmod 755 '%s'", from, f->helper,
+	               f->helper);
+	assert_int_equal(system(command), 0);
+}
+
+static int setup(void **state)
+{
+	struct fix *f = calloc(1, sizeof(*f));
+
+	f->user = *state != NULL;
+	umask(022);
+	path_set(f->dir, "/var/tmp/atoll-views-XXXXXX");
+	assert_non_null(mkdtemp(f->dir));
+	assert_int_equal(chmod(f->dir, 0755), 0);
+	own(f, f->dir);
+	copy_helper(f);
+	path_set(f->res, "%s/res", f->dir);
+	make_resource(f, f->res);
+	path_set(f->tmp, "%s/tmp", f->dir);
+	make_dir(f, f->tmp, 01777);
+	f->opt = (struct exec_options){ .cwd = "/", .lock_fd = FD_NONE, .views = f->views };
+	f->opt.tmp = f->tmp;
+	f->out = mmap(NULL, sizeof(*f->out), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+	              0);
+	assert_ptr_not_equal(f->out, MAP_FAILED);
+	(void)add_overlay(f, f->res);
+	*state = f;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct fix *f = *state;
+	int r = remove_tree(f->dir);
+
+	(void)munmap(f->out, sizeof(*f->out));
+	free(f);
+	return r;
+}
+
+static void only_if_possible(const struct fix *f)
+{
+	if (!f->user && geteuid() != 0)
+		skip();
+}
+
+static void become(const struct fix *f)
+{
+	if (setenv("ATOLL_HELPER", f->helper, 1) < 0 || (f->before && f->before(NULL) < 0))
+		_exit(99);
+	if (f->user && geteuid() == 0 &&
+	    (setgroups(0, NULL) < 0 || setresgid(NOBODY, NOBODY, NOBODY) < 0 ||
+	     setresuid(NOBODY, NOBODY, NOBODY) < 0))
+		_exit(99);
+}
+
+static void note_error(struct outcome *out, struct error *err)
+{
+	(void)snprintf(out->msg, sizeof(out->msg), "%s", err->msg ? err->msg : "");
+	(void)snprintf(out->hint, sizeof(out->hint), "%s", err->hint ? err->hint : "");
+	error_done(err);
+}
+
+static void call(struct fix *f, const char *script)
+{
+	const char *const argv[] = { "/bin/sh", "-c", script, NULL };
+	struct error err = ERROR_INIT;
+	struct exec_options opt = f->opt;
+
+	opt.argv = argv;
+	f->out->r = exec_run(&opt, &f->out->usage, &err);
+	note_error(f->out, &err);
+}
+
+/* A process that runs SCRIPT with the views. */
+static pid_t start(struct fix *f, const char *script)
+{
+	pid_t pid = fork();
+
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		become(f);
+		call(f, script);
+		_exit(0);
+	}
+	return pid;
+}
+
+static void join(pid_t pid)
+{
+	int status;
+
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static int run(struct fix *f, const char *script)
+{
+	*f->out = (struct outcome){ 0 };
+	join(start(f, script));
+	return f->out->r;
+}
+
+/* The exit code of SCRIPT, in which $R is the resource and $D the scratch directory. */
+__attribute__((__format__(__printf__, 2, 3))) static int exit_of(struct fix *f, const char *fmt,
+                                                                 ...)
+{
+	char script[4096];
+	va_list ap;
+	int n = snprintf(script, sizeof(script), "R='%s' D='%s'; ", f->res, f->dir);
+
+	va_start(ap, fmt);
+	(void)vsnprintf(script + n, sizeof(script) - (size_t)n, fmt, ap);
+	va_end(ap);
+	if (run(f, script) < 0)
+		print_message("# %s\n", f->out->msg);
+	assert_int_equal(f->out->r, 0);
+	return f->out->usage.exit_code;
+}
+
+__attribute__((__format__(__printf__, 1, 2))) static bool exists(const char *fmt, ...)
+{
+	char path[PATH_LEN];
+	struct stat st;
+	va_list ap;
+
+	va_start(ap, fmt);
+	(void)vsnprintf(path, sizeof(path), fmt, ap);
+	va_end(ap);
+	return lstat(path, &st) == 0;
+}
+
+static void expect_text(const char *dir, const char *name, const char *want)
+{
+	char path[PATH_LEN], text[1024];
+	FILE *file;
+	size_t n;
+
+	path_set(path, "%s/%s", dir, name);
+	file = fopen(path, "r");
+	assert_non_null(file);
+	n = fread(text, 1, sizeof(text) - 1, file);
+	text[n] = '\0';
+	assert_int_equal(fclose(file), 0);
+	assert_string_equal(text, want);
+}
+
+/* A pipe whose write end the next command gets as its standard output. */
+struct watch {
+	int read_fd, saved;
+};
+
+static struct watch watch_begin(void)
+{
+	struct watch w;
+	int ends[2];
+
+	(void)fflush(stdout);
+	assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+	w = (struct watch){ ends[0], fcntl(1, F_DUPFD_CLOEXEC, 10) };
+	assert_int_equal(dup2(ends[1], 1), 1);
+	assert_int_equal(close(ends[1]), 0);
+	return w;
+}
+
+static void watch_close_ours(const struct watch *w)
+{
+	assert_int_equal(dup2(w->saved, 1), 1);
+	assert_int_equal(close(w->saved), 0);
+}
+
+/* Next line, or "" when no process has the other end any more. */
+static void watch_line(const struct watch *w, char *out, size_t size)
+{
+	struct pollfd pfd = { .fd = w->read_fd, .events = POLLIN };
+	size_t n = 0;
+
+	while (n < size - 1) {
+		assert_int_equal(poll(&pfd, 1, WAIT_MS), 1);
+		if (read(w->read_fd, out + n, 1) != 1 || out[n] == '\n')
+			break;
+		n++;
+	}
+	out[n] = '\0';
+}
+
+static void watch_end(const struct watch *w)
+{
+	char line[64];
+
+	watch_line(w, line, sizeof(line));
+	assert_string_equal(line, "");
+	assert_int_equal(close(w->read_fd), 0);
+}
+
+/* ---- the command ---- */
+
+static void views_exit_codes(void **state)
+{
+	struct fix *f = *state;
+
+	only_if_possible(f);
+	assert_int_equal(exit_of(f, "exit 0"), 0);
+	assert_int_equal(exit_of(f, "exit 255"), 255);
+	assert_int_equal(exit_of(f, "kill -SEGV $$; sleep 9"), 128 + SIGSEGV);
+	assert_int_equal(f->out->usage.term_signal, SIGSEGV);
+	assert_int_equal(exit_of(f, "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"), 0);
+	assert_true(f->out->usage.user_us + f->out->usage.system_us > 0);
+	assert_true(f->out->usage.max_rss_kb > 0);
+}
+
+static void views_time_limit(void **state)
+{
+	struct fix *f = *state;
+
+	only_if_possible(f);
+	f->opt.timeout_ms = 200;
+	assert_int_equal(exit_of(f, "trap 'echo asked >$R/term; exit 3' TERM; sleep 60 & wait"),
+	                 124);
+	assert_true(f->out->usage.timed_out);
+	expect_text(f->paths[0][1], "term", "asked\n");
+	assert_int_equal(exit_of(f, "trap '' TERM; while :; do sleep 0.1; done"), 124);
+	assert_int_equal(f->out->usage.term_signal, SIGKILL);
+}
+
+static void views_cannot_start(void **state)
+{
+	struct fix *f = *state;
+
+	only_if_possible(f);
+	f->opt.cwd = "/nonexistent";
+	assert_int_equal(run(f, "true"), -ATOLL_E_NOT_FOUND);
+	f->opt.cwd = f->res;
+	assert_int_equal(exit_of(f, "test \"$(pwd)\" = $R && test -e a && echo x >here"), 0);
+	expect_text(f->paths[0][1], "here", "x\n");
+}
+
+static void views_same_user(void **state)
+{
+	struct fix *f = *state;
+	unsigned uid = f->user && geteuid() == 0 ? NOBODY : geteuid();
+
+	only_if_possible(f);
+	assert_int_equal(
+		exit_of(f, "test $(id -u) = %u && test $(stat -c %%u $R/a) = %u", uid, uid), 0);
+}
+
+/* ---- what it sees ---- */
+
+static void check_overlay(struct fix *f)
+{
+	struct stat st;
+	char path[PATH_LEN];
+
+	assert_int_equal(exit_of(f, "echo two >>$R/a && echo n >$R/new && rm $R/b &&"
+	                            " rm -r $R/sub && mkdir $R/sub"),
+	                 0);
+	expect_text(f->res, "a", "one\n");
+	assert_true(exists("%s/b", f->res) && exists("%s/sub/c", f->res));
+	assert_false(exists("%s/new", f->res));
+	expect_text(f->views[0].upper, "a", "one\ntwo\n");
+	expect_text(f->views[0].upper, "new", "n\n");
+	path_set(path, "%s/b", f->views[0].upper);
+	assert_int_equal(lstat(path, &st), 0);
+	assert_true(S_ISCHR(st.st_mode) && st.st_rdev == 0);
+	assert_false(f->out->usage.still_written);
+
+	/* Again, over what the first one left. */
+	assert_int_equal(exit_of(f, "test -e $R/new && test ! -e $R/b && test ! -e $R/sub/c &&"
+	                            " test \"$(cat $R/a)\" = \"$(printf 'one\\ntwo')\""),
+	                 0);
+}
+
+static void views_overlay_at_its_path(void **state)
+{
+	struct fix *f = *state;
+
+	only_if_possible(f);
+	check_overlay(f);
+}
+
+static void views_overlay_layers_by_name(void **state)
+{
+	struct fix *f = *state;
+
+	only_if_possible(f);
+	assert_int_equal(setenv("ATOLL_OVERLAY_STRINGS", "1", 1), 0);
+	check_overlay(f);
+	assert_int_equal(exit_of(f, "grep -q ' - overlay .*lowerdir=/proc/self/fd/'"
+	                            " /proc/self/mountinfo"),
+	                 0);
+	assert_int_equal(unsetenv("ATOLL_OVERLAY_STRINGS"), 0);
+}
+
+static void views_overlay_options(void **state)
+{
+	struct fix *f = *state;
+
+	only_if_possible(f);
+	assert_int_equal(exit_of(f, "grep ' - overlay ' /proc/self/mountinfo >$R/options"), 0);
+	assert_int_equal(exit_of(f,
+	                         "grep -q volatile $R/options && grep -q nofollow $R/options &&"
+	                         " %s grep -q userxattr $R/options",
+	                         f->user ? "" : "!"),
+	                 0);
+	/* What can be renamed is, by copying: no entry of the upper points elsewhere. */
+	assert_int_equal(exit_of(f, "mv $R/sub $R/moved && test -e $R/moved/c"), 0);
+	assert_true(exists("%s/moved/c", f->views[0].upper));
+}
+
+static void views_bind(void **state)
+{
+	struct fix *f = *state;
+	char copy[PATH_LEN];
+
+	only_if_possible(f);
+	path_set(copy, "%s/copy", f->dir);
+	make_resource(f, copy);
+	f->views[0] =
+		(struct exec_view){ .kind = EXEC_VIEW_BIND, .target = f->res, .source = copy };
+	assert_int_equal(exit_of(f, "echo two >>$R/a && rm $R/b && ! touch $D/copy/x 2>/dev/null"),
+	                 0);
+	expect_text(f->res, "a", "one\n");
+	expect_text(copy, "a", "one\ntwo\n");
+	assert_false(exists("%s/b", copy));
+}
+
+static void views_rest_is_read_only(void **state)
+{
+	struct fix *f = *state;
+	static const char *const scripts[] = {
+		"touch $D/x",
+		"touch /var/tmp/x",
+		"touch /etc/x",
+		"touch /dev/x",
+		"echo 1 >/proc/sys/vm/drop_caches",
+		"echo h >/proc/sysrq-trigger",
+		"mount -o remount,rw /",
+		"mount -o remount,bind,rw /",
+		"umount $R",
+		"umount /tmp",
+		"mount -t tmpfs x $R/sub",
+		"unshare -Urm sh -c \"mount -o remount,bind,rw / && touch $D/x\"",
+		"unshare -Urm umount /tmp",
+	};
+
+	only_if_possible(f);
+	for (size_t i = 0; i < sizeof(scripts) / sizeof(scripts[0]); i++)
+		if (exit_of(f, "(%s) 2>/dev/null", scripts[i]) == 0)
+			fail_msg("allowed: %s", scripts[i]);
+	assert_int_equal(exit_of(f, "echo x >/dev/null && : </dev/zero && ls / >/dev/null"), 0);
+}
+
+static void views_private_places(void **state)
+{
+	struct fix *f = *state;
+
+	only_if_possible(f);
+	assert_int_equal(exit_of(f, "test -z \"$(ls -A /tmp)\" && echo kept >/tmp/f"), 0);
+	assert_int_equal(exit_of(f, "test \"$(cat /tmp/f)\" = kept && touch /dev/shm/x"), 0);
+	expect_text(f->tmp, "f", "kept\n");
+	assert_false(exists("/dev/shm/x"));
+	assert_int_equal(exit_of(f, "test -z \"$(ls -A /dev/shm)\""), 0);
+	assert_int_equal(exit_of(f, "test -z \"$(ls -A /run | grep -v -e systemd -e resolvconf)\""),
+	                 0);
+	f->opt.tmp = NULL;
+	assert_int_equal(exit_of(f, "test -z \"$(ls -A /tmp)\" && touch /tmp/gone"), 0);
+	assert_int_equal(exit_of(f, "test ! -e /tmp/gone"), 0);
+}
+
+static void views_own_namespaces(void **state)
+{
+	struct fix *f = *state;
+
+	only_if_possible(f);
+	/* Its own numbers, nobody else's processes: pid 1, the shell, ls. */
+	assert_int_equal(exit_of(f, "test $$ -lt 10 && test $PPID = 1 &&"
+	                            " test $(ls -d /proc/[0-9]* | wc -l) -lt 6"),
+	                 0);
+	/* Root's command too has no power over what made its namespaces. */
+	assert_int_equal(exit_of(f, "! readlink /proc/1/fd/4 && ! readlink /proc/1/root &&"
+	                            " ! cat /proc/1/mem 2>/dev/null"),
+	                 0);
+}
+
+static void ovl_06_odd_names(void **state)
+{
+	static const char *const names[] = { "a,b:c\\d,volatile", "with space and\nnewline",
+		                             "x\\054y", "upperdir=x,lowerdir=y" };
+	struct fix *f = *state;
+
+	only_if_possible(f);
+	for (size_t i = 0; i < 2 * sizeof(names) / sizeof(names[0]); i++) {
+		char base[PATH_LEN], path[PATH_LEN];
+		struct exec_view *v;
+
+		/* The layers too have that name in their path. Both forms. */
+		path_set(base, "%s/%zu", f->dir, i);
+		make_dir(f, base, 0755);
+		path_set(path, "%s/%s", base, names[i / 2]);
+		make_resource(f, path);
+		v = &f->views[0];
+		path_set(f->paths[0][0], "%s", path);
+		path_set(f->paths[0][1], "%s/upper,%s", base, names[i / 2]);
+		make_dir(f, v->upper, 0755);
+		path_set(f->paths[0][2], "%s/work,%s", base, names[i / 2]);
+		make_dir(f, v->work, 0755);
+		f->views[0] =
+			(struct exec_view){ EXEC_VIEW_OVERLAY, path, path, v->upper, v->work };
+		f->opt.cwd = path;
+		assert_int_equal(setenv("ATOLL_OVERLAY_STRINGS", i % 2 ? "1" : "0", 1), 0);
+		assert_int_equal(exit_of(f, "echo two >>a; rm b; ls | grep -c . | grep -qx 2"), 0);
+		expect_text(path, "a", "one\n");
+		expect_text(v->upper, "a", "one\ntwo\n");
+	}
+	assert_int_equal(unsetenv("ATOLL_OVERLAY_STRINGS"), 0);
+}
+
+static void views_target_below_tmp(void **state)
+{
+	struct fix *f = *state;
+	char top[] = "/tmp/atoll-views-XXXXXX", res[PATH_LEN];
+
+	only_if_possible(f);
+	assert_non_null(mkdtemp(top));
+	assert_int_equal(chmod(top, 0755), 0);
+	own(f, top);
+	path_set(res, "%s/deep", top);
+	make_dir(f, res, 0755);
+	path_set(res, "%s/deep/res", top);
+	make_resource(f, res);
+	(void)add_overlay(f, res);
+	f->opt.cwd = res;
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(exit_of(f, "echo two >>a && test $(ls /tmp) = %s && ! test -e b%d",
+		                         top + sizeof("/tmp/") - 1, i),
+		                 0);
+	expect_text(res, "a", "one\n");
+	expect_text(f->paths[1][1], "a", "one\ntwo\ntwo\n");
+	assert_int_equal(remove_tree(top), 0);
+}
+
+static void views_nested(void **state)
+{
+	struct fix *f = *state;
+	char sub[PATH_LEN];
+	struct exec_view first;
+
+	only_if_possible(f);
+	path_set(sub, "%s/sub", f->res);
+	(void)add_overlay(f, sub);
+	/* The order in which they are given does not matter. */
+	first = f->views[0];
+	f->views[0] = f->views[1];
+	f->views[1] = first;
+	assert_int_equal(exit_of(f, "echo in >$R/sub/in && echo out >$R/out && test -e $R/sub/c"),
+	                 0);
+	expect_text(f->paths[1][1], "in", "in\n");
+	expect_text(f->paths[0][1], "out", "out\n");
+	assert_false(exists("%s/out", f->paths[1][1]));
+	assert_false(exists("%s/sub/in", f->paths[0][1]));
+	assert_false(exists("%s/in", sub));
+}
+
+/* In a mount namespace of the caller's own: a filesystem below the resource, with a file in it. */
+static char submount_path[PATH_LEN];
+static int mount_below(struct fix *f)
+{
+	char file[PATH_LEN + 8];
+	int fd;
+
+	(void)f;
+	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+	    mount("none", submount_path, "tmpfs", 0, "mode=777") < 0)
+		return -1;
+	(void)snprintf(file, sizeof(file), "%s/below", submount_path);
+	fd = open(file, O_CREAT | O_WRONLY | O_CLOEXEC, 0666);
+	return fd < 0 ? -1 : close(fd);
+}
+
+static void views_submount_is_read_only(void **state)
+{
+	struct fix *f = *state;
+	char copy[PATH_LEN];
+
+	if (geteuid() != 0)
+		skip();
+	path_set(submount_path, "%s/m \n\\x", f->res);
+	make_dir(f, submount_path, 0755);
+	f->before = mount_below;
+	f->opt.cwd = f->res;
+	if (!f->user) {
+		assert_int_equal(exit_of(f, "cd m*x && test -e below && ! touch more 2>/dev/null &&"
+		                            " ! rm -f below 2>/dev/null && touch ../a"),
+		                 0);
+	} else {
+		/* The kernel does not let an ordinary user lay an overlay over mounts. */
+		assert_int_equal(run(f, "true"), -ATOLL_E_UNSUPPORTED);
+		assert_non_null(strstr(f->out->msg, "over the mount point '"));
+	}
+	path_set(copy, "%s/copy", f->dir);
+	make_resource(f, copy);
+	path_set(f->paths[1][0], "%s/m \n\\x", copy);
+	make_dir(f, f->paths[1][0], 0755);
+	f->views[0] =
+		(struct exec_view){ .kind = EXEC_VIEW_BIND, .target = f->res, .source = copy };
+	assert_int_equal(exit_of(f, "cd m*x && test -e below && ! touch more 2>/dev/null &&"
+	                            " touch ../new"),
+	                 0);
+	assert_true(exists("%s/new", copy));
+}
+
+/* ---- its end ---- */
+
+static void der_14_views_daemons_end(void **state)
+{
+	struct fix *f = *state;
+	struct watch w;
+	char line[64];
+
+	only_if_possible(f);
+	w = watch_begin();
+	assert_int_equal(exit_of(f,
+	                         "setsid sh -c 'trap \"\" TERM HUP INT; echo up; touch $1/up;"
+	                         " sleep 600' sh $R & while [ ! -e $R/up ]; do sleep 0.01; done"),
+	                 0);
+	watch_close_ours(&w);
+	watch_line(&w, line, sizeof(line));
+	assert_string_equal(line, "up");
+	watch_end(&w);
+}
+
+/* The process that CALLER has started. */
+static pid_t helper_of(pid_t caller)
+{
+	char path[64];
+	int pid = -1;
+	FILE *file;
+
+	(void)snprintf(path, sizeof(path), "/proc/%d/task/%d/children", caller, caller);
+	file = fopen(path, "r");
+	assert_non_null(file);
+	assert_int_equal(fscanf(file, "%d", &pid), 1);
+	assert_int_equal(fclose(file), 0);
+	return pid;
+}
+
+static pid_t start_watched(struct fix *f, struct watch *w, const char *script)
+{
+	char line[64];
+	pid_t pid;
+
+	*f->out = (struct outcome){ 0 };
+	*w = watch_begin();
+	pid = start(f, script);
+	watch_close_ours(w);
+	watch_line(w, line, sizeof(line));
+	assert_string_equal(line, "up");
+	return pid;
+}
+
+static void der_10_views_caller_killed(void **state)
+{
+	struct fix *f = *state;
+	struct watch w;
+	pid_t pid;
+
+	only_if_possible(f);
+	pid = start_watched(f, &w, "trap '' TERM HUP; setsid sleep 600 & echo up; sleep 600");
+	assert_int_equal(kill(pid, SIGKILL), 0);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	watch_end(&w);
+}
+
+static void views_helper_killed(void **state)
+{
+	struct fix *f = *state;
+	struct watch w;
+	pid_t pid;
+
+	only_if_possible(f);
+	pid = start_watched(f, &w, "trap '' TERM HUP; setsid sleep 600 & echo up; sleep 600");
+	assert_int_equal(kill(helper_of(pid), SIGKILL), 0);
+	join(pid);
+	assert_int_equal(f->out->r, -EIO);
+	watch_end(&w);
+}
+
+static void views_signals_are_passed_on(void **state)
+{
+	struct fix *f = *state;
+	struct watch w;
+	pid_t pid;
+
+	only_if_possible(f);
+	pid = start_watched(f, &w, "trap 'exit 42' USR1; echo up; while :; do sleep 0.05; done");
+	assert_int_equal(kill(helper_of(pid), SIGUSR1), 0);
+	join(pid);
+	assert_int_equal(f->out->usage.exit_code, 42);
+	watch_end(&w);
+}
+
+static void der_14_views_no_descriptor_reaches_the_command(void **state)
+{
+	struct fix *f = *state;
+
+	only_if_possible(f);
+	f->opt.lock_fd = open(f->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	assert_true(f->opt.lock_fd >= 0);
+	assert_int_equal(exit_of(f, "exec 2>&1 >$R/fds; exec ls -l /proc/self/fd"), 0);
+	assert_int_equal(exit_of(f,
+	                         "! grep -e ' [4-9] -> ' -e memfd $R/fds && grep -q ' 3 -> /proc'"
+	                         " $R/fds"),
+	                 0);
+	(void)close(f->opt.lock_fd);
+}
+
+/* An open descriptor of the view leaves through a socket. */
+static void views_still_written(void **state)
+{
+	struct fix *f = *state;
+	int pair[2], saved;
+
+	only_if_possible(f);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+	saved = fcntl(0, F_DUPFD_CLOEXEC, 10);
+	assert_int_equal(dup2(pair[1], 0), 0);
+	assert_int_equal(exit_of(f,
+	                         "exec python3 -c 'import socket,sys; f=open(sys.argv[1],\"w\");"
+	                         " socket.send_fds(socket.socket(fileno=0),[b\"x\"],[f.fileno()])'"
+	                         " $R/held"),
+	                 0);
+	assert_true(f->out->usage.still_written);
+	assert_int_equal(dup2(saved, 0), 0);
+	for (int i = 0; i < 2; i++)
+		(void)close(pair[i]);
+	(void)close(saved);
+	assert_int_equal(exit_of(f, "echo x >$R/held"), 0);
+	assert_false(f->out->usage.still_written);
+}
+
+/* ---- a terminal ---- */
+
+/* Reads from the terminal until WANT has been seen. */
+static void expect_on(int fd, const char *want)
+{
+	struct pollfd pfd = { .fd = fd, .events = POLLIN };
+	char seen[4096] = "";
+	size_t n = 0;
+
+	while (!strstr(seen, want)) {
+		ssize_t got;
+
+		if (poll(&pfd, 1, WAIT_MS) != 1)
+			fail_msg("'%s' did not come, only '%s'", want, seen);
+		got = read(fd, seen + n, sizeof(seen) - 1 - n);
+		if (got <= 0)
+			fail_msg("'%s' did not come, only '%s'", want, seen);
+		n += (size_t)got;
+		seen[n] = '\0';
+	}
+}
+
+/* A caller that lives on when the terminal interrupts. Not SIG_IGN: that the command would keep. */
+static void on_interrupt(int sig)
+{
+	(void)sig;
+}
+
+static void views_terminal(void **state)
+{
+	struct winsize size = { .ws_row = 33, .ws_col = 77 };
+	struct fix *f = *state;
+	int fd, status;
+	pid_t shell;
+
+	only_if_possible(f);
+	shell = forkpty(&fd, NULL, NULL, &size);
+	assert_true(shell >= 0);
+	if (shell == 0) {
+		/* A session leader, as a shell is; its job in a process group of its own. */
+		pid_t job = fork();
+
+		if (job == 0) {
+			(void)setpgid(0, 0);
+			(void)signal(SIGTTOU, SIG_IGN);
+			(void)tcsetpgrp(0, getpid());
+			(void)signal(SIGTTOU, SIG_DFL);
+			(void)signal(SIGINT, on_interrupt);
+			become(f);
+			call(f, "test -t 0 && echo size $(stty size); trap 'echo got int' INT;"
+			        " trap 'echo got winch; w=1' WINCH; echo ready;"
+			        " while [ -z \"$w\" ]; do sleep 0.02; done;"
+			        " kill -STOP $$; echo on again; exit 7");
+			_exit(f->out->r < 0 ? 99 : f->out->usage.exit_code);
+		}
+		for (;;) {
+			if (waitpid(job, &status, WUNTRACED) != job)
+				_exit(98);
+			if (WIFEXITED(status))
+				_exit(WEXITSTATUS(status));
+			/* Say so, wait for a word, put it into the foreground again. */
+			(void)signal(SIGTTOU, SIG_IGN);
+			(void)tcsetpgrp(0, getpid());
+			(void)!write(1, "stopped\n", 8);
+			(void)!read(0, (char[16]){ 0 }, 16);
+			(void)tcsetpgrp(0, job);
+			(void)kill(-job, SIGCONT);
+			(void)!write(1, "continued\n", 10);
+		}
+	}
+	expect_on(fd, "size 33 77\r\nready");
+	assert_int_equal(write(fd, "\003", 1), 1);
+	expect_on(fd, "got int");
+	assert_int_equal(write(fd, "\032", 1), 1);
+	expect_on(fd, "stopped");
+	assert_int_equal(write(fd, "fg\n", 3), 3);
+	expect_on(fd, "continued");
+	size.ws_col = 78;
+	assert_int_equal(ioctl(fd, TIOCSWINSZ, &size), 0);
+	/* It stops itself alone: the job stops all the same. */
+	expect_on(fd, "got winch\r\nstopped");
+	assert_int_equal(write(fd, "fg\n", 3), 3);
+	expect_on(fd, "on again");
+	assert_int_equal(waitpid(shell, &status, 0), shell);
+	assert_int_equal(WEXITSTATUS(status), 7);
+	(void)close(fd);
+}
+
+/* ---- failures, and the probe ---- */
+
+static void views_failure_says_where(void **state)
+{
+	struct fix *f = *state;
+	char link[PATH_LEN];
+
+	only_if_possible(f);
+	path_set(link, "%s/link", f->dir);
+	assert_int_equal(symlink(f->views[0].upper, link), 0);
+	f->views[0].upper = link;
+	assert_int_equal(run(f, "true"), -ATOLL_E_UNSUPPORTED);
+	assert_non_null(strstr(f->out->msg, "open directory '"));
+	assert_non_null(strstr(f->out->msg, link));
+	assert_non_null(strstr(f->out->hint, "atoll doctor"));
+
+	/* An upper layer in another filesystem than its work directory. */
+	f->views[0].upper = "/dev/shm";
+	assert_int_equal(run(f, "true"), -ATOLL_E_UNSUPPORTED);
+	assert_non_null(strstr(f->out->msg, "mount overlay at '"));
+	assert_non_null(strstr(f->out->msg, f->res));
+
+	f->views[0].upper = f->paths[0][1];
+	f->views[0].target = link;
+	assert_int_equal(run(f, "true"), -ATOLL_E_UNSUPPORTED);
+	f->views[0].target = "/nonexistent/x";
+	assert_int_equal(run(f, "true"), -ATOLL_E_UNSUPPORTED);
+	assert_non_null(strstr(f->out->msg, "/nonexistent/x"));
+	assert_int_equal(rmdir(f->paths[0][2]) == 0 || exists("%s/work", f->paths[0][2]), 1);
+}
+
+/* exec_probe() as the fixture's user; its answer in F->out. */
+static void probe(struct fix *f, const char *root, const char *area)
+{
+	pid_t pid = fork();
+
+	assert_true(pid >= 0);
+	*f->out = (struct outcome){ 0 };
+	if (pid == 0) {
+		struct error err = ERROR_INIT;
+		char *why = NULL;
+
+		become(f);
+		f->out->r = exec_probe(root, area, &f->out->tier, &why, &err);
+		note_error(f->out, &err);
+		if (why)
+			(void)snprintf(f->out->msg, sizeof(f->out->msg), "%s", why);
+		free(why);
+		_exit(0);
+	}
+	join(pid);
+}
+
+static unsigned entries_of(const char *path)
+{
+	unsigned n = 0;
+	DIR *dir = opendir(path);
+
+	assert_non_null(dir);
+	while (readdir(dir))
+		n++;
+	(void)closedir(dir);
+	return n - 2;
+}
+
+static int forbid_user_namespaces(struct fix *f)
+{
+	cleanup_close int fd = FD_NONE;
+	int ready[2], mapped[2];
+	char c = 0;
+	pid_t pid;
+
+	(void)f;
+	if (pipe2(ready, O_CLOEXEC) < 0 || pipe2(mapped, O_CLOEXEC) < 0)
+		return -1;
+	pid = getpid();
+	if (fork() == 0) {
+		char command[128];
+
+		(void)snprintf(command, sizeof(command),
+		               "echo 0 0 65535 >/proc/%d/uid_map; echo 0 0 65535 >/proc/%d/gid_map",
+		               pid, pid);
+		_exit(read(ready[0], &c, 1) == 1 && system(command) == 0 &&
+		                      write(mapped[1], &c, 1) == 1
+		              ? 0
+		              : 1);
+	}
+	if (unshare(CLONE_NEWUSER) < 0 || write(ready[1], &c, 1) != 1 ||
+	    read(mapped[0], &c, 1) != 1)
+		return -1;
+	(void)wait(NULL);
+	fd = open("/proc/sys/user/max_user_namespaces", O_WRONLY | O_CLOEXEC);
+	return fd >= 0 && write(fd, "0\n", 2) == 2 ? 0 : -1;
+}
+
+/* The area's path becomes an overlay. */
+static char overlay_path[PATH_LEN];
+static int mount_overlay(struct fix *f)
+{
+	(void)f;
+	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+		return -1;
+	if (mount("none", "/mnt", "tmpfs", 0, NULL) < 0 || mkdir("/mnt/u", 0777) < 0 ||
+	    mkdir("/mnt/w", 0777) < 0 || mkdir("/mnt/l", 0777) < 0)
+		return -1;
+	if (mount("none", overlay_path, "overlay", 0,
+	          "lowerdir=/mnt/l,upperdir=/mnt/u,workdir=/mnt/w") < 0)
+		return -1;
+	return chmod(overlay_path, 0777);
+}
+
+static void probe_tiers(void **state)
+{
+	struct fix *f = *state;
+	char area[PATH_LEN];
+
+	only_if_possible(f);
+	path_set(area, "%s/area", f->dir);
+	make_dir(f, area, 0700);
+	probe(f, f->res, area);
+	assert_int_equal(f->out->r, 0);
+	assert_string_equal(f->out->msg, "");
+	assert_int_equal(f->out->tier, EXEC_TIER_OVERLAY);
+	assert_int_equal(entries_of(area), 0);
+	assert_int_equal(entries_of(f->res), 3);
+
+	probe(f, f->res, "/nonexistent");
+	assert_int_equal(f->out->r, -ENOENT);
+	assert_non_null(strstr(f->out->msg, "/nonexistent"));
+
+	if (geteuid() != 0)
+		return;
+	path_set(overlay_path, "%s", area);
+	f->before = mount_overlay;
+	probe(f, f->res, area);
+	assert_int_equal(f->out->r, 0);
+	assert_int_equal(f->out->tier, EXEC_TIER_BIND);
+	assert_non_null(strstr(f->out->msg, "is on overlay"));
+	if (!f->user)
+		return;
+	f->before = forbid_user_namespaces;
+	probe(f, f->res, area);
+	assert_int_equal(f->out->r, 0);
+	assert_int_equal(f->out->tier, EXEC_TIER_NONE);
+	assert_non_null(strstr(f->out->msg, "user.max_user_namespaces=0"));
+
+	f->before = NULL;
+	probe(f, "/usr", area);
+	assert_int_equal(f->out->tier, EXEC_TIER_BIND);
+	assert_non_null(strstr(f->out->msg, "belongs to 0:0"));
+}
+
+static int user_mark;
+
+#define both(test)                                               \
+	{ #test, test, setup, teardown, NULL },                  \
+	{                                                        \
+#test "_user", test, setup, teardown, &user_mark \
+	}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		both(views_exit_codes),
+		both(views_time_limit),
+		both(views_cannot_start),
+		both(views_same_user),
+		both(views_overlay_at_its_path),
+		both(views_overlay_layers_by_name),
+		both(views_overlay_options),
+		both(views_bind),
+		both(views_rest_is_read_only),
+		both(views_private_places),
+		both(views_own_namespaces),
+		both(ovl_06_odd_names),
+		both(views_target_below_tmp),
+		both(views_nested),
+		both(views_submount_is_read_only),
+		both(der_14_views_daemons_end),
+		both(der_10_views_caller_killed),
+		both(views_helper_killed),
+		both(views_signals_are_passed_on),
+		both(der_14_views_no_descriptor_reaches_the_command),
+		both(views_still_written),
+		both(views_terminal),
+		both(views_failure_says_where),
+		both(probe_tiers),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

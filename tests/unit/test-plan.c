@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the plan layer does that cannot be seen, or not be provoked, through the public header. */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "fs/atomic.h"
+#include "fs/remove.h"
+#include "plan/plan-op.h"
+#include "plan/plan.h"
+#include "plan/sandbox.h"
+#include "util/cleanup.h"
+#include "util/clock.h"
+#include "util/mem.h"
+
+struct fixture {
+	char dir[64];
+	char *home;
+	char *root;
+	struct atoll *a;
+	struct atoll_plan *p;
+};
+
+static void put(const char *dir, const char *name, const char *text)
+{
+	cleanup_close int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	assert_true(fd >= 0);
+	assert_int_equal(fs_replace_file(fd, name, text, strlen(text), 0644), 0);
+}
+
+static int setup(void **state)
+{
+	struct fixture *f = xcalloc(1, sizeof(*f));
+	struct atoll_resource resource = { 0 };
+
+	(void)snprintf(f->dir, sizeof(f->dir), "/tmp/atoll-plan.XXXXXX");
+	assert_non_null(mkdtemp(f->dir));
+	f->home = xasprintf("%s/home", f->dir);
+	f->root = xasprintf("%s/tree", f->dir);
+	assert_int_equal(mkdir(f->root, 0755), 0);
+	put(f->root, "a", "one");
+	resource.root = f->root;
+	assert_int_equal(store_open(f->home, &f->a, NULL), 0);
+	assert_int_equal(plan_start(f->a, "x", 0, &f->p, NULL), 0);
+	assert_int_equal(plan_add(f->p, &resource, NULL, NULL), 0);
+	*state = f;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct fixture *f = *state;
+
+	free(f->p);
+	store_close(f->a);
+	for (int i = 0; i < 100 && remove_tree(f->dir) < 0; i++)
+		clock_sleep_ns(20000000); /* the background writer may be at it */
+	free(f->home);
+	free(f->root);
+	free(f);
+	return 0;
+}
+
+/* ---- names and command lines ---- */
+
+static void plan_names(void **state)
+{
+	char name[LIMIT_NAME + 1];
+
+	(void)state;
+	assert_true(plan_name_valid("a"));
+	assert_true(plan_name_valid("Fix_4.2-b"));
+	assert_false(plan_name_valid(""));
+	assert_false(plan_name_valid(".."));
+	assert_false(plan_name_valid("-f"));
+	assert_false(plan_name_valid("a/b"));
+	assert_false(plan_name_valid("\xc3\xa4"));
+	for (int i = 0; i < 1000; i++) {
+		plan_name_make_up(name);
+		assert_true(plan_name_valid(name));
+	}
+}
+
+static void secrets_are_left_out_of_command_lines(void **state)
+{
+	static const struct {
+		const char *argv[5];
+		const char *line;
+	} cases[] = {
+		{ { "make", "-j2", "KEY=x" }, "make -j2 KEY=[hidden]" },
+		{ { "curl", "--oauth-token", "abc", "u" }, "curl --oauth-token [hidden] u" },
+		{ { "x", "--password=abc" }, "x --password=[hidden]" },
+		{ { "psql", "postgres://me:pw@host/db" }, "psql postgres://me:[hidden]@host/db" },
+		{ { "ls", "a@b:c", "A=1" }, "ls a@b:c A=1" },
+		{ { "printf", "a\nb\033[1m" }, "printf a\\x0ab\\x1b[1m" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		cleanup_free char *line = redact_command(cases[i].argv);
+
+		assert_string_equal(line, cases[i].line);
+	}
+}
+
+/* ---- another boot ---- */
+
+/* As if the machine had gone down after command N. */
+static int write_other_boot(struct registry *reg, void *ctx, struct error *err)
+{
+	struct sandbox_row *row = ctx;
+
+	free(row->boot_id);
+	row->boot_id = xstrdup("00000000-0000-0000-0000-000000000000");
+	row->exec_n = 99;
+	return registry_sandbox_update(reg, row, err);
+}
+
+static void pretend_other_boot(struct fixture *f, const char *durable)
+{
+	cleanup_sandboxes struct sandboxes boxes = SANDBOXES_INIT;
+
+	assert_int_equal(sandboxes_load(f->a->reg, f->p->id, &boxes, NULL), 0);
+	assert_int_equal(boxes.n, 1);
+	assert_int_equal(store_write(f->a, REGISTRY_DURABLE, write_other_boot, &boxes.v[0], NULL),
+	                 0);
+	if (durable)
+		put(boxes.v[0].area, "durable", durable);
+}
+
+/* The background writer has written its note, so that it does not overwrite ours. */
+static void wait_for_note(struct fixture *f)
+{
+	cleanup_sandboxes struct sandboxes boxes = SANDBOXES_INIT;
+
+	assert_int_equal(sandboxes_load(f->a->reg, f->p->id, &boxes, NULL), 0);
+	for (int i = 0; i < 500 && !durable_noted(&boxes.v[0]); i++)
+		clock_sleep_ns(10000000);
+}
+
+static void work_that_reached_the_disk_survives_a_boot(void **state)
+{
+	struct fixture *f = *state;
+	cleanup_free char *path = NULL;
+
+	wait_for_note(f);
+	assert_int_equal(plan_path(f->p, NULL, &path, NULL), 0);
+	put(path, "a", "two");
+	pretend_other_boot(f, "99");
+	assert_int_equal(plan_commit(f->p, 0, NULL, NULL), 0);
+}
+
+static void work_that_may_be_lost_is_not_committed_unasked(void **state)
+{
+	struct fixture *f = *state;
+	cleanup_error struct error err = ERROR_INIT;
+	cleanup_free char *path = NULL;
+	enum atoll_sandbox_state s;
+
+	wait_for_note(f);
+	assert_int_equal(plan_path(f->p, NULL, &path, NULL), 0);
+	put(path, "a", "two");
+	pretend_other_boot(f, "98");
+	assert_int_equal(plan_commit(f->p, 0, NULL, &err), -ATOLL_E_STATE);
+	assert_non_null(strstr(err.msg, "command 99"));
+	assert_int_equal(plan_sandbox_state(f->p, NULL, &s, NULL), 0);
+	assert_int_equal(s, ATOLL_SANDBOX_ERRORED);
+	assert_int_equal(plan_diff(f->p, NULL, NULL, NULL), 1);
+	assert_int_equal(plan_stop(f->p, 0, NULL, NULL), -ATOLL_E_STATE);
+	assert_int_equal(plan_recover(f->a, "x", false, NULL, NULL), 0);
+	assert_int_equal(plan_commit(f->p, 0, NULL, NULL), -ATOLL_E_STATE);
+	assert_int_equal(plan_recover(f->a, "x", true, NULL, NULL), 0);
+	assert_int_equal(plan_commit(f->p, 0, NULL, NULL), 0);
+}
+
+static void work_that_may_be_lost_can_be_dropped(void **state)
+{
+	struct fixture *f = *state;
+	cleanup_free char *path = NULL;
+	enum atoll_sandbox_state s;
+
+	wait_for_note(f);
+	assert_int_equal(plan_path(f->p, NULL, &path, NULL), 0);
+	put(path, "a", "two");
+	pretend_other_boot(f, "98");
+	assert_int_equal(plan_reset(f->p, NULL, NULL), 0);
+	assert_int_equal(plan_sandbox_state(f->p, NULL, &s, NULL), 0);
+	assert_int_equal(s, ATOLL_SANDBOX_ACTIVE);
+	assert_int_equal(plan_diff(f->p, NULL, NULL, NULL), 0);
+	assert_int_equal(plan_commit(f->p, 0, NULL, NULL), 0);
+}
+
+/* ---- retention ---- */
+
+static int expire(void *ctx, const struct batch_row *row)
+{
+	*(struct batch_row *)ctx = *row;
+	return 0;
+}
+
+static int write_expired(struct registry *reg, void *ctx, struct error *err)
+{
+	struct batch_row *batch = ctx;
+
+	batch->retain_until_ms = 1;
+	return registry_batch_update(reg, batch, err);
+}
+
+static void retention_is_enforced(void **state)
+{
+	struct fixture *f = *state;
+	struct batch_row batch = { 0 };
+	cleanup_free char *path = NULL;
+
+	assert_int_equal(plan_path(f->p, NULL, &path, NULL), 0);
+	put(path, "a", "two");
+	assert_int_equal(plan_commit(f->p, 0, NULL, NULL), 0);
+	assert_int_equal(registry_batch_list(f->a->reg, f->p->id, expire, &batch, NULL), 0);
+	assert_true(batch.retain_until_ms > clock_real_ms());
+	assert_int_equal(store_write(f->a, REGISTRY_DURABLE, write_expired, &batch, NULL), 0);
+	assert_int_equal(plan_recover(f->a, NULL, false, NULL, NULL), 0);
+	assert_int_equal(plan_rollback(f->p, 0, NULL, NULL), -ATOLL_E_RECOVERY_MISSING);
+}
+
+/* ---- resource locks ---- */
+
+static void a_resource_held_from_outside_is_named(void **state)
+{
+	struct fixture *f = *state;
+	cleanup_error struct error err = ERROR_INIT;
+	cleanup_free char *pid_text = NULL;
+	int ready[2];
+	char byte;
+	pid_t pid;
+
+	assert_int_equal(pipe(ready), 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		int fd = open(f->root, O_RDONLY | O_CLOEXEC);
+
+		if (fd < 0 || flock(fd, LOCK_SH) < 0 || write(ready[1], "x", 1) != 1)
+			_exit(1);
+		(void)pause();
+	}
+	assert_int_equal(read(ready[0], &byte, 1), 1);
+	atoll_set_wait(f->a, 200);
+	assert_int_equal(plan_commit(f->p, 0, NULL, &err), -ATOLL_E_TIMEOUT);
+	pid_text = xasprintf("pid %d", (int)pid);
+	assert_non_null(strstr(err.msg, pid_text));
+	assert_int_equal(kill(pid, SIGKILL), 0);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	assert_int_equal(plan_commit(f->p, 0, NULL, NULL), 0);
+	assert_int_equal(close(ready[0]), 0);
+	assert_int_equal(close(ready[1]), 0);
+}
+
+static void plans_share_a_resource_but_not_a_commit(void **state)
+{
+	struct fixture *f = *state;
+	const struct atoll_resource resource = { .root = f->root };
+	cleanup_resource_locks struct resource_locks *one = NULL, *two = NULL;
+	cleanup_sandboxes struct sandboxes boxes = SANDBOXES_INIT;
+	cleanup_free struct atoll_plan *other = NULL;
+	cleanup_error struct error err = ERROR_INIT;
+
+	assert_int_equal(plan_start(f->a, "y", 0, &other, NULL), 0);
+	assert_int_equal(plan_add(other, &resource, NULL, NULL), 0);
+	assert_int_equal(sandboxes_load(f->a->reg, f->p->id, &boxes, NULL), 0);
+	assert_int_equal(
+		resource_locks_acquire(f->a, boxes.v, 1, RESOURCE_SHARED, "one", 0, &one, NULL), 0);
+	assert_int_equal(
+		resource_locks_acquire(f->a, boxes.v, 1, RESOURCE_SHARED, "two", 0, &two, NULL), 0);
+	resource_locks_release(two);
+	two = NULL;
+	assert_int_equal(
+		resource_locks_acquire(f->a, boxes.v, 1, RESOURCE_EXCLUSIVE, "two", 0, &two, NULL),
+		-ATOLL_E_BUSY);
+	resource_locks_release(one);
+	one = NULL;
+	assert_int_equal(resource_locks_acquire(f->a, boxes.v, 1, RESOURCE_EXCLUSIVE,
+	                                        "atoll test one", 0, &one, NULL),
+	                 0);
+	atoll_set_wait(f->a, 0);
+	assert_int_equal(plan_commit(other, 0, NULL, &err), -ATOLL_E_BUSY);
+	assert_non_null(strstr(err.msg, "atoll test one"));
+}
+
+int main(void)
+{
+#define WITH_PLAN(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(plan_names),
+		cmocka_unit_test(secrets_are_left_out_of_command_lines),
+		WITH_PLAN(work_that_reached_the_disk_survives_a_boot),
+		WITH_PLAN(work_that_may_be_lost_is_not_committed_unasked),
+		WITH_PLAN(work_that_may_be_lost_can_be_dropped),
+		WITH_PLAN(retention_is_enforced),
+		WITH_PLAN(a_resource_held_from_outside_is_named),
+		WITH_PLAN(plans_share_a_resource_but_not_a_commit),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

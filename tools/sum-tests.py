@@ -1,0 +1,115 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Sums the stages of a test run into one closing line, "N passed, N failed".
+
+The argument is a file with one line per stage: name, exit status, and Meson's JSON log,
+separated by tabs; "-" is a stage that is one result by itself, "" one that counts only when it
+fails. Single TAP results are counted, not programs. A failure without a "not ok" (a crash, a
+time-out, a broken plan, a build that stopped) counts as one failed.
+
+A result skipped in one stage but passed in another is not a skip: root-only cases in the
+user's run, for example. What no stage ran is reported as ", N skipped", and counts as failed
+when $CI is set: skipped is not passed (rule TST-09).
+"""
+
+import json
+import os
+import re
+import sys
+
+RESULT = re.compile(
+    r'(?P<not>not )?ok\b\s*(?P<number>\d+)?[\s-]*(?P<name>[^#]*?)\s*'
+    r'(?:#\s*(?P<directive>skip|todo)\S*\s*(?P<reason>.*))?$', re.I)
+PLAN = re.compile(r'1\.\.(\d+)(?:\s*#\s*skip\S*\s*(.*))?', re.I)
+
+
+class Sum:
+    def __init__(self):
+        self.passed = []   # (program, result)
+        self.failed = []   # text
+        self.skipped = []  # (program, result, stage, reason)
+
+    def add_program(self, stage, run):
+        """One program of a Meson log: its TAP results, or one result in all."""
+        program = run['name']
+        before = len(self.failed)
+        plan = None
+        count = 0
+        for line in run['stdout'].splitlines():
+            found = PLAN.match(line)
+            if found:
+                plan = found
+                continue
+            found = RESULT.match(line)
+            if found:
+                count += 1
+                self.add_result(stage, program, found)
+
+        where = f'{stage}: {program}'
+        if plan and plan[1] == '0' and plan[2]:
+            self.skipped.append((program, '', stage, plan[2]))
+        elif run['result'] not in ('OK', 'SKIP') and len(self.failed) == before:
+            self.failed.append(f"{where}: {run['result']}, exit status {run['returncode']}")
+        elif not plan or count != int(plan[1]):
+            self.failed.append(f'{where}: {count} results do not match the plan')
+        elif count == 0:
+            self.failed.append(f'{where}: no results, and no reason given')
+
+    def add_result(self, stage, program, found):
+        name = found['name'] or found['number'] or ''
+        directive = (found['directive'] or '').lower()
+        if found['not'] or directive == 'todo':
+            self.failed.append(f'{stage}: {program}: {name}')
+        elif directive == 'skip':
+            self.skipped.append((program, name, stage, found['reason']))
+        else:
+            self.passed.append((program, name))
+
+    def add_stage(self, stage, status, log):
+        before = len(self.failed)
+        if log == '-':
+            if status == 0:
+                self.passed.append((stage, ''))
+        elif os.path.exists(log):
+            with open(log, encoding='utf-8', errors='replace') as lines:
+                for line in lines:
+                    self.add_program(stage, json.loads(line))
+        if status != 0 and len(self.failed) == before:
+            self.failed.append(f'{stage}: exit status {status}')
+
+    def never_run(self):
+        """Skips that no other stage made good; each once, though skipped in several."""
+        results = set(self.passed)
+        programs = {program for program, _ in self.passed}
+        seen = {}
+        for program, name, stage, reason in self.skipped:
+            ran = (program, name) in results if name else program in programs
+            if not ran:
+                seen.setdefault((program, name), (stage, reason))
+        return seen
+
+
+def main():
+    total = Sum()
+    with open(sys.argv[1], encoding='utf-8') as stages:
+        for line in stages:
+            stage, status, log = line.rstrip('\n').split('\t')
+            total.add_stage(stage, int(status), log)
+
+    skipped = total.never_run()
+    for text in total.failed:
+        print(f'failed: {text}')
+    for (program, name), (stage, reason) in skipped.items():
+        print(f"skipped: {stage}: {program}: {name} ({reason or 'no reason given'})")
+
+    failed = len(total.failed)
+    tail = ''
+    if os.environ.get('CI'):
+        failed += len(skipped)
+    elif skipped:
+        tail = f', {len(skipped)} skipped'
+    print(f'{len(total.passed)} passed, {failed} failed{tail}')
+    return 1 if failed else 0
+
+
+sys.exit(main())

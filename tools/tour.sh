@@ -1,0 +1,119 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# The guided tour: a scratch project of two directories, changed in a plan, committed, undone, and
+# a commit that is killed in the middle. Takes some seconds and cleans up after itself. $ATOLL is
+# the program to show; without it, the one in build/ or in PATH.
+
+set -u
+# shellcheck disable=SC2016 # the commands shown expand their own variables
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+if [ -z "${ATOLL:-}" ]; then
+	ATOLL=$here/build/src/cli/atoll
+	[ -x "$ATOLL" ] || ATOLL=$(command -v atoll) || {
+		echo 'tour: no atoll to show; try ./setup run' >&2
+		exit 1
+	}
+fi
+
+export ATOLL
+scratch=$(mktemp -d "${TMPDIR:-/tmp}/atoll-tour.XXXXXX") || exit 1
+export ATOLL_HOME=$scratch/store
+unset ATOLL_PLAN ATOLL_PLAN_ID ATOLL_CRASHPOINT
+
+# leave: ends whatever plan is still there, then removes everything.
+leave() {
+	"$ATOLL" stop --force --yes --wait 10 - >/dev/null 2>&1
+	rm -rf "$scratch"
+}
+trap leave EXIT
+trap 'exit 130' INT TERM
+
+tell() {
+	printf '\n'
+	printf '%s\n' "$@"
+}
+
+# show COMMAND...: prints it as one would type it, then runs it.
+show() {
+	printf '\n  $ atoll'
+	for word in "${@:2}"; do
+		case $word in
+		*' '*) printf " '%s'" "$word" ;;
+		*) printf ' %s' "$word" ;;
+		esac
+	done
+	printf '\n'
+	"$@" 2>&1 | sed -e "s|$scratch/||g" -e 's/^/    /'
+	return "${PIPESTATUS[0]}"
+}
+
+# must COMMAND...: as show, and the tour ends if it fails.
+must() {
+	show "$@" || {
+		printf '\ntour: that should have worked\n' >&2
+		exit 1
+	}
+}
+
+look() {
+	printf '\n  %s\n' "$1"
+	(cd "$scratch" && grep -r . app lib) | sort | sed 's/^/    /'
+}
+
+mkdir "$scratch/app" "$scratch/lib"
+echo hello >"$scratch/app/settings"
+echo 'to be removed' >"$scratch/app/old"
+echo 'version 1' >"$scratch/lib/version"
+cd "$scratch" || exit 1
+
+tell 'A project of two directories that belong together, app and lib.'
+look 'what is in them:'
+
+tell '1. A plan: a private copy of both.'
+must "$ATOLL" start tour --dir app --dir lib
+
+tell '2. Commands in the plan. They change the copies of app and lib; the originals stay.'
+must "$ATOLL" exec tour -- sh -c 'cd $ATOLL_RESOURCE_1 && echo bonjour >settings && rm old'
+must "$ATOLL" exec tour -- sh -c 'cd $ATOLL_RESOURCE_2 && echo version 2 >version'
+look 'the originals, untouched:'
+
+tell '3. What would change?'
+must "$ATOLL" diff tour
+
+tell '4. Commit: both directories change, or neither does.'
+must "$ATOLL" commit tour
+look 'now it is real:'
+
+tell '5. Not what we wanted? The very files that were there before come back.'
+must "$ATOLL" rollback tour
+look 'as before:'
+
+tell '6. Once more, but this time the commit is killed (SIGKILL) after it has changed the first' \
+	'   file: the worst moment there is.'
+must "$ATOLL" exec tour -- sh -c 'cd $ATOLL_RESOURCE_1 && echo hola >settings'
+must "$ATOLL" exec tour -- sh -c 'cd $ATOLL_RESOURCE_2 && echo version 3 >version'
+printf '\n  $ atoll commit tour        # and kill -9 in the middle\n'
+# A shell in between, so that it is not this one that remarks on the killing.
+ATOLL_CRASHPOINT=dir.apply.op sh -c '"$ATOLL" commit tour; exit $?' >/dev/null 2>&1
+code=$?
+printf '    exit status %s\n' "$code"
+[ "$code" -eq 137 ] || {
+	printf '\ntour: it should have been killed\n' >&2
+	exit 1
+}
+look 'half old, half new:'
+
+tell '   The decision had been recorded, so the next command finishes it before anything else.'
+must "$ATOLL" recover
+look 'all of it is new:'
+
+tell '   And it can be undone like any other commit.'
+must "$ATOLL" rollback tour
+look 'as before:'
+
+tell '7. The end of the plan. Nothing of it is left.'
+must "$ATOLL" stop tour
+
+tell 'That was the tour. README.md says more, and so does: atoll help'
