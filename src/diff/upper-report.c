@@ -33,6 +33,7 @@ struct report {
 	struct tree_owner owner;
 	tree_entry_fn fn;
 	void *ctx;
+	unsigned extra; /* what the caller said of the whole change */
 	struct frame *stack;
 	size_t depth, cap;
 };
@@ -204,12 +205,12 @@ static int say_pair(struct report *rep, const char *path, const struct item *it,
 		if (S_ISLNK(it->work.mode))
 			r = read_new(rep, path, it, &(unsigned){ 0 }, &target);
 	} else if (kind != ATOLL_CHANGE_DELETED) {
-		what = kind == ATOLL_CHANGE_CHANGED ? ATOLL_CHANGE_TYPE | ATOLL_CHANGE_CONTENT : 0;
+		what = kind == ATOLL_CHANGE_CHANGED ? ATOLL_CHANGE_TYPE : 0;
 		r = read_new(rep, path, it, &what, &target);
 	}
 	if (r < 0)
 		return r;
-	return rep->fn(rep->ctx, path, kind, what, it->base.mode ? &it->base : NULL,
+	return rep->fn(rep->ctx, path, kind, what | rep->extra, it->base.mode ? &it->base : NULL,
 	               it->work.mode ? &it->work : NULL, target);
 }
 
@@ -252,6 +253,7 @@ int upper_expand(const struct upper_compare *u, const struct changeset *cs, tree
 		const struct change *c = &cs->v[i];
 		struct item top = { .base = c->base, .work = c->work };
 
+		rep.extra = c->what & ATOLL_CHANGE_CONFLICT;
 		if (c->op == CHANGE_ATTR)
 			r = fn(ctx, c->path, ATOLL_CHANGE_CHANGED, c->what, &c->base, &c->work,
 			       NULL);

@@ -78,8 +78,7 @@ static int whole_dir(struct walker *w, struct merged *m, const char *path,
 	if (r < 0)
 		return fail(w, r, "look below", path);
 	if (base)
-		what |= S_ISDIR(base->mode) ? ATOLL_CHANGE_CONTENT
-		                            : ATOLL_CHANGE_TYPE | ATOLL_CHANGE_CONTENT;
+		what |= S_ISDIR(base->mode) ? ATOLL_CHANGE_CONTENT : ATOLL_CHANGE_TYPE;
 	return add(w, m, path, base ? CHANGE_REPLACE : CHANGE_CREATE, what, base, work);
 }
 
@@ -140,7 +139,7 @@ static int visit_other(struct walker *w, struct merged *m, const char *name, con
 		if (r < 0)
 			return fail(w, r, "look at", path);
 		if (base)
-			what |= ATOLL_CHANGE_TYPE | ATOLL_CHANGE_CONTENT;
+			what |= ATOLL_CHANGE_TYPE;
 		return add(w, m, path, base ? CHANGE_REPLACE : CHANGE_CREATE, what, base, work);
 	}
 	e.src = *base;

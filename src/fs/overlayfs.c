@@ -14,6 +14,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "fs/atomic.h"
 #include "fs/fs-impl.h"
 #include "fs/remove.h"
 #include "util/cleanup.h"
@@ -39,8 +40,9 @@ int overlay_is_opaque(int dir_fd, const char *name, enum overlay_marks marks)
 		return r;
 	n = *name ? lgetxattr(path, opaque_names[marks], value, sizeof(value))
 	          : getxattr(path, opaque_names[marks], value, sizeof(value));
+	/* ERANGE: longer than any mark the kernel makes. */
 	if (n < 0)
-		return errno == ENODATA || errno == ENOTSUP ? 0 : -errno;
+		return errno == ENODATA || errno == ENOTSUP || errno == ERANGE ? 0 : -errno;
 	return n == 1 && value[0] == 'y';
 }
 
@@ -70,6 +72,33 @@ static bool is_mark(const char *name)
 	       strncmp(name, "user.overlay.", 13) == 0;
 }
 
+static int strip_names(const char *path, const char *list, ssize_t len)
+{
+	for (ssize_t i = 0; i < len; i += (ssize_t)strlen(list + i) + 1)
+		if (is_mark(list + i) && lremovexattr(path, list + i) < 0 && errno != ENODATA)
+			return -errno;
+	return 0;
+}
+
+/* An ordinary owner may not touch a user.* attribute of what he may not write to. */
+static int strip_locked(int dir_fd, const char *name, const char *path, const char *list,
+                        ssize_t len)
+{
+	struct fs_stat st;
+	int r = fs_stat_at(dir_fd, name, 0, &st), back;
+
+	if (r < 0)
+		return r;
+	if (st.mode & S_IWUSR)
+		return -EACCES;
+	r = fs_set_mode(dir_fd, name, (st.mode & 07777) | S_IWUSR);
+	if (r < 0)
+		return r;
+	r = strip_names(path, list, len);
+	back = fs_set_mode(dir_fd, name, st.mode & 07777);
+	return r < 0 ? r : back;
+}
+
 int overlay_strip(int dir_fd, const char *name)
 {
 	cleanup_free char *list = NULL;
@@ -88,10 +117,10 @@ int overlay_strip(int dir_fd, const char *name)
 	if (!list)
 		return -ENOMEM;
 	len = llistxattr(path, list, (size_t)len);
-	for (ssize_t i = 0; i < len; i += (ssize_t)strlen(list + i) + 1)
-		if (is_mark(list + i) && lremovexattr(path, list + i) < 0 && errno != ENODATA)
-			return -errno;
-	return len < 0 ? -errno : 0;
+	if (len < 0)
+		return -errno;
+	r = strip_names(path, list, len);
+	return r == -EACCES ? strip_locked(dir_fd, name, path, list, len) : r;
 }
 
 int overlay_make_whiteout(int dir_fd, const char *name)

@@ -60,6 +60,7 @@ static int follow_helper(struct space *s)
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
 		return -errno;
 	close_fd(&s->status[0]);
+	(void)close(REPLY_FD); /* by its end the caller sees that the helper is gone */
 	if (poll(&pfd, 1, 0) > 0)
 		_exit(EXIT_FAILURE);
 	return 0;

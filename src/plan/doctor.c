@@ -123,7 +123,7 @@ static void examine_helper(struct doctor *d)
 		say(d, GOOD("helper"), "atoll-helper runs commands");
 }
 
-/* Not needed yet: for the strategies that mount. */
+/* For the strategies that mount, when used by others than root. */
 static void examine_namespaces(struct doctor *d)
 {
 	cleanup_close int fd = open(NAMESPACES_SETTING, O_RDONLY | O_CLOEXEC);
@@ -133,9 +133,7 @@ static void examine_namespaces(struct doctor *d)
 	if (fd < 0 || fs_read_all(fd, 64, &text, &len) < 0)
 		say(d, WARN("user namespaces", NULL), "the kernel has none");
 	else if (strtol(text, NULL, 10) == 0)
-		say(d,
-		    WARN("user namespaces",
-		         "as root: sysctl -w user.max_user_namespaces=15000 (nothing needs it yet)"),
+		say(d, WARN("user namespaces", "as root: sysctl -w user.max_user_namespaces=15000"),
 		    "switched off");
 	else
 		say(d, GOOD("user namespaces"), "allowed");
@@ -242,6 +240,30 @@ static void examine_area(struct doctor *d, const char *path, int fd)
 		    ar.path);
 }
 
+/* Tried in the store: where an area would lie on another mount there is nothing yet. */
+static void examine_overlay(struct doctor *d, const char *path)
+{
+	cleanup_error struct error err = ERROR_INIT;
+	cleanup_free char *place = NULL;
+	cleanup_free char *why = NULL;
+	enum exec_tier tier = EXEC_TIER_NONE;
+	int r;
+
+	if (!d->a || store_overlaps(d->a, path))
+		return;
+	place = xasprintf("%s/plans", d->a->home);
+	r = exec_probe(path, place, &tier, &why, &err);
+	if (r == 0 && tier == EXEC_TIER_OVERLAY)
+		say(d, GOOD("strategy overlay"), "possible");
+	else
+		say(d,
+		    WARN("strategy overlay", tier == EXEC_TIER_NONE
+		                                     ? "allow user namespaces, or run as root; "
+		                                       "copy is used meanwhile"
+		                                     : "none needed: copy is used instead"),
+		    "not possible: %s", r < 0 ? err.msg : why);
+}
+
 static void examine_directory(struct doctor *d, const char *given)
 {
 	cleanup_free char *path = NULL;
@@ -261,10 +283,12 @@ static void examine_directory(struct doctor *d, const char *given)
 	}
 	say(d, GOOD("directory"), "%s on %s%s", path, mi.name, mi.read_only ? ", read-only" : "");
 	lack = copy_lacks(&mi, fd, &fix);
-	if (lack)
+	if (lack) {
 		say(d, BAD("strategy copy", -ATOLL_E_UNSUPPORTED, fix), "not possible: %s", lack);
-	else
+	} else {
+		examine_overlay(d, path);
 		examine_area(d, path, fd);
+	}
 	say(d, GOOD("strategy none"), "possible, without protection");
 }
 

@@ -17,6 +17,7 @@
 #include "fs/mount.h"
 #include "fs/resolve.h"
 #include "fs/stat.h"
+#include "plan/choose.h"
 #include "plan/plan-op.h"
 #include "plan/sandbox.h"
 #include "util/cleanup.h"
@@ -274,6 +275,15 @@ static int make(struct plan_op *op, struct addition *add, const struct area *ar,
 	if (r < 0)
 		return r;
 	crashpoint("plan.add.after-area");
+	if (!add->resource->strategy) {
+		const char *chosen;
+
+		r = choose_strategy(op->a, &add->row, add->root_fd, res, &chosen, err);
+		if (r < 0)
+			return r;
+		cleanup_freep(&add->row.strategy);
+		add->row.strategy = xstrdup(chosen);
+	}
 	r = sandbox_open(&s, op->a, op->plan.name, &add->row, err);
 	if (r < 0)
 		return r;
@@ -337,8 +347,8 @@ int plan_add(struct atoll_plan *p, const struct atoll_resource *resource, struct
 		                                                            .root_fd = FD_NONE };
 	cleanup_plan_op struct plan_op op = PLAN_OP_INIT;
 	struct plan_op_options opt = { .verb = "add", .newcomer = &add.row };
-	const char *strategy =
-		resource->strategy ? resource->strategy : strategy_default(resource->root);
+	/* Without a name: a directory, and which way is chosen once it has an area. */
+	const char *strategy = resource->strategy ? resource->strategy : "copy";
 	int r = strategy_find(strategy, &add.strategy, err);
 
 	if (r < 0)

@@ -155,8 +155,12 @@ static int copy_path(struct atoll_participant *p, char **ret_path)
 
 static int copy_mounts(struct atoll_participant *p)
 {
-	cleanup_free char *work = work_path(p);
+	cleanup_free char *work = NULL;
+	int r = renew(p);
 
+	if (r < 0)
+		return r;
+	work = work_path(p);
 	return atoll_participant_mount(p, p->root, work, NULL, NULL);
 }
 

@@ -92,6 +92,13 @@ static int stage(struct dir_batch *b, const struct manifest_op *o, const char *s
 		r = dir_open_up(dir_fd, name, &before);
 	if (r >= 0)
 		r = fs_move(dir_fd, name, b->batch_fd, slot);
+	/* Somebody who still has the workspace's path may have swapped it in between. */
+	if (r >= 0)
+		r = fs_stat_at(b->batch_fd, slot, FS_STAT_ID, &st);
+	if (r >= 0 && !fs_id_equal(st.id, o->new_stat.id)) {
+		(void)fs_move(b->batch_fd, slot, dir_fd, name);
+		r = -ESTALE;
+	}
 	if (parent.mode && (parent.mode & 0300) != 0300 && geteuid() != 0)
 		(void)fs_set_mode(dir_fd, "", parent.mode & 07777);
 	return r;
@@ -209,6 +216,27 @@ static int apply_new(struct atoll_participant *p, struct dir_batch *b, size_t k,
 	return r < 0 ? error_sys(&p->err, r, replace ? "replace" : "create", o->path) : 0;
 }
 
+/* The slot holds something else than the new entry: what was displaced. */
+static int already_done(struct atoll_participant *p, struct dir_batch *b,
+                        const struct manifest_op *o, const struct fs_stat *in_slot)
+{
+	const char *name;
+	struct fs_stat st;
+	int fd, r;
+
+	if (fs_id_equal(in_slot->id, o->old_stat.id) || !o->new_stat.mode)
+		return 0;
+	/* Something foreign was, if the new entry is in its place; else the staged entry itself was
+	 * swapped for another. */
+	r = dir_parent(b, b->root_fd, o->path, &fd, &name);
+	if (r >= 0)
+		r = fs_stat_at(fd, name, FS_STAT_ID, &st);
+	if (r >= 0 && fs_id_equal(st.id, o->new_stat.id))
+		return 0;
+	return error_set(&p->err, -ATOLL_E_RECOVERY_MISSING, "the new version of '%s' was replaced",
+	                 o->path);
+}
+
 static int apply_op(struct atoll_participant *p, struct dir_batch *b, size_t k)
 {
 	const struct manifest_op *o = &b->m.ops[k];
@@ -222,7 +250,7 @@ static int apply_op(struct atoll_participant *p, struct dir_batch *b, size_t k)
 	if (r < 0 && r != -ENOENT)
 		return error_sys(&p->err, r, "look at the slot of", o->path);
 	if (r == 0 && !fs_id_equal(st.id, o->new_stat.id))
-		return 0; /* done: the slot holds what was displaced */
+		return already_done(p, b, o, &st);
 	if (r == -ENOENT && o->new_stat.mode && !(o->flags & MANIFEST_STAGED)) {
 		r = stage(b, o, slot);
 		if (r < 0 && r != -ENOENT)

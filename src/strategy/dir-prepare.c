@@ -17,6 +17,7 @@
 #include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/crashpoint.h"
+#include "util/limits.h"
 #include "util/mem.h"
 
 /* ---- policy on what leaves a workspace ---- */
@@ -375,6 +376,27 @@ int dir_prepare(struct atoll_participant *p, const char *work, const struct dir_
 	p->changes = cs->n;
 	crashpoint("dir.prepare.done");
 	return r < 0 ? error_sys(&p->err, r, "note for the barrier", p->area) : ATOLL_READY;
+}
+
+int dir_same_base(struct atoll_participant *p, const struct changeset *cs)
+{
+	const struct dir_batch *b = p->state;
+	size_t k = 0, conflicts = 0;
+
+	for (size_t i = 0; i < cs->n; i++) {
+		const struct fs_stat *was = &cs->v[i].base, *now;
+
+		if (cs->v[i].op == CHANGE_ATTR)
+			continue;
+		now = &b->m.ops[k++].old_stat;
+		if (was->mode == now->mode && was->id.ino == now->id.ino &&
+		    was->id.gen == now->id.gen &&
+		    (S_ISDIR(now->mode) || was->ctime_ns == now->ctime_ns))
+			continue;
+		if (conflicts++ < LIMIT_CONFLICTS)
+			atoll_participant_note(p, ATOLL_NOTE_CONFLICT, cs->v[i].path, "changed");
+	}
+	return dir_conflicts(p, conflicts);
 }
 
 /* ---- once more, right before the decision ---- */

@@ -71,6 +71,9 @@ struct dir_source {
  * nothing. ATOLL_READY or negative. */
 int dir_prepare(struct atoll_participant *p, const char *work, const struct dir_source *source,
                 const struct changeset *cs);
+/* After dir_prepare(): the manifest saw the very entries that CS was judged by. Between the two
+ * somebody may have come in, and what he made would pass for the original. */
+int dir_same_base(struct atoll_participant *p, const struct changeset *cs);
 /* check: targets still what prepare saw. */
 int dir_check(struct atoll_participant *p, const char *work);
 int dir_commit(struct atoll_participant *p, const char *work);

@@ -407,6 +407,8 @@ static int prepare_commit(struct atoll_participant *p)
 		r = v.cs.n ? weed(p, &v) : 0;
 	if (r >= 0)
 		r = v.cs.n ? dir_prepare(p, upper, &source, &v.cs) : ATOLL_NO_CHANGE;
+	if (r == ATOLL_READY)
+		r = dir_same_base(p, &v.cs);
 	view_done(&v);
 	if (r != ATOLL_READY)
 		thaw(p);

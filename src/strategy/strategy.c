@@ -102,12 +102,6 @@ int strategy_register(const struct atoll_strategy *s, struct error *err)
 	return r;
 }
 
-const char *strategy_default(const char *root)
-{
-	(void)root;
-	return strategy_copy.name;
-}
-
 /* ---- participants ---- */
 
 int participant_new(const struct participant_options *opt, struct atoll_participant **ret,

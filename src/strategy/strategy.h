@@ -22,8 +22,6 @@
 /* Built-in and registered ones. -ATOLL_E_NOT_FOUND names the known ones. */
 int strategy_find(const char *name, const struct atoll_strategy **ret, struct error *err);
 int strategy_register(const struct atoll_strategy *s, struct error *err);
-/* The strategy for a resource at ROOT when none was named. */
-const char *strategy_default(const char *root);
 
 struct participant_options {
 	const char *id;

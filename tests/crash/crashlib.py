@@ -211,6 +211,11 @@ def ctimes(root):
 
 # ---- a world ----
 
+def traced():
+    """Environment under ptrace, which the search for leaks uses itself."""
+    return {'ASAN_OPTIONS': os.environ.get('ASAN_OPTIONS', '') + ':detect_leaks=0'}
+
+
 class World:
     """Resources and a store. RESOURCES: names; 'v' is one of the test's own strategy, those with
     an 'o' are overlays, worked on by commands."""
@@ -252,6 +257,8 @@ class World:
         """Exit status (negative: signal) and output of a scenario process."""
         settings = {k: v for k, v in os.environ.items() if not k.startswith('SCENARIO_')}
         settings.update(env)
+        if wrap:
+            settings.update(traced())
         done = subprocess.run([*wrap, *self.command(verbs)], env=settings, timeout=timeout,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, errors='replace')

@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from crashlib import Broken, World, put, run
+from crashlib import Broken, World, put, run, traced
 
 CONFLICT = 3  # exit status
 DEADLINE = 30
@@ -25,7 +25,8 @@ def stopped_at(world, call, when, *verbs):
     process = subprocess.Popen(
         ['strace', '-f', '-qq', '-o', str(log), '-e', f'trace={call}', '-e',
          f'inject={call}:signal=SIGSTOP:when={when}', *world.command(verbs)],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        env={**os.environ, **traced()}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True)
     end = time.monotonic() + DEADLINE
     while 'stopped by SIGSTOP' not in log.read_text():
         if time.monotonic() > end or process.poll() is not None:

@@ -15,7 +15,7 @@ import re
 import subprocess
 import sys
 
-from crashlib import Broken, Skip, World, become, edit_again, put, run
+from crashlib import Broken, Skip, World, manifest, put, run
 
 CALLS = ('write,pwrite64,pwritev,pwritev2,copy_file_range,ftruncate,fallocate,open,openat,openat2,'
          'mkdir,mkdirat,unlink,unlinkat,rmdir,rename,renameat,renameat2,link,linkat,symlink,'
@@ -261,7 +261,6 @@ def record(world, *verbs, env=(), dirty=(), way='syncfs', sabotage=''):
 def edited(resources=('r1', 'v', 'r2')):
     world = World(list(resources))
     world.open_plan()
-    from crashlib import manifest  # noqa: E402
     before = {name: manifest(work) for name, work in world.works.items()}
     world.edit()
     world.dirty = soiled_by_edit(world, before)
@@ -508,8 +507,6 @@ def tst_05_left_out_in_recovery():
 
 
 if __name__ == '__main__':
-    if len(sys.argv) > 1:
-        become(sys.argv[1])
     sys.exit(run([
         der_02_order_of_commit,
         der_02_order_of_undo,

@@ -39,7 +39,7 @@ load cli
 	run mandoc -T lint -W warning "$ATOLL_SOURCE_ROOT/man/atoll.1"
 	status_is 0
 	[ -z "$output" ]
-	page=$(mandoc -T ascii "$ATOLL_SOURCE_ROOT/man/atoll.1" | col -b)
+	page=$(mandoc -T ascii "$ATOLL_SOURCE_ROOT/man/atoll.1" | sed 's/.\x08//g')
 	for command in $(atoll help --json | jq -r '.commands[].name'); do
 		grep -qE "^ +$command( |\$)" <<<"$page" || { echo "no $command"; return 1; }
 	done

@@ -94,7 +94,7 @@ plan_p() {
 	run atoll exec p -- sh -c 'setsid sh -c "trap \"\" HUP TERM; echo \$\$ >\"$ATOLL_RESOURCE_1/daemon\"; sleep 612" </dev/null >/dev/null 2>&1 & while [ ! -s "$ATOLL_RESOURCE_1/daemon" ]; do sleep 0.01; done'
 	status_is 0
 	pid=$(cat "$(atoll path p a 2>/dev/null)/daemon")
-	! kill -0 "$pid" 2>/dev/null
+	run ! kill -0 "$pid" 2>/dev/null
 	run atoll exec p --wait 0 -- true
 	status_is 0
 }
@@ -103,7 +103,7 @@ plan_p() {
 	plan_p
 	# The listing has a descriptor of its own for the directory; bats adds some from outside.
 	atoll exec p -- ls -l /proc/self/fd >fds 3>&- 4>&- 5>&- 6>&-
-	! grep -e "$ATOLL_HOME" -e memfd -e atoll.db fds
+	run ! grep -e "$ATOLL_HOME" -e memfd -e atoll.db fds
 	[ "$(grep -c -e '->' fds)" -eq 4 ]
 }
 
@@ -155,7 +155,7 @@ plan_p() {
 	# The lock is free again only when nothing of it is left.
 	run atoll exec p --wait 10 -- true
 	status_is 0
-	! kill -0 "$(cat pid)" 2>/dev/null
+	run ! kill -0 "$(cat pid)" 2>/dev/null
 }
 
 @test "cli exec passes signals on" {

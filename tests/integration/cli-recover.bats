@@ -101,28 +101,54 @@ committed_now() {
 	committed_now
 }
 
-@test "cli a damaged manifest stops recovery before it touches anything" {
-	plan_with_changes
-	killed_at txn.after-decision commit p
-	manifest=$(find "$ATOLL_HOME/plans" -type f -name '*manifest*' | head -n 1)
-	[ -n "$manifest" ]
-	cp -p "$manifest" saved
-	printf 'X' | dd of="$manifest" bs=1 seek=20 conv=notrunc status=none
-	before=$(untouched a b)
-	for command in 'recover p' 'commit p' 'rollback p' 'exec p -- true' 'stop p'; do
+# with_damage MANIFEST COMMAND...: damaged while the commands run, then as it was.
+with_damage() {
+	cp -p "$1" saved
+	printf 'X' | dd of="$1" bs=1 seek=20 conv=notrunc status=none
+	for command in "${@:2}"; do
 		# shellcheck disable=SC2086 # words
 		run atoll $command
 		[ "$status" -eq 7 ] || [ "$status" -eq 125 ]
-		[ "$(untouched a b)" = "$before" ]
+		[ "$(untouched a b)" = "$before" ] || {
+			printf 'touched by %s with %s damaged:\n%s\n' "$command" "$1" "$output"
+			return 1
+		}
 	done
 	run atoll commit p --json
 	status_is 7
 	jq -e '.format == "atoll.error/1" and .exit == 7' <<<"$output"
-	# Other plans go on.
+	cat saved >"$1"
+}
+
+@test "cli a damaged manifest of any resource stops recovery before it touches anything" {
+	plan_with_changes
+	killed_at txn.after-decision commit p
+	before=$(untouched a b)
+	mapfile -t manifests < <(find "$ATOLL_HOME/plans" -type f -name '*manifest*' | sort)
+	[ "${#manifests[@]}" -eq 2 ]
+	for manifest in "${manifests[@]}"; do
+		with_damage "$manifest" 'recover p' 'commit p' 'rollback p' 'exec p -- true' 'stop p'
+	done
+	# With the manifests back it is finished.
+	run atoll recover p
+	status_is 0
+	committed_now
+}
+
+@test "cli a plan that cannot be recovered does not hold up others" {
+	plan_with_changes
+	killed_at txn.after-decision commit p
+	manifest=$(find "$ATOLL_HOME/plans" -type f -name '*manifest*' | sort | head -n 1)
+	cp -p "$manifest" saved
+	printf 'X' | dd of="$manifest" bs=1 seek=20 conv=notrunc status=none
 	mkdir c
 	run atoll start q --dir c
 	status_is 0
-	# With the manifest back it is finished.
+	run atoll exec q -- sh -c 'echo x >"$ATOLL_RESOURCE_1/x"'
+	status_is 0
+	run atoll commit q
+	status_is 0
+	[ "$(cat c/x)" = x ]
 	cat saved >"$manifest"
 	run atoll recover p
 	status_is 0

@@ -15,20 +15,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define HOUR 3600
-
-/* The wall clock of this program, for rules about age: the library asks the C library, and finds
- * this first. */
-static time_t clock_offset;
-__attribute__((__visibility__("default"))) int clock_gettime(clockid_t id, struct timespec *ts)
-{
-	int r = (int)syscall(SYS_clock_gettime, id, ts);
-
-	if (r == 0 && id == CLOCK_REALTIME)
-		ts->tv_sec += clock_offset;
-	return r;
-}
-
 static const char *put_root(struct fix *f, const char *name)
 {
 	const char *root = fix_dir(f, name);
@@ -334,38 +320,6 @@ static void cln_04_undo_data_costs_what_was_replaced(void **state)
 	free(before);
 }
 
-/* Within its time it can be undone; afterwards it cannot, and that is said. */
-static void cln_04_retention_ends(void **state)
-{
-	struct fix *f = *state;
-	const char *root = put_root(f, "root"), *other = put_root(f, "other-root"), *area;
-	struct atoll_plan *p = plan_over(f, root), *q = plan_over(f, other);
-	char *view;
-
-	put_bytes(fix_path(f, "%s/file", root), (size_t)3 << 20, 1);
-	(void)fix_work(f, p, NULL);
-	expect_ok(f, atoll_plan_reset(p, f->res));
-	area = fix_area(f, p, root);
-	put_text(fix_path(f, "%s/file", fix_work(f, p, NULL)), "new\n");
-	view = man_take(fix_work(f, p, NULL));
-	expect_commit(f, p);
-	wait_for_helpers();
-
-	clock_offset = 23 * HOUR;
-	expect_ok(f, atoll_purge(f->a, 0, f->res));
-	expect(tree_bytes(area) >= (3u << 20));
-	clock_offset = 25 * HOUR;
-	/* Any command that sees it enforces it: here somebody else's commit. */
-	put_text(fix_path(f, "%s/file", fix_work(f, q, NULL)), "new\n");
-	expect_commit(f, q);
-	expect(tree_bytes(area) < (1u << 20));
-	expect_code(f, atoll_plan_rollback(p, 0, f->res), -ATOLL_E_RECOVERY_MISSING);
-	clock_offset = 0;
-	expect_man(root, view);
-	expect_rollback(f, q);
-	free(view);
-}
-
 static void cln_04_stop_releases_everything(void **state)
 {
 	struct fix *f = *state;
@@ -609,7 +563,6 @@ int main(int argc, char **argv)
 		mtest(cln_03_failing_creation_leaves_nothing),
 		mtest(cln_04_no_undo_keeps_nothing),
 		mtest(cln_04_undo_data_costs_what_was_replaced),
-		mtest(cln_04_retention_ends),
 		mtest(cln_04_stop_releases_everything),
 		mtest(cln_05_exit_cleans_owned_plans),
 		mtest(cln_05_close_cleans_owned_plans),

@@ -21,7 +21,7 @@
 #include "lib/atest.h"
 
 #define DEPTH       64   /* directories open at once while walking */
-#define PATIENCE_MS 2000 /* for what other test programs have beside ours */
+#define PATIENCE_MS 2000 /* for what ends by itself, and for what other tests have beside ours */
 
 struct inventory {
 	size_t fds;
@@ -234,6 +234,19 @@ static int loops_left(const char *dir)
 	return n;
 }
 
+/* What makes work durable in the background may take its time; true when nobody is left. */
+static bool all_ended(void)
+{
+	int64_t until = now_ms() + PATIENCE_MS;
+	int status;
+	pid_t pid;
+
+	while ((pid = waitpid(-1, &status, WNOHANG)) >= 0 && now_ms() < until)
+		if (pid == 0)
+			sleep_ms(5);
+	return pid < 0;
+}
+
 /* Ends them: the next test begins clean. */
 static int processes_left(void)
 {
@@ -241,8 +254,8 @@ static int processes_left(void)
 	FILE *in;
 	int pid, n = 0, status;
 
-	while (waitpid(-1, &status, WNOHANG) > 0) /* orphans that ended meanwhile */
-		;
+	if (all_ended())
+		return 0;
 	(void)snprintf(path, sizeof(path), "/proc/self/task/%d/children", (int)getpid());
 	in = fopen(path, "re");
 	while (in && fscanf(in, "%d", &pid) == 1) {

@@ -219,7 +219,7 @@ static int write_expired(struct registry *reg, void *ctx, struct error *err)
 	return registry_batch_update(reg, batch, err);
 }
 
-static void retention_is_enforced(void **state)
+static void cln_04_retention_is_enforced(void **state)
 {
 	struct fixture *f = *state;
 	struct batch_row batch = { 0 };
@@ -308,7 +308,7 @@ int main(void)
 		WITH_PLAN(work_that_reached_the_disk_survives_a_boot),
 		WITH_PLAN(work_that_may_be_lost_is_not_committed_unasked),
 		WITH_PLAN(work_that_may_be_lost_can_be_dropped),
-		WITH_PLAN(retention_is_enforced),
+		WITH_PLAN(cln_04_retention_is_enforced),
 		WITH_PLAN(a_resource_held_from_outside_is_named),
 		WITH_PLAN(plans_share_a_resource_but_not_a_commit),
 	};

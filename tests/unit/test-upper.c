@@ -45,9 +45,9 @@ static const struct row rows[] = {
 	{ "mkdir d; setfattr -n $M.opaque -v y d; mknod d/x c 0 0; mknod d/new c 0 0", "~ d c\n",
 	  "- d/sub\n- d/sub/z\n- d/x\n- d/y\n", ANY },
 	/* other devices 0:0, and whiteouts that are none */
-	{ "mknod one b 0 0", "~ one cTP\n", NULL, ROOT_ONLY },
+	{ "mknod one b 0 0", "~ one TP\n", NULL, ROOT_ONLY },
 	{ "mknod dev c 1 3", "+ dev P\n", NULL, ROOT_ONLY },
-	{ "mknod one c 0 1", "~ one cTP\n", NULL, ROOT_ONLY },
+	{ "mknod one c 0 1", "~ one TP\n", NULL, ROOT_ONLY },
 	{ ": > one; setfattr -n $M.whiteout -v y one; touch -r $O/one one", "~ one c\n", NULL,
 	  ANY },
 	{ UP("d") "setfattr -n $M.opaque -v x d; : > d/x; setfattr -n $M.whiteout -v y d/x; "
@@ -59,7 +59,7 @@ static const struct row rows[] = {
 	{ "mkdir d; setfattr -n $M.opaque -v y d; cp -p $O/d/x d/x; echo y2 > d/y", "~ d c\n",
 	  "- d/sub\n- d/sub/z\n~ d/y ct\n", ANY },
 	{ "mkdir -m 700 d; setfattr -n $M.opaque -v y d; mkdir d/x; echo in > d/x/in", "~ d c\n",
-	  "~ d m\n- d/sub\n- d/sub/z\n~ d/x cT\n+ d/x/in\n- d/y\n", ANY },
+	  "~ d m\n- d/sub\n- d/sub/z\n~ d/x T\n+ d/x/in\n- d/y\n", ANY },
 	{ "mkdir n; setfattr -n $M.opaque -v y n", "+ n\n", NULL, ANY },
 	{ UP("d") "mkdir d/sub; setfattr -n $M.opaque -v y d/sub", "~ d/sub c\n", "- d/sub/z\n",
 	  ANY },
@@ -93,14 +93,14 @@ static const struct row rows[] = {
 	{ "chmod 700 .", "@  m\n", NULL, ANY },
 	{ "ln -s two link; touch -h -r $O/link link", "~ link c\n", NULL, ANY },
 	/* type changes; links are neither followed nor entered */
-	{ "mkdir one; echo in > one/in", "~ one cT\n", "~ one cT\n+ one/in\n", ANY },
-	{ "echo f > d", "~ d cT\n", "~ d cT\n- d/sub\n- d/sub/z\n- d/x\n- d/y\n", ANY },
-	{ "ln -s /etc d", "~ d cTE\n", "~ d cTE\n- d/sub\n- d/sub/z\n- d/x\n- d/y\n", ANY },
-	{ "mkdir to-d; echo in > to-d/x", "~ to-d cT\n", "~ to-d cT\n+ to-d/x\n", ANY },
-	{ "mkdir link", "~ link cT\n", NULL, ANY },
-	{ "echo f > link", "~ link cT\n", NULL, ANY },
-	{ "ln -s x one", "~ one cT\n", NULL, ANY },
-	{ "mkfifo one", "~ one cTP\n", NULL, ANY },
+	{ "mkdir one; echo in > one/in", "~ one T\n", "~ one T\n+ one/in\n", ANY },
+	{ "echo f > d", "~ d T\n", "~ d T\n- d/sub\n- d/sub/z\n- d/x\n- d/y\n", ANY },
+	{ "ln -s /etc d", "~ d TE\n", "~ d TE\n- d/sub\n- d/sub/z\n- d/x\n- d/y\n", ANY },
+	{ "mkdir to-d; echo in > to-d/x", "~ to-d T\n", "~ to-d T\n+ to-d/x\n", ANY },
+	{ "mkdir link", "~ link T\n", NULL, ANY },
+	{ "echo f > link", "~ link T\n", NULL, ANY },
+	{ "ln -s x one", "~ one T\n", NULL, ANY },
+	{ "mkfifo one", "~ one TP\n", NULL, ANY },
 	/* what policy wants to hear of, also deep in new directories */
 	{ "mkfifo p", "+ p P\n", NULL, ANY },
 	{ "/usr/bin/python3 -c 'import socket as s; s.socket(s.AF_UNIX).bind(\"sock\")'",
@@ -112,7 +112,7 @@ static const struct row rows[] = {
 	{ "mkdir a; touch a/1 a.b a-b", "+ a\n+ a-b\n+ a.b\n", "+ a\n+ a/1\n+ a-b\n+ a.b\n", ANY },
 	/* any name */
 	{ "touch \"$(printf 'n\\nl')\" \"$(printf '\\377\\376')\" -- -rf '*' 'a,b:c\\d'",
-	  "+ *\n+ -rf\n+ a,b:c\\\\d\n+ n\\nl\n+ \\xff\\xfe\n", NULL, ANY },
+	  "+ *\n+ -rf\n+ a,b:c\\\\d\n+ n\\x0al\n+ \\xff\\xfe\n", NULL, ANY },
 };
 
 struct upper {
@@ -181,13 +181,17 @@ static int check_row(int dir_fd, const struct row *row)
 	cleanup_free char *expanded = as_entries(row->expanded ? row->expanded : row->changes);
 	struct upper up;
 	bool ok;
+	int r;
 
 	setup(&up, dir_fd, row->script);
-	REQUIRE(upper_diff(&up.u, &up.t.cs, &up.t.err) == 0);
+	r = upper_diff(&up.u, &up.t.cs, &up.t.err);
 	for (size_t i = 0; i < up.t.cs.n; i++)
 		put_line(&changes, "+~-@"[up.t.cs.v[i].op], up.t.cs.v[i].path, up.t.cs.v[i].what);
-	REQUIRE(upper_expand(&up.u, &up.t.cs, put_entry, &entries, &up.t.err) == 0);
-	ok = is_text("changes", row->script, row->changes, strbuf_str(&changes));
+	if (r == 0)
+		r = upper_expand(&up.u, &up.t.cs, put_entry, &entries, &up.t.err);
+	if (r < 0)
+		fprintf(stderr, "# %s: %s\n", row->script, up.t.err.msg);
+	ok = is_text("changes", row->script, row->changes, strbuf_str(&changes)) && r == 0;
 	ok = is_text("entries", row->script, expanded, strbuf_str(&entries)) && ok;
 	tree_drop(&up.t);
 	return ok ? 0 : 1;

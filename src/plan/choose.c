@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* overlay or copy: tried once per boot and filesystem, then known. */
+#include "plan/choose.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "exec/exec.h"
+#include "fs/atomic.h"
+#include "fs/mount.h"
+#include "fs/stat.h"
+#include "util/cleanup.h"
+#include "util/clock.h"
+#include "util/mem.h"
+#include "util/strbuf.h"
+
+#define PROBED     "probed" /* in the store: a line per filesystem where overlay works */
+#define PROBED_NEW "probed.new"
+#define PROBED_MAX (64u << 10)
+
+static char *line_for(const struct mount_info *upper, const struct mount_info *lower)
+{
+	return xasprintf("%s %s %s\n", clock_boot_id(), lower->fsid, upper->fsid);
+}
+
+static char *read_probed(const struct atoll *a)
+{
+	cleanup_close int fd = openat(a->home_fd, PROBED, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	char *text = NULL;
+	size_t len;
+
+	if (fd < 0 || fs_read_all(fd, PROBED_MAX, &text, &len) < 0)
+		return NULL;
+	return text;
+}
+
+/* Lines of other boots are dropped on the way. Losing one only means another try. */
+static void remember(const struct atoll *a, const char *line)
+{
+	cleanup_strbuf struct strbuf sb = STRBUF_INIT;
+	cleanup_free char *known = read_probed(a);
+	cleanup_close int fd = FD_NONE;
+
+	strbuf_puts(&sb, line);
+	for (const char *p = known; p && *p;) {
+		size_t n = strcspn(p, "\n") + 1;
+
+		if (strncmp(p, clock_boot_id(), strlen(clock_boot_id())) == 0 && p[n - 1])
+			strbuf_add(&sb, p, n);
+		p += p[n - 1] ? n : n - 1;
+	}
+	(void)fs_unlink_at(a->home_fd, PROBED_NEW);
+	if (fs_create_at(a->home_fd, PROBED_NEW, 0600, &fd) == 0 &&
+	    fs_write_all(fd, sb.buf, sb.len) == 0)
+		(void)fs_rename_over(a->home_fd, PROBED_NEW, PROBED);
+}
+
+/* An ordinary user's overlay maps nobody but that user: what belongs to others could not be
+ * copied up. Below the root that is for `doctor` to find. */
+static char *unmapped_owner(int root_fd)
+{
+	struct fs_stat st;
+
+	if (geteuid() == 0 || fs_stat_at(root_fd, "", 0, &st) < 0)
+		return NULL;
+	if (st.uid != geteuid())
+		return xasprintf("the directory belongs to user %u", st.uid);
+	if (st.gid != getegid())
+		return xasprintf("the directory belongs to group %u, not yours", st.gid);
+	return NULL;
+}
+
+static int probe(struct atoll *a, const struct sandbox_row *row, int root_fd, bool *ret_works,
+                 char **ret_why, struct error *err)
+{
+	cleanup_close int work_fd = open(row->work, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	cleanup_free char *line = NULL, *known = read_probed(a);
+	cleanup_error struct error e = ERROR_INIT;
+	struct mount_info lower, upper;
+	enum exec_tier tier = EXEC_TIER_NONE;
+	int r = work_fd < 0 ? -errno : mount_info(work_fd, &upper);
+
+	if (r == 0)
+		r = mount_info(root_fd, &lower);
+	if (r < 0)
+		return error_sys(err, r, "look at the mount of", row->root);
+	line = line_for(&upper, &lower);
+	*ret_works = known && strstr(known, line);
+	if (*ret_works)
+		return 0;
+	/* That it cannot even be tried (no helper program) is a reason like any other. */
+	r = exec_probe(row->root, row->work, &tier, ret_why, &e);
+	if (r < 0)
+		*ret_why = xstrdup(e.msg);
+	*ret_works = tier == EXEC_TIER_OVERLAY;
+	if (*ret_works)
+		remember(a, line);
+	return 0;
+}
+
+int choose_strategy(struct atoll *a, const struct sandbox_row *row, int root_fd,
+                    struct atoll_result *res, const char **ret, struct error *err)
+{
+	cleanup_free char *why = unmapped_owner(root_fd);
+	cleanup_free char *note = NULL;
+	bool works = false;
+	int r = why ? 0 : probe(a, row, root_fd, &works, &why, err);
+
+	if (r < 0)
+		return r;
+	*ret = works ? "overlay" : "copy";
+	if (works)
+		return 0;
+	note = xasprintf("a complete copy is used, since an overlay cannot be: %s",
+	                 why ? why : "the kernel refused it");
+	result_note(res, ATOLL_NOTE_WARNING, row->id, "", note);
+	return 0;
+}
