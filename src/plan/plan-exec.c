@@ -7,7 +7,6 @@
 #include "plan/plan.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,9 +15,9 @@
 
 #include "diff/change.h"
 #include "exec/exec.h"
-#include "fs/atomic.h"
 #include "fs/resolve.h"
 #include "plan/plan-op.h"
+#include "plan/plan-view.h"
 #include "plan/sandbox.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
@@ -172,72 +171,6 @@ static void build_env(const struct plan_op *op, const struct strlist *paths, con
 	}
 }
 
-/* ---- views ---- */
-
-/* What a command sees where; the strings are kept in ALL. */
-struct views {
-	struct exec_view *v;
-	size_t n, cap;
-	struct strlist all;
-	bool overlay; /* cannot do without namespaces */
-};
-#define VIEWS_INIT ((struct views){ 0 })
-
-static void views_done(struct views *v)
-{
-	free(v->v);
-	strlist_done(&v->all);
-}
-
-static const char *keep(struct views *v, const char *s)
-{
-	if (!s)
-		return NULL;
-	strlist_add(&v->all, s);
-	return v->all.v[v->all.n - 1];
-}
-
-static int add_view(void *user, const char *target, const char *source, const char *upper,
-                    const char *work)
-{
-	struct views *v = user;
-	int r = grow((void **)&v->v, &v->cap, v->n + 1, sizeof(*v->v));
-
-	if (r < 0)
-		return r;
-	v->overlay = v->overlay || upper;
-	v->v[v->n++] = (struct exec_view){ .kind = upper ? EXEC_VIEW_OVERLAY : EXEC_VIEW_BIND,
-		                           .target = keep(v, target),
-		                           .source = keep(v, source),
-		                           .upper = keep(v, upper),
-		                           .work = keep(v, work) };
-	return 0;
-}
-
-static int give_views(struct atoll_participant *part, void *ctx, struct error *err)
-{
-	return participant_mounts(part, add_view, ctx, err);
-}
-
-/* The plan's own /tmp, kept with its first resource. */
-static int view_tmp(const struct plan_op *op, char **ret, struct error *err)
-{
-	cleanup_close int area_fd = FD_NONE;
-	const char *area = op->boxes.n ? op->boxes.v[0].area : NULL;
-	int r;
-
-	if (!area)
-		return error_set(err, -ATOLL_E_STATE, "plan '%s' has no resources", op->plan.name);
-	area_fd = open(area, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (area_fd < 0)
-		return error_sys(err, -errno, "open", area);
-	r = fs_mkdir_at(area_fd, "tmp", 01777);
-	if (r < 0 && r != -EEXIST)
-		return error_sys(err, r, "make a /tmp in", area);
-	*ret = xasprintf("%s/tmp", area);
-	return 0;
-}
-
 /* A path for each resource, "" for one that has none. */
 static int open_all(struct plan_op *op, struct strlist *paths, struct error *err)
 {
@@ -321,7 +254,7 @@ static int run_isolated(struct plan_op *op, const struct atoll_exec *exec,
 
 	if (!cwd)
 		return error_sys(err, -errno, "find", "the current directory");
-	r = view_tmp(op, &tmp, err);
+	r = views_tmp(op, &tmp, err);
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < op->boxes.n; i++)
@@ -344,6 +277,27 @@ static int run_mapped(struct plan_op *op, const struct atoll_exec *exec, struct 
 	return r < 0 ? r : run(op, exec, &paths, cwd, &opt, ret, err);
 }
 
+/* At the resources' own paths where this host can; what is complete without (no overlay) also runs
+ * where it cannot. */
+static int run_views(struct plan_op *op, const struct atoll_exec *exec, const struct views *views,
+                     struct exec_usage *ret, struct error *err)
+{
+	cleanup_error struct error e = ERROR_INIT;
+	int r;
+
+	if (views->overlay || views->n == 0 || views->pathless) {
+		if (views->overlay)
+			return run_isolated(op, exec, views, ret, err);
+		return run_mapped(op, exec, ret, err);
+	}
+	r = run_isolated(op, exec, views, ret, &e);
+	if (r == -ATOLL_E_UNSUPPORTED)
+		return run_mapped(op, exec, ret, err);
+	if (r < 0)
+		error_move(err, &e);
+	return r;
+}
+
 /* What the base was under what the command changed, before anybody changes it further. */
 static void observe(struct plan_op *op)
 {
@@ -360,20 +314,19 @@ static void observe(struct plan_op *op)
 static int exec_locked(struct plan_op *op, const struct atoll_exec *exec, struct exec_usage *ret,
                        struct error *err)
 {
-	__attribute__((__cleanup__(views_done))) struct views views = VIEWS_INIT;
+	cleanup_views struct views views = VIEWS_INIT;
 	struct use use = { .op = op, .rows = op->boxes.v, .n = op->boxes.n };
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < op->boxes.n; i++) {
-		r = open_workspace(op, &op->boxes.v[i], give_views, &views, err);
+		r = open_workspace(op, &op->boxes.v[i], views_give, &views, err);
 		count_use(&op->boxes.v[i]);
 	}
 	if (r == 0)
 		r = store_write(op->a, REGISTRY_DURABLE, write_use, &use, err);
 	crashpoint("plan.exec.after-record");
 	if (r == 0)
-		r = views.overlay ? run_isolated(op, exec, &views, ret, err)
-		                  : run_mapped(op, exec, ret, err);
+		r = run_views(op, exec, &views, ret, err);
 	observe(op);
 	for (size_t i = 0; r == 0 && i < op->boxes.n; i++)
 		durable_note_later(&op->boxes.v[i]);

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Collecting views. */
+#include "plan/plan-view.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fs/atomic.h"
+#include "fs/stat.h"
+#include "util/cleanup.h"
+#include "util/mem.h"
+
+void views_done(struct views *v)
+{
+	free(v->v);
+	strlist_done(&v->all);
+}
+
+static const char *keep(struct views *v, const char *s)
+{
+	if (!s)
+		return NULL;
+	strlist_add(&v->all, s);
+	return v->all.v[v->all.n - 1];
+}
+
+static int add_view(void *user, const char *target, const char *source, const char *upper,
+                    const char *work)
+{
+	struct views *v = user;
+	int r = grow((void **)&v->v, &v->cap, v->n + 1, sizeof(*v->v));
+
+	if (r < 0)
+		return r;
+	v->overlay = v->overlay || upper;
+	v->v[v->n++] = (struct exec_view){ .kind = upper ? EXEC_VIEW_OVERLAY : EXEC_VIEW_BIND,
+		                           .target = keep(v, target),
+		                           .source = keep(v, source),
+		                           .upper = keep(v, upper),
+		                           .work = keep(v, work) };
+	return 0;
+}
+
+static bool is_dir(const char *path)
+{
+	struct fs_stat st;
+
+	return fs_stat_at(AT_FDCWD, path, 0, &st) == 0 && S_ISDIR(st.mode);
+}
+
+/* A strategy that only has a path is shown by it. */
+int views_give(struct atoll_participant *part, void *ctx, struct error *err)
+{
+	const char *root = atoll_participant_root(part);
+	cleanup_free char *path = NULL;
+	struct views *v = ctx;
+	int r;
+
+	if (participant_can(part, ATOLL_CAP_MOUNTS))
+		return participant_mounts(part, add_view, v, err);
+	r = participant_can(part, ATOLL_CAP_PATH) ? participant_path(part, &path, err) : 0;
+	if (r < 0)
+		return r;
+	if (path && is_dir(path) && is_dir(root))
+		return add_view(v, root, path, NULL, NULL);
+	v->pathless = true;
+	return 0;
+}
+
+/* The plan's own /tmp, kept with its first resource. */
+int views_tmp(const struct plan_op *op, char **ret, struct error *err)
+{
+	cleanup_close int area_fd = FD_NONE;
+	const char *area = op->boxes.n ? op->boxes.v[0].area : NULL;
+	int r;
+
+	if (!area)
+		return error_set(err, -ATOLL_E_STATE, "plan '%s' has no resources", op->plan.name);
+	area_fd = open(area, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (area_fd < 0)
+		return error_sys(err, -errno, "open", area);
+	r = fs_mkdir_at(area_fd, "tmp", 01777);
+	if (r < 0 && r != -EEXIST)
+		return error_sys(err, r, "make a /tmp in", area);
+	*ret = xasprintf("%s/tmp", area);
+	return 0;
+}

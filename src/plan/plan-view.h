@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a command sees where, collected from the participants of its plan. */
+#ifndef PLAN_PLAN_VIEW_H
+#define PLAN_PLAN_VIEW_H
+
+#include "exec/exec.h"
+#include "plan/plan-op.h"
+#include "util/list.h"
+
+struct views {
+	struct exec_view *v;
+	size_t n, cap;
+	struct strlist all; /* owns the strings */
+	bool overlay;       /* cannot do without namespaces */
+	bool pathless;      /* a resource that cannot be shown at its own path */
+};
+#define VIEWS_INIT ((struct views){ 0 })
+void views_done(struct views *v);
+#define cleanup_views __attribute__((__cleanup__(views_done)))
+
+/* Adds what PART shows; CTX is the struct views. */
+int views_give(struct atoll_participant *part, void *ctx, struct error *err);
+/* The plan's own /tmp, kept with its first resource. Caller frees. */
+int views_tmp(const struct plan_op *op, char **ret, struct error *err);
+
+#endif

@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans on real filesystems: ext4 (journalled), xfs, btrfs on loop images, and tmpfs; store on the
+same filesystem and on another; roots that are mount points, roots in a place that is not ours, and
+mounts below roots. Needs root; everything is done as root and as an ordinary user. What it mounts
+is in a namespace of its own and ends with it."""
+
+import ctypes
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+NOBODY = 65534
+ATOLL = os.environ.get('ATOLL', '')
+AS_USER = ['setpriv', f'--reuid={NOBODY}', f'--regid={NOBODY}', '--clear-groups']
+SIZES = {'ext4': 64, 'xfs': 320, 'btrfs': 160}
+MKFS = {'ext4': ['mkfs.ext4', '-q', '-F'], 'xfs': ['mkfs.xfs', '-q', '-f'], 'btrfs': ['mkfs.btrfs', '-q', '-f']}
+
+
+class Broken(Exception):
+    pass
+
+
+def sh(script, cwd='/', who='root', check=True):
+    done = subprocess.run((AS_USER if who == 'user' else []) + ['sh', '-ec', script], cwd=cwd, check=False,
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True, errors='replace')
+    if check and done.returncode:
+        raise Broken(f'{script!r} ended with {done.returncode}: {done.stderr}')
+    return done.stdout
+
+
+def listing(root):
+    """What there is, without areas of ours."""
+    return sh("find . -name '.atoll-*' -prune -o -printf '%p %y %#m %U %G %T@ %l\\n' | LC_ALL=C sort; "
+              "find . -name '.atoll-*' -prune -o -type f -exec md5sum {} + | LC_ALL=C sort", cwd=root)
+
+
+class Case:
+    """One plan over ROOT with the store at HOME."""
+
+    def __init__(self, who, strategy, root, home):
+        self.who, self.strategy, self.root, self.home = who, strategy, Path(root), Path(home)
+
+    def atoll(self, *argv, code=0, cwd=None):
+        env = dict(os.environ, ATOLL_HOME=str(self.home), HOME=str(self.home.parent), NO_COLOR='1')
+        done = subprocess.run((AS_USER if self.who == 'user' else []) + [ATOLL, *argv], cwd=cwd or self.root,
+                              env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              errors='replace', timeout=60)
+        if done.returncode != code:
+            raise Broken(f'atoll {" ".join(argv[:6])}: exit {done.returncode}, not {code}: {done.stderr}')
+        return done.stdout
+
+    def exec(self, script):
+        return self.atoll('exec', 'p', '--', 'sh', '-ec', script)
+
+    def fill(self):
+        sh("mkdir -p d/sub e; echo one >one; echo two >two; echo x >d/x; echo y >d/y; echo z >d/sub/z; "
+           "ln -s one link; ln two hard; echo ro >ro; chmod 444 ro; "
+           "touch -d '2001-02-03 04:05:06.123456789' one two d/x d/sub; touch -d 2002-02-02 d e .",
+           cwd=self.root, who=self.who)
+
+    def changes(self):
+        return [(c['kind'], c['path']) for c in json.loads(self.atoll('diff', '--json', 'p'))['changes']]
+
+    def there_and_back(self):
+        """start, exec, diff, commit, rollback; a second batch; a conflict."""
+        before = listing(self.root)
+        self.atoll('start', 'p', '--dir', str(self.root), '--strategy', self.strategy)
+        self.exec('echo more >>one; rm two; mkdir n; echo n >n/f; rm -r d; mkdir d; echo d >d/other; '
+                  'mv e f; chmod 600 link/. 2>/dev/null || true; : >>ro 2>/dev/null || true; rm link; ln -s d link; '
+                  'touch -d 2011-11-11 one n/f n d/other d link f .')
+        if listing(self.root) != before:
+            raise Broken('a command reached the original')
+        got = self.changes()
+        want = [('deleted', 'd/sub'), ('deleted', 'd/sub/z'), ('deleted', 'd/x'), ('deleted', 'd/y'),
+                ('added', 'd/other'), ('deleted', 'e'), ('added', 'f'), ('changed', 'link'), ('added', 'n'),
+                ('added', 'n/f'), ('changed', 'one'), ('deleted', 'two')]
+        if sorted(got) != sorted(want):
+            raise Broken(f'diff says {got}')
+        self.atoll('commit', 'p', '--yes')
+        sh('[ "$(cat one)" = "one\nmore" ]; [ ! -e two ]; [ "$(cat n/f)" = n ]; [ "$(ls d)" = other ]; '
+           '[ -d f ]; [ ! -e e ]; [ "$(readlink link)" = d ]; [ "$(cat hard)" = two ]; [ "$(cat ro)" = ro ]; '
+           '[ "$(stat -c %Y .)" = "$(stat -c %Y one)" ]', cwd=self.root)
+        self.exec('echo again >>one; rm -r n')
+        self.atoll('commit', 'p', '--yes')
+        self.atoll('rollback', 'p', '--yes')
+        if listing(self.root) != before:
+            raise Broken('after the rollback:\n' + diff(before, listing(self.root)))
+        self.exec('[ "$(cat one)" = one ]; [ -e two ]; echo ours >>one')
+        sh('echo theirs >>one', cwd=self.root, who=self.who)
+        after = listing(self.root)
+        self.atoll('commit', 'p', '--yes', code=3)
+        if listing(self.root) != after:
+            raise Broken('a conflict changed something')
+        self.atoll('stop', 'p', '--yes', '--force')
+
+
+def diff(a, b):
+    a, b = set(a.splitlines()), set(b.splitlines())
+    return '\n'.join([f'- {line}' for line in sorted(a - b)] + [f'+ {line}' for line in sorted(b - a)])
+
+
+class Place:
+    """Mounted filesystems below TOP; all in our own mount namespace."""
+
+    def __init__(self, top):
+        self.top, self.mounted = Path(top), []
+
+    def mount(self, kind, name):
+        at = self.top / name
+        at.mkdir()
+        at.chmod(0o755)
+        if kind == 'tmpfs':
+            sh(f'mount -t tmpfs -o size=64m tmpfs {at}')
+        else:
+            image = self.top / f'{name}.img'
+            with open(image, 'wb') as file:
+                file.truncate(SIZES[kind] << 20)
+            subprocess.run(MKFS[kind] + [str(image)], check=True, stdout=subprocess.DEVNULL)
+            sh(f'mount -o loop -t {kind} {image} {at}')
+        self.mounted.append(at)
+        return at
+
+    def close(self):
+        for at in reversed(self.mounted):
+            sh(f'umount {at} || umount -l {at}', check=False)
+
+
+def own(path, who, mode=0o755):
+    path.mkdir(exist_ok=True)
+    path.chmod(mode)
+    if who == 'user':
+        os.chown(path, NOBODY, NOBODY)
+    return path
+
+
+def on_filesystem(place, kind, who, strategy, elsewhere):
+    """Store on the same filesystem, and on another one."""
+    at = place.mount(kind, 'fs')
+    base = own(at / 'base', who)
+    root = own(base / 'root', who)
+    case = Case(who, strategy, root, own(place.top / 'far' if elsewhere else base, who) / 'home')
+    case.fill()
+    case.there_and_back()
+
+
+def root_is_mount_point(place, kind, who, strategy):
+    """The area lies inside the root then: neither seen nor committed, and gone in the end."""
+    at = place.mount(kind, 'fs')
+    own(at, who)
+    sh('rm -rf lost+found', cwd=at)
+    case = Case(who, strategy, at, own(place.top / 'far', who) / 'home')
+    case.fill()
+    case.atoll('start', 'look', '--dir', str(at), '--strategy', strategy)
+    seen = case.atoll('exec', 'look', '--', 'ls', '-A')
+    if 'atoll' in seen:
+        raise Broken(f'the view shows the area: {seen}')
+    case.atoll('stop', 'look', '--yes', '--force')
+    case.there_and_back()
+    left = [name for name in os.listdir(at) if name.startswith('.atoll')]
+    if left:
+        raise Broken(f'left in the root: {left}')
+
+
+def parent_not_ours(place, kind, who, strategy):
+    """An ordinary user's root in a directory he may not write to, store elsewhere."""
+    at = place.mount(kind, 'fs')
+    (at / 'locked').mkdir()
+    root = own(at / 'locked/root', who)
+    case = Case(who, strategy, root, own(place.top / 'far', who) / 'home')
+    case.fill()
+    case.there_and_back()
+    left = [name for name in os.listdir(root) if name.startswith('.atoll')]
+    if left:
+        raise Broken(f'left in the root: {left}')
+
+
+def mount_below(place, kind, who, strategy):
+    """Shown as it is, only to be read; a commit leaves it alone."""
+    at = place.mount(kind, 'fs')
+    root = own(own(at / 'base', who) / 'root', who)
+    case = Case(who, strategy, root, at / 'base/home')
+    case.fill()
+    below = own(root / 'mnt', who)
+    sh(f'mount -t tmpfs -o size=1m,mode=777 tmpfs {below}')
+    place.mounted.append(below)
+    sh('echo inner >inner; chmod 666 inner', cwd=below, who=who)
+    before = listing(root)
+    case.atoll('start', 'p', '--dir', str(root), '--strategy', strategy)
+    if strategy == 'overlay':
+        case.exec('[ "$(cat mnt/inner)" = inner ]; ! touch mnt/new 2>/dev/null; ! sh -c ">mnt/inner" 2>/dev/null')
+    case.exec('echo more >>one; mkdir n')
+    case.atoll('commit', 'p', '--yes')
+    sh('[ "$(cat mnt/inner)" = inner ]; [ -d n ]; mountpoint -q mnt', cwd=root)
+    case.atoll('rollback', 'p', '--yes')
+    if listing(root) != before:
+        raise Broken('after the rollback:\n' + diff(before, listing(root)))
+    case.atoll('stop', 'p', '--yes', '--force')
+
+
+def hung_mount_below(place, _kind, who, strategy):
+    """OVL-04, OVL-05: what hangs is somebody else's mount below the root, for we mount nothing that
+    could. Plans over other trees go on, and what waits for it ends with its time."""
+    root = own(own(place.top / 'base', who) / 'root', who)
+    other = own(place.top / 'base/other', who)
+    case = Case(who, strategy, root, place.top / 'base/home')
+    case.fill()
+    below = own(root / 'mnt', who)
+    ready = place.top / 'ready'
+    tiny = subprocess.Popen(['/usr/bin/python3', Path(__file__).with_name('tiny-fuse.py'), str(below), str(ready)])
+    try:
+        place.mounted.append(below)
+        for _ in range(500):
+            if ready.exists():
+                break
+            subprocess.run(['sleep', '.02'], check=True)
+        case.atoll('start', 'p', '--dir', str(root), '--strategy', strategy)
+        case.atoll('start', 'q', '--dir', str(other), '--strategy', strategy)
+        tiny.send_signal(19)
+        case.atoll('exec', 'q', '--', 'sh', '-c', 'echo >f', cwd=other)
+        case.atoll('commit', 'q', '--yes', cwd=other)
+        case.atoll('exec', '--timeout', '1', 'p', '--', 'sleep', '30', code=124, cwd=place.top)
+        case.atoll('stop', 'q', '--yes', '--force', cwd=other)
+    finally:
+        tiny.send_signal(18)
+        subprocess.run(['umount', str(below)], check=False)
+        tiny.wait(10)
+        place.mounted.remove(below)
+    case.atoll('stop', 'p', '--yes', '--force')
+
+
+def attempt(number, name, test):
+    top = tempfile.mkdtemp(prefix='atoll-fs-', dir=os.environ.get('ATOLL_TEST_DIR', '/var/tmp'))
+    os.chmod(top, 0o755)
+    place = Place(top)
+    problem = None
+    try:
+        test(place)
+    except (Broken, OSError, subprocess.SubprocessError) as broken:
+        problem = str(broken)
+    finally:
+        place.close()
+        shutil.rmtree(top, ignore_errors=True)
+    print(f'{"not ok" if problem else "ok"} {number} - {name}', flush=True)
+    if problem:
+        print('\n'.join('# ' + line for line in problem.splitlines()[:20]), flush=True)
+    return not problem
+
+
+def all_tests():
+    for who in ('root', 'user'):
+        for strategy in ('overlay', 'copy'):
+            for kind in ('ext4', 'xfs', 'btrfs', 'tmpfs'):
+                for elsewhere in (False, True):
+                    yield (f'{kind}_{strategy}_{who}_store_{"elsewhere" if elsewhere else "beside"}',
+                           lambda p, k=kind, w=who, s=strategy, e=elsewhere: on_filesystem(p, k, w, s, e))
+            for kind in ('ext4', 'tmpfs'):
+                for test in (root_is_mount_point, parent_not_ours, mount_below):
+                    yield (f'{test.__name__}_{kind}_{strategy}_{who}',
+                           lambda p, t=test, k=kind, w=who, s=strategy: t(p, k, w, s))
+        yield (f'ovl_04_05_hung_mount_below_{who}', lambda p, w=who: hung_mount_below(p, None, w, 'overlay'))
+
+
+def main():
+    if os.geteuid() != 0:
+        print('1..0 # SKIP needs root')
+        return 0
+    if ctypes.CDLL(None, use_errno=True).unshare(0x00020000) < 0:  # CLONE_NEWNS
+        print('1..0 # SKIP no mount namespaces')
+        return 0
+    sh('mount --make-rprivate /')
+    only = sys.argv[1] if len(sys.argv) > 1 else ''
+    tests = [t for t in all_tests() if only in t[0]]
+    print(f'1..{len(tests)}', flush=True)
+    results = [attempt(i, *t) for i, t in enumerate(tests, 1)]
+    return 0 if all(results) else 1
+
+
+if __name__ == '__main__':
+    sys.exit(main())
