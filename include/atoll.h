@@ -382,7 +382,8 @@ ATOLL_API int atoll_count_paths(struct atoll *a, struct atoll_result *res);
  *   diff     report changes with atoll_participant_change() (capability DIFF)
  *   prepare  do all that can fail; nothing visible (capability PREPARE). With
  *            atoll_participant_undoing(): the same for an undo
- *   check    once more, right before the decision: is the base still the same? (optional)
+ *   check    once more, right before the decision: is the base still the same? When recovering:
+ *            is what was decided still whole? (optional)
  *   commit   make visible; repeatable; after the decision
  *   abort    undo a prepare; repeatable
  *   undo     take a commit back; repeatable (capability UNDO)

@@ -152,7 +152,9 @@ static int unmount(struct atoll_participant *p)
 	return r < 0 ? error_sys(&p->err, r, "unmount", path) : 0;
 }
 
-/* Makes the next generation when this one is used up. */
+/* Makes the next generation when this one is used up. What is left of the old one goes first: a
+ * name of an inode that a commit installed may be among it, and its removal changes that inode's
+ * ctime, which after T0 would pass for somebody's edit. */
 static int renew(struct atoll_participant *p)
 {
 	cleanup_close int dir_fd = FD_NONE;
@@ -161,8 +163,11 @@ static int renew(struct atoll_participant *p)
 	if (!p->stale)
 		return 0;
 	r = unmount(p);
+	if (r >= 0)
+		r = open_dir(p, p->work, &dir_fd);
 	if (r < 0)
 		return r;
+	remove_generation(p, dir_fd, p->generation);
 	p->generation++;
 	r = make_workspace(p);
 	if (r < 0) {
@@ -170,9 +175,6 @@ static int renew(struct atoll_participant *p)
 		return r;
 	}
 	p->stale = false;
-	if (open_dir(p, p->work, &dir_fd) >= 0)
-		remove_generation(p, dir_fd, p->generation - 1);
-	error_done(&p->err);
 	return 0;
 }
 

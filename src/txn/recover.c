@@ -54,8 +54,10 @@ static int finish_preparing(struct txn *t, struct error *err)
 
 static int finish_decided(struct txn *t, struct error *err)
 {
-	int r = step_apply(t, err);
+	int r = step_verify(t, err);
 
+	if (r >= 0)
+		r = step_apply(t, err);
 	if (r >= 0)
 		r = step_barrier(t, "barrier-3", err);
 	crashpoint("recover.applied");
@@ -64,8 +66,10 @@ static int finish_decided(struct txn *t, struct error *err)
 
 static int finish_revoked(struct txn *t, struct error *err)
 {
-	int r = step_undo(t, err);
+	int r = step_verify(t, err);
 
+	if (r >= 0)
+		r = step_undo(t, err);
 	if (r >= 0)
 		r = step_barrier(t, "barrier-revoke", err);
 	crashpoint("recover.undone");
@@ -103,11 +107,24 @@ static int recover_batch(struct txn *t, const struct batch_row *batch, struct er
 
 /* ---- an undo, which covers several batches ---- */
 
+static int verify_all(struct txn *t, const struct batch_row *batches, size_t n, bool undoing,
+                      struct error *err)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < n && r >= 0; i++) {
+		r = step_load(t, &batches[i], undoing, err);
+		if (r >= 0)
+			r = step_verify(t, err);
+	}
+	return r;
+}
+
 static int recover_undoing(struct txn *t, const struct batch_row *batches, size_t n,
                            struct error *err)
 {
 	cleanup_error struct error e = ERROR_INIT;
-	int r = 0;
+	int r = verify_all(t, batches, n, true, err);
 
 	for (size_t i = 0; i < n && r >= 0; i++) {
 		r = step_load(t, &batches[i], true, err);
@@ -129,7 +146,7 @@ static int recover_undoing(struct txn *t, const struct batch_row *batches, size_
 static int recover_redoing(struct txn *t, const struct batch_row *batches, size_t n,
                            struct error *err)
 {
-	int r = 0;
+	int r = verify_all(t, batches, n, false, err);
 
 	for (size_t i = n; i-- > 0 && r >= 0;) {
 		r = step_load(t, &batches[i], false, err);

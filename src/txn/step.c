@@ -108,6 +108,16 @@ int step_load(struct txn *t, const struct batch_row *batch, bool undoing, struct
 	return 0;
 }
 
+int step_verify(struct txn *t, struct error *err)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < t->n && r >= 0; i++)
+		if (t->parts[i].selected)
+			r = participant_check(t->parts[i].part, err);
+	return r;
+}
+
 int step_barrier(struct txn *t, const char *name, struct error *err)
 {
 	int r = 0;

@@ -10,6 +10,9 @@ void step_aim(struct txn *t, bool undoing);
 /* The batch at hand becomes BATCH: its parts are loaded and selected, in commit order. */
 int step_load(struct txn *t, const struct batch_row *batch, bool undoing, struct error *err);
 
+/* Before anything of a recovery is carried out: everybody's record of it is whole. */
+int step_verify(struct txn *t, struct error *err);
+
 /* Runs a barrier over all that was collected. NAME is for the negative controls. */
 int step_barrier(struct txn *t, const char *name, struct error *err);
 

@@ -129,7 +129,7 @@ plan_p() {
 	run atoll show p
 	status_is 0
 	touch ended
-	wait "$background"
+	ended "$background"
 	run atoll exec p --wait 0 -- true
 	status_is 0
 }
@@ -143,7 +143,7 @@ plan_p() {
 	run atoll exec q --wait 0 -- true
 	status_is 0
 	touch ended
-	wait "$background"
+	ended "$background"
 }
 
 @test "der_10 cli exec killed takes its command along" {
@@ -151,7 +151,7 @@ plan_p() {
 	in_background "$ATOLL" exec p -- sh -c 'trap "" TERM HUP INT; echo $$ >pid.new; mv pid.new pid; sleep 613'
 	wait_for pid
 	kill -KILL "$background"
-	wait "$background" || true
+	ended "$background"
 	# The lock is free again only when nothing of it is left.
 	run atoll exec p --wait 10 -- true
 	status_is 0
@@ -166,8 +166,7 @@ plan_p() {
 			"trap 'exit 40' $signal; echo >ready; while :; do sleep 0.02; done"
 		wait_for ready
 		kill "-$signal" "$background"
-		code=0
-		wait "$background" || code=$?
+		ended "$background"
 		[ "$code" -eq 40 ]
 	done
 }
@@ -183,19 +182,18 @@ plan_p() {
 		sleep 0.01
 	done
 	kill -TERM "$background"
-	code=0
-	wait "$background" || code=$?
+	ended "$background"
 	[ "$code" -eq 143 ]
 	touch ended
-	wait "$holder"
+	ended "$holder"
 }
 
 @test "cli inside a plan its own commands are refused, not waited for" {
 	plan_p
-	run atoll exec p -- "$ATOLL" exec p -- true
+	run atoll exec p -- "$ATOLL" exec p --wait 5 -- true
 	status_is 125
 	says 'cannot wait for its own end'
-	run atoll exec p -- "$ATOLL" commit p
+	run atoll exec p -- "$ATOLL" commit p --wait 5
 	status_is 1
 	run atoll exec p -- "$ATOLL" show p
 	status_is 0

@@ -128,6 +128,20 @@ in_background() {
 	started_here+=("$background")
 }
 
+# ended PID: its exit status in $code; fails when it has not ended within ten seconds.
+ended() {
+	for _ in $(seq 1000); do
+		if ! kill -0 "$1" 2>/dev/null; then
+			code=0
+			wait "$1" || code=$?
+			return 0
+		fi
+		sleep 0.01
+	done
+	echo "$1 does not end"
+	return 1
+}
+
 # wait_for FILE: up to ten seconds.
 wait_for() {
 	for _ in $(seq 1000); do

@@ -70,8 +70,8 @@ class Case:
         before = listing(self.root)
         self.atoll('start', 'p', '--dir', str(self.root), '--strategy', self.strategy)
         self.exec('echo more >>one; rm two; mkdir n; echo n >n/f; rm -r d; mkdir d; echo d >d/other; '
-                  'mv e f; chmod 600 link/. 2>/dev/null || true; : >>ro 2>/dev/null || true; rm link; ln -s d link; '
-                  'touch -d 2011-11-11 one n/f n d/other d link f .')
+                  'mv e f; cat ro >/dev/null; rm link; ln -s d link; '
+                  'touch -d 2011-11-11 one n/f n d/other d f .')
         if listing(self.root) != before:
             raise Broken('a command reached the original')
         got = self.changes()
@@ -83,7 +83,7 @@ class Case:
         self.atoll('commit', 'p', '--yes')
         sh('[ "$(cat one)" = "one\nmore" ]; [ ! -e two ]; [ "$(cat n/f)" = n ]; [ "$(ls d)" = other ]; '
            '[ -d f ]; [ ! -e e ]; [ "$(readlink link)" = d ]; [ "$(cat hard)" = two ]; [ "$(cat ro)" = ro ]; '
-           '[ "$(stat -c %Y .)" = "$(stat -c %Y one)" ]', cwd=self.root)
+           'for e in . n n/f d d/other f; do [ "$(stat -c %Y "$e")" = "$(stat -c %Y one)" ]; done', cwd=self.root)
         self.exec('echo again >>one; rm -r n')
         self.atoll('commit', 'p', '--yes')
         self.atoll('rollback', 'p', '--yes')
