@@ -221,6 +221,8 @@ ATOLL_API int atoll_plan_start(struct atoll *a, const char *name, unsigned flags
 /* REF: a name, an id, a unique prefix of either, or "-" for the only plan not yet closed. */
 ATOLL_API int atoll_plan_find(struct atoll *a, const char *ref, struct atoll_plan **ret_plan,
                               struct atoll_result *res);
+/* An owned plan lives on when its handle closes: nobody owns it any more. */
+ATOLL_API int atoll_plan_keep(struct atoll_plan *p, struct atoll_result *res);
 ATOLL_API void atoll_plan_free(struct atoll_plan *p);
 ATOLL_API const char *atoll_plan_id(const struct atoll_plan *p);
 ATOLL_API const char *atoll_plan_name(const struct atoll_plan *p);
@@ -457,7 +459,7 @@ ATOLL_API int atoll_participant_fail(struct atoll_participant *p, int code, cons
 /* What a command will see at TARGET (absolute). UPPER and WORK NULL: SOURCE itself, writable;
  * else an overlay of UPPER over SOURCE, with WORK for the kernel's own use. */
 ATOLL_API int atoll_participant_mount(struct atoll_participant *p, const char *target,
-				      const char *source, const char *upper, const char *work);
+                                      const char *source, const char *upper, const char *work);
 ATOLL_API int atoll_participant_change(struct atoll_participant *p,
                                        const struct atoll_change *change);
 ATOLL_API void atoll_participant_note(struct atoll_participant *p, enum atoll_note_kind kind,

@@ -28,4 +28,7 @@ void changes_done(struct changes *ch);
  */
 int changes_select(struct cli *c, struct changes *ch, char **words, size_t n, struct error *err);
 
+/* A line each on standard output, as `diff` prints them. */
+void changes_print(const struct cli *c, const struct changes *ch);
+
 #endif

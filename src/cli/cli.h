@@ -115,6 +115,8 @@ extern const struct command cmd_path;
 extern const struct command cmd_recover;
 extern const struct command cmd_reset;
 extern const struct command cmd_rollback;
+extern const struct command cmd_run;
+extern const struct command cmd_shell;
 extern const struct command cmd_show;
 extern const struct command cmd_start;
 extern const struct command cmd_stop;

@@ -166,6 +166,13 @@ static void put_lines(const struct cli *c, const struct changes *ch, struct tota
 		             t->kinds[ATOLL_CHANGE_DELETED]);
 }
 
+void changes_print(const struct cli *c, const struct changes *ch)
+{
+	struct totals t = { 0 };
+
+	put_lines(c, ch, &t);
+}
+
 static void say_next(const struct cli *c, const struct totals *t)
 {
 	const char *name = atoll_plan_name(c->plan);

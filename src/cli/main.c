@@ -10,9 +10,9 @@
 
 /* In the order help shows them: work, look, decide, keep house. */
 static const struct command *const commands[] = {
-	&cmd_start, &cmd_exec,    &cmd_path,     &cmd_diff,  &cmd_show,
-	&cmd_list,  &cmd_commit,  &cmd_rollback, &cmd_reset, &cmd_stop,
-	&cmd_clean, &cmd_recover, &cmd_doctor,   &cmd_help,  &cmd_version,
+	&cmd_run,   &cmd_start,   &cmd_exec,   &cmd_shell,    &cmd_path,    &cmd_diff,
+	&cmd_show,  &cmd_list,    &cmd_commit, &cmd_rollback, &cmd_reset,   &cmd_stop,
+	&cmd_clean, &cmd_recover, &cmd_doctor, &cmd_help,     &cmd_version,
 };
 
 const struct option_row common_options[] = {

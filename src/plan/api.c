@@ -275,6 +275,11 @@ int atoll_plan_reset(struct atoll_plan *p, struct atoll_result *res)
 	ANSWER(check_plan(p, res), plan_reset(p, res, &err));
 }
 
+int atoll_plan_keep(struct atoll_plan *p, struct atoll_result *res)
+{
+	ANSWER(check_plan(p, res), plan_keep(p, &err));
+}
+
 int atoll_plan_stop(struct atoll_plan *p, unsigned flags, struct atoll_result *res)
 {
 	if (flags & ~ATOLL_FORCE)

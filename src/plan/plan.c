@@ -233,3 +233,28 @@ int plan_recover(struct atoll *a, const char *ref, bool accept, struct atoll_res
 {
 	return ref ? recover_named(a, ref, accept, res, err) : recover_all(a, accept, res, err);
 }
+
+/* ---- giving a plan up to nobody ---- */
+
+static int write_kept(struct registry *reg, void *ctx, struct error *err)
+{
+	struct plan_op *op = ctx;
+
+	op->plan.owned = false;
+	return registry_plan_update(reg, &op->plan, err);
+}
+
+/* On record first: a purge between the two steps finds a plan that needs no owner. */
+int plan_keep(struct atoll_plan *p, struct error *err)
+{
+	cleanup_plan_op struct plan_op op = PLAN_OP_INIT;
+	const struct plan_op_options opt = { .verb = "keep", .flags = OP_QUIET };
+	int r = plan_op_begin(&op, p, &opt, err);
+
+	if (r < 0)
+		return r;
+	r = store_write(op.a, REGISTRY_DURABLE, write_kept, &op, err);
+	if (r == 0)
+		owner_drop(op.a, op.plan.id);
+	return plan_op_end(&op, r, err);
+}

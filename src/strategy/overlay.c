@@ -329,6 +329,39 @@ static int overlay_diff(struct atoll_participant *p)
 
 /* ---- committing ---- */
 
+static bool changes_below(const struct changeset *cs, const char *dir)
+{
+	for (size_t i = 0; i < cs->n; i++)
+		if (path_below(cs->v[i].path, dir))
+			return true;
+	return false;
+}
+
+/* The directories the changes lie in. Another one in the place of one in which nothing of ours is
+ * left is in nobody's way; its times are not ours to set. */
+static int weed_dirs(struct atoll_participant *p, struct view *v, size_t conflicts)
+{
+	struct changeset *cs = &v->cs;
+	size_t kept = 0;
+	int r = 0;
+
+	for (size_t i = 0; i < cs->n_dirs; i++) {
+		cleanup_free char *why = NULL;
+
+		if (r >= 0)
+			r = overlay_conflict_dir(p, &v->u, &v->base, &cs->dirs[i], &why);
+		if (r == 1 && !changes_below(cs, cs->dirs[i].path)) {
+			free(cs->dirs[i].path);
+			continue;
+		}
+		if (r == 1 && conflicts++ < LIMIT_CONFLICTS)
+			atoll_participant_note(p, ATOLL_NOTE_CONFLICT, cs->dirs[i].path, why);
+		cs->dirs[kept++] = cs->dirs[i];
+	}
+	cs->n_dirs = kept;
+	return r < 0 ? r : dir_conflicts(p, conflicts);
+}
+
 /* Drops changes that are there already; names conflicts. */
 static int weed(struct atoll_participant *p, struct view *v)
 {
@@ -350,14 +383,7 @@ static int weed(struct atoll_participant *p, struct view *v)
 		cs->v[kept++] = cs->v[i];
 	}
 	cs->n = kept;
-	for (size_t i = 0; i < cs->n_dirs && r >= 0; i++) {
-		cleanup_free char *why = NULL;
-
-		r = overlay_conflict_dir(p, &v->u, &v->base, &cs->dirs[i], &why);
-		if (r == 1 && conflicts++ < LIMIT_CONFLICTS)
-			atoll_participant_note(p, ATOLL_NOTE_CONFLICT, cs->dirs[i].path, why);
-	}
-	return r < 0 ? r : dir_conflicts(p, conflicts);
+	return r < 0 ? r : weed_dirs(p, v, conflicts);
 }
 
 static int expand_upper(const void *ctx, const struct changeset *cs, tree_entry_fn fn, void *fn_ctx,

@@ -92,7 +92,8 @@ def prf_02_each_directory_read_once(world):
         found = re.search(r'getdents64\(\d+<([^>]*)>.*= 0$', line)
         if found and found[1].startswith(str(world.root)):
             seen[found[1]] = seen.get(found[1], 0) + 1
-    twice = {path: n for path, n in seen.items() if n > 1}
+    # d5 is two directories: the one that goes, and the one that takes its place.
+    twice = {path: n for path, n in seen.items() if n > (2 if Path(path).name == 'd5' else 1)}
     need(not twice, f'read more than once: {twice}')
     untouched = [path for path in seen if Path(path).name in ('d0', 'd1', 'd2', 'd8', 'd9', 'root')]
     need(not untouched, f'read though nothing in it goes: {untouched}')
@@ -175,11 +176,11 @@ def attempt(number, test):
     world.root.mkdir()
     try:
         test(world)
-        world.atoll('stop', 'p', '--yes', '--force', code=0) if world.root.parent == world.top and \
-            test is not prf_03_calls_do_not_follow_the_tree else None
     except (Broken, OSError, subprocess.SubprocessError) as broken:
         problem = str(broken)
     finally:
+        subprocess.run([ATOLL, 'stop', 'p', '--yes', '--force'], cwd='/', env=world.env, check=False,
+                       capture_output=True)
         shutil.rmtree(top, ignore_errors=True)
     print(f'{"not ok" if problem else "ok"} {number} - {test.__name__}', flush=True)
     if problem:

@@ -296,12 +296,32 @@ static void ovl_base_two_plans_same_entry(void **state)
 		run_ok(f, b, root, "echo b >> one; echo b > two");
 		expect_commit(f, b);
 		expect_text(fix_path(f, "%s/one", root), "one\na\nb\n");
-		expect_rollback(f, b);
-		expect_rollback(f, a);
-		expect_text(fix_path(f, "%s/one", root), "one\n");
 		expect_stop(f, a);
 		expect_stop(f, b);
 	}
+}
+
+/* What another plan replaced and put back is still what we wrote. */
+static void ovl_base_undo_after_another_plan_came_and_went(void **state)
+{
+	struct fix *f = *state;
+	const char *root = fix_dir(f, "root");
+	struct atoll_plan *a, *b;
+	char *before;
+
+	put_tree(f, root);
+	before = man_take(root);
+	a = plan_overlay(f, root);
+	run_ok(f, a, root, "echo a >> one");
+	expect_commit(f, a);
+	b = plan_overlay(f, root);
+	run_ok(f, b, root, "echo b >> one");
+	expect_commit(f, b);
+	expect_rollback(f, b);
+	expect_text(fix_path(f, "%s/one", root), "one\na\n");
+	expect_rollback(f, a);
+	expect_man(root, before);
+	free(before);
 }
 
 static void ovl_base_two_plans_other_entries(void **state)
@@ -385,6 +405,7 @@ int main(int argc, char **argv)
 		mtest(ovl_base_clock_went_back_after_the_record),
 		mtest(ovl_base_damaged_stamp_is_an_error),
 		mtest(ovl_base_two_plans_same_entry),
+		mtest(ovl_base_undo_after_another_plan_came_and_went),
 		mtest(ovl_base_two_plans_other_entries),
 		mtest(ovl_base_plan_made_between_edit_and_commit),
 		mtest(ovl_base_own_batches_do_not_collide),

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* atoll shell: the user's shell in a plan. */
+#include "cli/command.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+static int shell_run(struct cli *c)
+{
+	struct atoll_exec_status status = { 0 };
+	struct atoll_exec exec = { 0 };
+	char fallback[] = "/bin/sh", *words[] = { getenv("SHELL"), NULL };
+	const char *name;
+	int failed, r;
+
+	failed = cli_open_plan_settled(c);
+	if (failed)
+		return failed;
+	name = atoll_plan_name(c->plan);
+	if (!words[0] || words[0][0] != '/')
+		words[0] = fallback;
+	if (isatty(STDERR_FILENO))
+		cli_say(c, "in plan %s; exit leaves it, nothing real has changed until then", name);
+	r = command_run(c, words, 1, &exec, &status);
+	if (r < 0)
+		return cli_fail(c, r);
+	if (isatty(STDERR_FILENO))
+		cli_next(c, "atoll diff %s, then atoll commit %s or atoll rollback %s", name, name,
+		         name);
+	return command_end(c, &status);
+}
+
+const struct command cmd_shell = {
+	.name = "shell",
+	.run = shell_run,
+	.words = "PLAN",
+	.summary = "open a shell in a plan",
+	.about = "Runs $SHELL, else /bin/sh, as atoll exec would.",
+	.min_words = 1,
+	.max_words = 1,
+	.own_exit = EXIT_OWN,
+};

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What `start` and `run` have in common: the options that name resources. */
+#ifndef CLI_RESOURCES_H
+#define CLI_RESOURCES_H
+
+#include "cli/cli.h"
+
+/* Rows for the option table of a command that calls resources_start(). */
+#define RESOURCE_OPTIONS                                                                         \
+	{ "dir", "PATH", "a directory; may be given again (default: the current one)" },         \
+		{ "none", "PATH", "a resource worked on in place, without protection" },         \
+		{ "strategy", "NAME", "how the directories are isolated (default: what fits)" }, \
+		{ "parent", "CHILD=PARENT",                                                      \
+		  "CHILD is committed before PARENT, and undone after it" },                     \
+	{                                                                                        \
+		"work-in-store", NULL, "keep the work in the store; a commit then copies it"     \
+	}
+
+/* Opens the store and makes c->plan of what the options name (nothing: the current directory).
+ * NAME NULL: made up. FLAGS: ATOLL_START_OWNED or 0. With --or-open an existing plan is opened. 0 or an exit status: everything
+ * was said then, and nothing is left of a plan that could not be made whole. */
+int resources_start(struct cli *c, const char *name, unsigned flags, bool *ret_opened);
+
+#endif
