@@ -71,12 +71,12 @@ cd "$scratch" || exit 1
 tell 'A project of two directories that belong together, app and lib.'
 look 'what is in them:'
 
-tell '1. A plan: a private copy of both.'
+tell '1. A plan: a private view of both.'
 must "$ATOLL" start tour --dir app --dir lib
 
-tell '2. Commands in the plan. They change the copies of app and lib; the originals stay.'
-must "$ATOLL" exec tour -- sh -c 'cd $ATOLL_RESOURCE_1 && echo bonjour >settings && rm old'
-must "$ATOLL" exec tour -- sh -c 'cd $ATOLL_RESOURCE_2 && echo version 2 >version'
+tell '2. Commands in the plan see their changes at the very paths they know; the originals stay.'
+must "$ATOLL" exec tour -- sh -c 'echo bonjour >app/settings && rm app/old'
+must "$ATOLL" exec tour -- sh -c 'echo version 2 >lib/version && cat app/settings lib/version'
 look 'the originals, untouched:'
 
 tell '3. What would change?'
@@ -92,8 +92,7 @@ look 'as before:'
 
 tell '6. Once more, but this time the commit is killed (SIGKILL) after it has changed the first' \
 	'   file: the worst moment there is.'
-must "$ATOLL" exec tour -- sh -c 'cd $ATOLL_RESOURCE_1 && echo hola >settings'
-must "$ATOLL" exec tour -- sh -c 'cd $ATOLL_RESOURCE_2 && echo version 3 >version'
+must "$ATOLL" exec tour -- sh -c 'echo hola >app/settings; echo version 3 >lib/version'
 printf '\n  $ atoll commit tour        # and kill -9 in the middle\n'
 # A shell in between, so that it is not this one that remarks on the killing.
 ATOLL_CRASHPOINT=dir.apply.op sh -c '"$ATOLL" commit tour; exit $?' >/dev/null 2>&1

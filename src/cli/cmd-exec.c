@@ -61,7 +61,7 @@ const struct command cmd_exec = {
 	.words = "PLAN [--] COMMAND [ARGUMENT]...",
 	.summary = "run a command in a plan",
 	.about =
-		"A current directory inside a resource becomes the same one in its private copy. The\n"
+		"It sees its changes at the resources' own paths; nothing real has changed. The\n"
 		"exit status is the command's; 124 when its time was up, 125 when atoll itself failed,\n"
 		"126 and 127 when the command cannot be run or found, 128+N when signal N ended it.\n"
 		"With --json the last line of standard output is the object.",

@@ -9,6 +9,18 @@ plan_p() {
 	atoll start p --dir a --dir b >/dev/null 2>&1
 }
 
+# in_a_background COMMAND...: in plan p, begun in its resource a. What the command writes there
+# appears in $view.
+in_a_background() {
+	view=$(atoll path p a 2>/dev/null)
+	cd a
+	in_background "$@"
+	cd ..
+}
+
+# until_told: a command for it, which says in `started` that it runs and waits for `ended`.
+until_told='echo >started; while [ ! -e ended ]; do sleep 0.01; done'
+
 @test "cli exec passes the exit status through" {
 	plan_p
 	for code in 0 1 2 3 7 42 255; do
@@ -38,15 +50,16 @@ plan_p() {
 	says "A  $work/a/new"
 }
 
-@test "cli exec runs in the copy of the current directory" {
+@test "cli exec runs in the current directory, and what it does there is done to the copy" {
 	plan_p
 	cd a/sub
 	run atoll exec p -- sh -c 'cat deep; echo changed >deep; pwd'
 	status_is 0
 	[ "${lines[0]}" = deep ]
-	[[ ${lines[1]} == */sub ]]
-	[ "${lines[1]}" != "$work/a/sub" ]
+	[ "${lines[1]}" = "$work/a/sub" ]
 	[ "$(cat deep)" = deep ]
+	[ "$(cat "$(atoll path p "$work/a" 2>/dev/null)/sub/deep")" = changed ]
+	[ "$(atoll exec p -- sh -c 'echo "$ATOLL_RESOURCE_1"')" = "$work/a" ]
 	[ "$(ATOLL_X=1 atoll exec p -- sh -c 'echo $ATOLL_PLAN')" = p ]
 }
 
@@ -91,10 +104,14 @@ plan_p() {
 
 @test "der_14 cli exec leaves no process behind and no lock" {
 	plan_p
-	run atoll exec p -- sh -c 'setsid sh -c "trap \"\" HUP TERM; echo \$\$ >\"$ATOLL_RESOURCE_1/daemon\"; sleep 612" </dev/null >/dev/null 2>&1 & while [ ! -s "$ATOLL_RESOURCE_1/daemon" ]; do sleep 0.01; done'
-	status_is 0
-	pid=$(cat "$(atoll path p a 2>/dev/null)/daemon")
-	run ! kill -0 "$pid" 2>/dev/null
+	in_a_background "$ATOLL" exec p -- sh -c "setsid sh -c 'trap \"\" HUP TERM; echo >daemon; sleep 612' </dev/null >/dev/null 2>&1 & $until_told"
+	wait_for "$view/started"
+	wait_for "$view/daemon"
+	wait_for_process 'sleep 612'
+	touch "$view/ended"
+	ended "$background"
+	[ "$code" -eq 0 ]
+	run ! grep 'sleep 612' <<<"$(processes)"
 	run atoll exec p --wait 0 -- true
 	status_is 0
 }
@@ -109,8 +126,8 @@ plan_p() {
 
 @test "cmd_01 cli two commands run one after the other and say for whom they wait" {
 	plan_p
-	in_background "$ATOLL" exec p -- sh -c 'echo >started; while [ ! -e ended ]; do sleep 0.01; done'
-	wait_for started
+	in_a_background "$ATOLL" exec p -- sh -c "$until_told"
+	wait_for "$view/started"
 	run atoll exec p --wait 0 -- true
 	status_is 125
 	says "$background"
@@ -128,7 +145,7 @@ plan_p() {
 	status_is 0
 	run atoll show p
 	status_is 0
-	touch ended
+	touch "$view/ended"
 	ended "$background"
 	run atoll exec p --wait 0 -- true
 	status_is 0
@@ -138,33 +155,32 @@ plan_p() {
 	plan_p
 	mkdir c
 	atoll start q --dir c
-	in_background "$ATOLL" exec p -- sh -c 'echo >started; while [ ! -e ended ]; do sleep 0.01; done'
-	wait_for started
+	in_a_background "$ATOLL" exec p -- sh -c "$until_told"
+	wait_for "$view/started"
 	run atoll exec q --wait 0 -- true
 	status_is 0
-	touch ended
+	touch "$view/ended"
 	ended "$background"
 }
 
 @test "der_10 cli exec killed takes its command along" {
 	plan_p
-	in_background "$ATOLL" exec p -- sh -c 'trap "" TERM HUP INT; echo $$ >pid.new; mv pid.new pid; sleep 613'
-	wait_for pid
+	in_a_background "$ATOLL" exec p -- sh -c 'trap "" TERM HUP INT; sleep 613'
+	wait_for_process 'sleep 613'
 	kill -KILL "$background"
 	ended "$background"
 	# The lock is free again only when nothing of it is left.
 	run atoll exec p --wait 10 -- true
 	status_is 0
-	run ! kill -0 "$(cat pid)" 2>/dev/null
+	run ! grep 'sleep 613' <<<"$(processes)"
 }
 
 @test "cli exec passes signals on" {
 	plan_p
 	for signal in TERM HUP INT USR1; do
-		rm -f ready
-		in_background env --default-signal=INT,QUIT "$ATOLL" exec p -- sh -c \
-			"trap 'exit 40' $signal; echo >ready; while :; do sleep 0.02; done"
-		wait_for ready
+		in_a_background env --default-signal=INT,QUIT "$ATOLL" exec p -- sh -c \
+			"trap 'exit 40' $signal; echo >ready.$signal; while :; do sleep 0.02; done"
+		wait_for "$view/ready.$signal"
 		kill "-$signal" "$background"
 		ended "$background"
 		[ "$code" -eq 40 ]
@@ -173,9 +189,9 @@ plan_p() {
 
 @test "cli exec that waits ends when it is told to" {
 	plan_p
-	in_background "$ATOLL" exec p -- sh -c 'echo >started; while [ ! -e ended ]; do sleep 0.01; done'
+	in_a_background "$ATOLL" exec p -- sh -c "$until_told"
 	holder=$background
-	wait_for started
+	wait_for "$view/started"
 	in_background "$ATOLL" exec p -- true
 	for _ in $(seq 500); do
 		grep -q 'waiting for plan' "$BATS_TEST_TMPDIR/background.out" && break
@@ -184,18 +200,22 @@ plan_p() {
 	kill -TERM "$background"
 	ended "$background"
 	[ "$code" -eq 143 ]
-	touch ended
+	touch "$view/ended"
 	ended "$holder"
 }
 
 @test "cli inside a plan its own commands are refused, not waited for" {
-	plan_p
-	run atoll exec p -- "$ATOLL" exec p --wait 5 -- true
+	# The command sees neither a store nor a program that lies below /tmp.
+	outside_tmp
+	two_dirs
+	cp "$ATOLL" a/atoll
+	atoll start p --dir a >/dev/null 2>&1
+	run atoll exec p -- "$work/a/atoll" exec p --wait 5 -- true
 	status_is 125
 	says 'cannot wait for its own end'
-	run atoll exec p -- "$ATOLL" commit p --wait 5
+	run atoll exec p -- "$work/a/atoll" commit p --wait 5
 	status_is 1
-	run atoll exec p -- "$ATOLL" show p
+	run atoll exec p -- "$work/a/atoll" show p
 	status_is 0
 }
 

@@ -175,7 +175,7 @@ load cli
 @test "cli clean leaves plans made with start alone and takes strays" {
 	two_dirs
 	atoll start p --dir a
-	atoll exec p -- touch "$(atoll path p 2>/dev/null)/new"
+	atoll exec p -- touch "$work/a/new"
 	mkdir -m 700 "$ATOLL_HOME/plans/stray"
 	echo x >"$ATOLL_HOME/plans/stray/file"
 	run atoll clean --dry-run

@@ -15,6 +15,16 @@ setup() {
 	cd "$work" || return 1
 }
 
+# outside_tmp: from here on this test works in a directory that is not below /tmp, which a command
+# of a plan has to itself.
+outside_tmp() {
+	elsewhere=$(mktemp -d /var/tmp/atoll-bats.XXXXXX)
+	export ATOLL_HOME=$elsewhere/home
+	work=$elsewhere/work
+	mkdir "$work"
+	cd "$work" || return 1
+}
+
 teardown() {
 	# After a failure something may still run, and hold what is to be removed.
 	for pid in "${started_here[@]}"; do
@@ -23,6 +33,7 @@ teardown() {
 	[ -z "${fuse_pid:-}" ] || end_fuse
 	[ -z "${mounted:-}" ] || umount "$mounted"
 	left=$(left_behind)
+	[ -z "${elsewhere:-}" ] || rm -rf "$elsewhere"
 	if [ -n "$left" ]; then
 		printf 'left behind:\n%s\n' "$left"
 		return 1
@@ -44,12 +55,12 @@ atoll() {
 }
 
 mounts() {
-	cut -d ' ' -f 5 /proc/self/mountinfo | grep -F "$BATS_TEST_TMPDIR" || true
+	cut -d ' ' -f 5 /proc/self/mountinfo | grep -F -e "$BATS_TEST_TMPDIR" -e "$work" || true
 }
 
 # Programs that work for this test: its store is in their environment. Zombies have none.
 processes() {
-	grep -lzsF "ATOLL_HOME=$BATS_TEST_TMPDIR/" /proc/[0-9]*/environ | while IFS=/ read -r _ _ pid _; do
+	grep -lzsF "ATOLL_HOME=${elsewhere:-$BATS_TEST_TMPDIR}/" /proc/[0-9]*/environ | while IFS=/ read -r _ _ pid _; do
 		case $(cat "/proc/$pid/comm" 2>/dev/null) in
 		atoll | atoll-helper | sh | sleep)
 			printf '%s %s\n' "$pid" "$(tr '\0' ' ' <"/proc/$pid/cmdline")"
@@ -73,7 +84,7 @@ left_behind() {
 		done
 		find "$ATOLL_HOME/plans" -mindepth 1 2>/dev/null
 	fi
-	find "$BATS_TEST_TMPDIR" -name '.atoll*' 2>/dev/null
+	find "${elsewhere:-$BATS_TEST_TMPDIR}" -name '.atoll*' 2>/dev/null
 }
 
 # two_dirs: a project of two directories, a and b.
@@ -149,6 +160,17 @@ wait_for() {
 		sleep 0.01
 	done
 	echo "$1 did not appear"
+	return 1
+}
+
+# wait_for_process TEXT: one of this test's has it in its command line; up to ten seconds. Numbers
+# of processes are of no use: a command has its own.
+wait_for_process() {
+	for _ in $(seq 200); do
+		processes | grep -q "$1" && return 0
+		sleep 0.05
+	done
+	echo "no process $1"
 	return 1
 }
 

@@ -44,9 +44,13 @@ class Editor:
     def __init__(self, seed):
         self.r = random.Random(seed)
         self.began = time.time_ns() - 5 * 10**9
-        # Names of one file: what is written through one shows through the other in a plain tree
-        # and not in an overlay (DER-21 has its own test), so such files are only replaced.
-        self.shared = {p for p, st in self.entries() if stat.S_ISREG(st.st_mode) and st.st_nlink > 1}
+
+    @staticmethod
+    def shared(path):
+        """May have several names. What is written through one shows through the others in a plain
+        tree and not in an overlay (DER-21 has its own test), so such files are only replaced; and
+        they are known by their names, since a view cannot count links as a plain tree does."""
+        return os.path.basename(path).startswith(b'H')
 
     def entries(self, want=None):
         found = []
@@ -96,9 +100,6 @@ class Editor:
         os.chmod(folder, mode | 0o200)
         return lambda: os.chmod(folder, mode) if os.path.isdir(folder) else None
 
-    def forget(self, path):
-        self.shared = {p for p in self.shared if p != path and not p.startswith(path + b'/')}
-
     def remove(self, path):
         if os.path.isdir(path) and not os.path.islink(path):
             for folder, _, _ in os.walk(path):
@@ -106,7 +107,6 @@ class Editor:
             shutil.rmtree(path)
         else:
             os.unlink(path)
-        self.forget(path)
 
     def stamp(self, path, st=None):
         """A time that is the same wherever this runs; sometimes the old one, to hide an edit."""
@@ -124,7 +124,7 @@ class Editor:
         st = os.lstat(path)
         mode = stat.S_IMODE(st.st_mode)
         # Writing takes set-id bits off, unless root does it; in a view root is not that much root.
-        if path in self.shared or mode & 0o6000:
+        if self.shared(path) or mode & 0o6000:
             return self.rewrite(path)
         if not mode & 0o200:
             os.chmod(path, mode | 0o200)
@@ -178,7 +178,6 @@ class Editor:
         beside = os.path.join(os.path.dirname(path), b'.sed%d' % self.r.randrange(10**9))
         self.put(beside, mode=stat.S_IMODE(os.lstat(path).st_mode))
         os.rename(beside, path)
-        self.forget(path)
         back()
 
     def op_rewrite(self):
@@ -273,7 +272,7 @@ class Editor:
     def op_rename(self):
         source = self.pick(lambda m: True)
         target = self.fresh()
-        if not source or not target or (target + b'/').startswith(source + b'/'):
+        if not source or not target or (target + b'/').startswith(source + b'/') or self.shared(source):
             return
         if os.path.isdir(source) and not os.path.islink(source):
             # A directory that may not be written to cannot be moved by its owner.
@@ -282,14 +281,12 @@ class Editor:
         back_source, back_target = self.opened(source), self.opened(target)
         # Directories that are below too are copied by mv, as rename(2) refuses them.
         subprocess.run(['mv', '-T', '--', source, target], check=True)
-        self.shared = {target + p[len(source):] if (p + b'/').startswith(source + b'/') else p
-                       for p in self.shared}
         back_target()
         back_source()
 
     def op_rename_over(self):
         source, target = self.pick(stat.S_ISREG), self.pick(stat.S_ISREG)
-        if not source or source == target or {source, target} & self.shared:
+        if not source or source == target or self.shared(source) or self.shared(target):
             return
         back_source, back_target = self.opened(source), self.opened(target)
         os.rename(source, target)
@@ -297,12 +294,16 @@ class Editor:
         back_source()
 
     def op_hard_link(self):
-        source, target = self.pick(stat.S_ISREG), self.fresh()
-        if source and target:
-            back = self.opened(target)
-            os.link(source, target)
-            back()
-            self.shared |= {source, target}
+        found = [p for p, _ in self.entries(stat.S_ISREG) if self.shared(p)]
+        target = os.path.join(self.folder(), b'H%d' % self.r.randrange(10**6))
+        if os.path.lexists(target):
+            return
+        back = self.opened(target)
+        if found and self.r.random() < .7:
+            os.link(self.r.choice(found), target)
+        else:
+            self.put(target)
+        back()
 
     def op_point_link(self):
         path = self.pick(stat.S_ISLNK)
@@ -314,19 +315,19 @@ class Editor:
 
     def op_chmod(self):
         path = self.pick(lambda m: not stat.S_ISLNK(m))
-        if path and path not in self.shared:
+        if path and not self.shared(path):
             is_dir = os.path.isdir(path)
             os.chmod(path, self.r.choice([0o755, 0o700, 0o500, 0o1777] if is_dir else
                                          [0o644, 0o600, 0o444, 0o755, 0o4755, 0o400]))
 
     def op_utime(self):
         path = self.pick(lambda m: not stat.S_ISDIR(m))
-        if path and path not in self.shared:
+        if path and not self.shared(path):
             self.stamp(path)
 
     def op_xattr(self):
         path = self.pick(lambda m: stat.S_ISREG(m) or stat.S_ISDIR(m))
-        if not path or path in self.shared:
+        if not path or self.shared(path):
             return
         mode = stat.S_IMODE(os.lstat(path).st_mode)
         os.chmod(path, mode | 0o200)
@@ -339,7 +340,7 @@ class Editor:
 
     def op_chown(self):
         path = self.pick(lambda m: True)
-        if os.geteuid() == 0 and path and path not in self.shared:
+        if os.geteuid() == 0 and path and not self.shared(path):
             os.chown(path, self.r.choice([0, 1000, 1234]), self.r.choice([0, 1000]),
                      follow_symlinks=False)
 
@@ -385,7 +386,7 @@ def grow(seed):
         if path:
             e.make(path, e.r.choice(['file', 'file', 'sparse', 'dir', 'dir', 'link', 'fifo']))
     for _ in range(e.r.choice([0, 1, 3])):
-        for operation in (e.op_xattr, e.op_hard_link, e.op_chmod, e.op_deep, e.op_chown):
+        for operation in (e.op_xattr, e.op_hard_link, e.op_hard_link, e.op_chmod, e.op_deep, e.op_chown):
             operation()
     e.settle()
 

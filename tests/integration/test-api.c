@@ -149,7 +149,8 @@ static int teardown(void **state)
 
 static struct atoll_resource tree(const struct fixture *f)
 {
-	return (struct atoll_resource){ .root = f->root };
+	/* A copy has a path to work at, whoever runs this. */
+	return (struct atoll_resource){ .root = f->root, .strategy = "copy" };
 }
 
 /* A plan with the tree in it, and where to write. */
@@ -588,14 +589,14 @@ static void exec_works_in_the_view(void **state)
 {
 	struct fixture *f = *state;
 	const char *const absent[] = { "/nonexistent/program", NULL };
-	const struct atoll_exec no_such = { .argv = absent };
+	const struct atoll_exec no_such = { .argv = absent, .cwd = f->root };
 	struct atoll_exec_status st = { .exit_code = -1 };
 	struct atoll_resource resource = tree(f);
 
 	ok(f, atoll_plan_start(f->a, "x", 0, &f->p, f->res));
 	ok(f, atoll_plan_add(f->p, &resource, f->res));
 	ok(f, run(f,
-	          "test \"$ATOLL_PLAN\" = x && test \"$PWD\" = \"$ATOLL_RESOURCE_1\" && "
+	          "test \"$ATOLL_PLAN\" = x && test \"$(pwd -P)\" = \"$ATOLL_RESOURCE_1\" && "
 	          "echo -n done >b",
 	          f->root, &st));
 	assert_int_equal(st.exit_code, 0);
@@ -642,7 +643,7 @@ static void *sleep_in_plan(void *arg)
 {
 	struct sleeper *s = arg;
 	const char *const argv[] = { "sleep", "2", NULL };
-	const struct atoll_exec exec = { .argv = argv };
+	const struct atoll_exec exec = { .argv = argv, .cwd = s->f->root };
 
 	s->answer = atoll_plan_exec(s->f->p, &exec, NULL, NULL);
 	return NULL;

@@ -1,0 +1,131 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# run and shell: the whole way in one command.
+
+load cli
+
+one_dir() {
+	mkdir a
+	echo old >a/file
+	touch -d '2001-02-03 04:05:06.123456789' a/file a
+	cd a || return 1
+	before=$(untouched .)
+}
+
+the_plan() {
+	atoll list --json | jq -r '.plans[0].name'
+}
+
+@test "cli run without a terminal keeps the plan and says how to decide" {
+	one_dir
+	run atoll run -- sh -c 'echo new >file; cat file'
+	status_is 0
+	[ "${lines[0]}" = new ]
+	says 'kept 1 change in plan'
+	says "atoll commit $(the_plan)"
+	[ "$(untouched .)" = "$before" ]
+	atoll commit "$(the_plan)"
+	[ "$(cat file)" = new ]
+}
+
+@test "cli run --commit commits when the command succeeds, and can be undone" {
+	one_dir
+	run atoll run --commit -- sh -c 'echo new >file'
+	status_is 0
+	says 'committed '
+	[ "$(cat file)" = new ]
+	atoll rollback "$(the_plan)"
+	[ "$(cat file)" = old ]
+}
+
+@test "cli run --commit keeps the plan when the command fails, with its exit code" {
+	one_dir
+	run atoll run --commit -- sh -c 'echo new >file; exit 9'
+	status_is 9
+	says 'nothing is committed'
+	[ "$(untouched .)" = "$before" ]
+	[ "$(atoll diff "$(the_plan)" 2>/dev/null)" = "M  $PWD/file" ]
+}
+
+@test "cli run --rollback drops the changes and leaves no plan" {
+	one_dir
+	run atoll run --rollback -- rm file
+	status_is 0
+	[ "$(untouched .)" = "$before" ]
+	no_plans
+}
+
+@test "cli run that changes nothing leaves no plan" {
+	one_dir
+	run atoll run -- false
+	status_is 1
+	no_plans
+	run atoll run -- /does/not/exist
+	status_is 127
+	no_plans
+}
+
+@test "cli run over two directories with a refused commit exits 125 and keeps the work" {
+	two_dirs
+	run atoll run --dir a --dir b --commit -- sh -c 'echo x >a/one; mkfifo b/pipe'
+	status_is 125
+	[ "$(cat a/one)" = one ]
+	[ ! -e b/pipe ]
+	says 'kept '
+}
+
+@test "cli run refuses two decisions at once" {
+	one_dir
+	run atoll run --commit --keep -- true
+	status_is 125
+	says 'exclude each other'
+	no_plans
+}
+
+@test "cli run --json ends with one object" {
+	one_dir
+	run --separate-stderr atoll run --json --keep -- sh -c 'echo said; echo new >file'
+	status_is 0
+	[ "${lines[0]}" = said ]
+	[ "$(jq -r '[.format, .decision, .exit_code, .changes] | join(" ")' <<<"${lines[-1]}")" = 'atoll.run/1 kept 0 1' ]
+}
+
+@test "cli run asks on a terminal" {
+	one_dir
+	run script -qec "$ATOLL run -- sh -c 'echo new >file'" /dev/null <<<'c'
+	says 'ommit / '
+	says 'committed '
+	[ "$(cat file)" = new ]
+	run script -qec "$ATOLL run -- sh -c 'echo newer >file'" /dev/null <<<'r'
+	says 'everything is as before'
+	[ "$(cat file)" = new ]
+}
+
+@test "cln_05 cli a run killed before its decision is found by clean" {
+	one_dir
+	"$ATOLL" run -- sh -c 'echo new >file; sleep 60' >/dev/null 2>&1 3>&- 4>&- &
+	pid=$!
+	for _ in $(seq 500); do
+		[ -n "$(atoll list --json | jq -r '.plans[] | select(.state == "OPEN") | .name')" ] && break
+		sleep 0.02
+	done
+	sleep 0.3
+	kill -KILL "$pid"
+	wait "$pid" || true
+	run atoll clean
+	status_is 0
+	# There is work in it: it stays, as nobody's.
+	[ "$(atoll list --json | jq -r '.plans[0].abandoned')" = true ]
+	[ "$(untouched .)" = "$before" ]
+}
+
+@test "cli shell runs the user's shell in the plan" {
+	one_dir
+	atoll start p
+	run env SHELL=/bin/sh "$ATOLL" shell p <<<'echo new >file; exit 3'
+	status_is 3
+	[ "$(cat file)" = old ]
+	[ "$(atoll diff p 2>/dev/null)" = "M  $PWD/file" ]
+	run atoll shell nobody
+	status_is 125
+}
