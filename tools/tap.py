@@ -39,13 +39,21 @@ def strip_c(text, keep_strings=False):
                   flags=re.S)
 
 
+def row_macros():
+    """Names of the macros that make a cmocka row of a function."""
+    return {m[1] for path in find('tests/**/*.[ch]') for m in re.finditer(
+        r'^#define (\w+)\(\w+\)(?:\\\n|.)*?\bcmocka_unit_test', read(path), re.M)}
+
+
 def test_names():
     """(name, file) of every test case: cmocka functions, bats titles, checks and Python tests."""
     names = []
+    rows = '|'.join(sorted(row_macros()))
     for path in find('tests/**/*.c'):
+        text = strip_c(read(path))
+        used = set(re.findall(rf'\b(?:cmocka_unit_test\w*|{rows})\(\s*(\w+)', text))
         names += [(m[1], path) for m in re.finditer(
-            r'^(?:static )?void (\w+)\(void \*\*\w*\)\s*\{', strip_c(read(path)), re.M)
-            if re.search(r'\bcmocka_unit_test\w*\(\s*' + m[1] + r'\b', read(path))]
+            r'^(?:static )?void (\w+)\(void \*\*\w*\)\s*\{', text, re.M) if m[1] in used]
     for path in find('tests/**/*.bats'):
         names += [(m[1], path) for m in re.finditer(r'^@test ["\'](.+?)["\'] \{', read(path), re.M)]
     for path in find('tests/**/*.py', 'tools/check-*.py'):

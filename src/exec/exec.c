@@ -59,6 +59,8 @@ static int add_views(struct request *q, const struct exec_options *opt)
 		r = add_view(q, &opt->views[i]);
 	if (r == 0 && opt->tmp)
 		r = request_add(q, REQUEST_TMP, opt->tmp);
+	if (r == 0 && opt->record)
+		r = request_add(q, REQUEST_RECORD, opt->record);
 	return r;
 }
 

@@ -48,7 +48,8 @@ struct exec_options {
 	 * at their targets, private /tmp, /run and /dev/shm, everything else read-only. */
 	const struct exec_view *views;
 	unsigned n_views;
-	const char *tmp; /* shown as /tmp, mode 1777; NULL: one that goes with the command */
+	const char *tmp;    /* shown as /tmp, mode 1777; NULL: one that goes with the command */
+	const char *record; /* directory where the helper writes who pid 1 is, for exec_bury() */
 };
 struct exec_usage {
 	int exit_code; /* as a shell gives it; 124 timed out */
@@ -61,5 +62,9 @@ struct exec_usage {
 /* 0 and *ret; -ENOENT, -EACCES: the command could not be started (named); -ATOLL_E_UNSUPPORTED: no
  * helper program found, or the host does not let it make the namespaces or views. */
 int exec_run(const struct exec_options *opt, struct exec_usage *ret, struct error *err);
+
+/* After a dead holder of the plan's lock: ends the command recorded in DIR, if it still lives, and
+ * waits until all of its namespace is gone. */
+int exec_bury(const char *dir, struct error *err);
 
 #endif

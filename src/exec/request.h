@@ -8,6 +8,7 @@
 #define EXEC_REQUEST_H
 
 #include <stdint.h>
+#include <sys/types.h>
 
 #define REQUEST_MAGIC 0x514c5441u /* "ATLQ" */
 #define REQUEST_MAX   (4u << 20)
@@ -30,10 +31,13 @@ enum request_field {
 	REQUEST_VIEW_UPPER, /* "" for a bind */
 	REQUEST_VIEW_WORK,  /* "" for a bind */
 	REQUEST_TMP,        /* the directory shown as /tmp */
+	REQUEST_RECORD,     /* the directory for EXEC_RUNNING */
 	/* Fences get fields of their own here: seccomp filter, Landlock rules, network, limits,
 	 * scratch layer over the home directory. */
 	REQUEST_FIELD_END_
 };
+/* File that says who pid 1 of a running command is: pid, start time, boot. */
+#define EXEC_RUNNING    "running"
 #define REQUEST_BIND    "bind"
 #define REQUEST_OVERLAY "overlay"
 
@@ -69,6 +73,9 @@ struct reply {
 	uint64_t max_rss_kb;
 	char text[REPLY_TEXT]; /* what failed, after "cannot"; "" when the stage says it all */
 };
+
+/* Writes EXEC_RUNNING for PID (exec/bury.c). 0 or -errno. */
+int exec_write_running(int dir_fd, pid_t pid);
 
 struct request;
 /* Building (library) and reading (helper). */

@@ -39,6 +39,8 @@ struct space {
 	bool own_user_ns; /* pid 1 is in a user namespace of its own */
 	pid_t pid;        /* pid 1, seen from outside */
 	int status[2];    /* from pid 1 to the helper: notes, then the answer */
+	int go[2];        /* from the helper to pid 1: it is on record, begin */
+	int record_fd;    /* directory of the record; FD_NONE: none is wanted */
 	int64_t stop_at;  /* when the foreground is to stop as the command has */
 	bool answered;
 	bool gone;
@@ -56,10 +58,15 @@ bool space_wanted(const struct request *q)
 static int follow_helper(struct space *s)
 {
 	struct pollfd pfd = { .fd = s->status[1] };
+	char go;
 
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
 		return -errno;
 	close_fd(&s->status[0]);
+	close_fd(&s->go[1]);
+	if (read(s->go[0], &go, 1) != 1) /* the helper is gone, or could not record us */
+		_exit(EXIT_FAILURE);
+	close_fd(&s->go[0]);
 	(void)close(REPLY_FD); /* by its end the caller sees that the helper is gone */
 	if (poll(&pfd, 1, 0) > 0)
 		_exit(EXIT_FAILURE);
@@ -205,6 +212,27 @@ static void watch(struct space *s, struct reply *reply)
 		;
 }
 
+/* Who comes after us must be able to find pid 1 (exec/bury.c), so it begins only when on record. */
+static void let_begin(struct space *s)
+{
+	int r = s->record_fd == FD_NONE ? 0 : exec_write_running(s->record_fd, s->pid);
+
+	close_fd(&s->go[0]);
+	if (r == 0)
+		(void)fs_write_all(s->go[1], "g", 1);
+	close_fd(&s->go[1]);
+}
+
+static int open_record(struct space *s)
+{
+	const char *dir = request_get(s->run->request, REQUEST_RECORD, 0);
+
+	if (!dir)
+		return 0;
+	s->record_fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return s->record_fd < 0 ? -errno : 0;
+}
+
 static void fork_space(struct space *s)
 {
 	s->own_user_ns = s->uid != 0;
@@ -223,11 +251,15 @@ int space_run(struct run *run, int (*inside)(const struct request *q, struct fai
 		           .inside = inside,
 		           .uid = geteuid(),
 		           .gid = getegid(),
+		           .record_fd = FD_NONE,
 		           .stop_at = CLOCK_NEVER };
 	struct failure f = FAILURE_NONE;
+	int r = open_record(&s);
 
-	if (pipe2(s.status, O_CLOEXEC) < 0) {
-		(void)failure_set(&f, REPLY_REQUEST, -errno, "open a pipe");
+	if (r == 0 && (pipe2(s.status, O_CLOEXEC) < 0 || pipe2(s.go, O_CLOEXEC) < 0))
+		r = -errno;
+	if (r < 0) {
+		(void)failure_set(&f, REPLY_REQUEST, r, "open a pipe, or the plan's area");
 		failure_reply(&f, reply);
 		return 0;
 	}
@@ -240,8 +272,13 @@ int space_run(struct run *run, int (*inside)(const struct request *q, struct fai
 		s.answered = true;
 	}
 	close_fd(&s.status[1]);
-	if (s.pid > 0)
+	if (s.pid > 0) {
+		let_begin(&s);
 		watch(&s, reply);
+	}
+	if (s.record_fd != FD_NONE)
+		(void)fs_unlink_at(s.record_fd, EXEC_RUNNING);
+	close_fd(&s.record_fd);
 	close_fd(&s.status[0]);
 	return s.answered ? 0 : -EPIPE;
 }

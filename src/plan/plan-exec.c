@@ -260,6 +260,7 @@ static int run_isolated(struct plan_op *op, const struct atoll_exec *exec,
 	for (size_t i = 0; i < op->boxes.n; i++)
 		strlist_add(&roots, op->boxes.v[i].root);
 	opt.tmp = tmp;
+	opt.record = op->boxes.v[0].area;
 	return run(op, exec, &roots, cwd, &opt, ret, err);
 }
 

@@ -2,6 +2,8 @@
 /* The frame of every call that changes a plan: who is waited for, in which order, and recovery. */
 #include "plan/plan-op.h"
 
+#include "exec/exec.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -187,6 +189,14 @@ static int clear_remains(struct plan_op *op, struct error *err)
 	return cleared ? plan_op_reload(op, err) : 0;
 }
 
+/* The last holder died: its command may be a moment behind it. */
+static int bury_command(const struct plan_op *op, struct error *err)
+{
+	if (!op->lock.ticket.owner_died || op->boxes.n == 0)
+		return 0;
+	return exec_bury(op->boxes.v[0].area, err);
+}
+
 static int settle(struct atoll *a, const struct plan_row *row, const char *what, int64_t deadline,
                   struct error *err)
 {
@@ -202,6 +212,8 @@ static int settle(struct atoll *a, const struct plan_row *row, const char *what,
 		return r;
 	op.plan = *row;
 	r = plan_op_reload(&op, err);
+	if (r == 0)
+		r = bury_command(&op, err);
 	if (r == -ATOLL_E_NOT_FOUND) { /* stopped meanwhile */
 		if (err)
 			error_done(err);
@@ -266,7 +278,7 @@ static int lock_and_load(struct plan_op *op, struct atoll_plan *p, struct error 
 	r = plan_op_reload(op, err);
 	if (r == -ATOLL_E_NOT_FOUND)
 		plan_lock_forget(op->a, p->id); /* our waiting made the file anew */
-	return r;
+	return r < 0 ? r : bury_command(op, err);
 }
 
 /* 1: others must be settled first, start again. */

@@ -242,7 +242,7 @@ static int apply_op(struct atoll_participant *p, struct dir_batch *b, size_t k)
 	const struct manifest_op *o = &b->m.ops[k];
 	const char *name;
 	struct fs_stat st;
-	char slot[16];
+	char slot[DIR_SLOT_LEN];
 	int fd, r;
 
 	dir_slot_name(k, slot);
@@ -343,7 +343,7 @@ int dir_close_up(struct atoll_participant *p, struct dir_batch *b, bool back)
 		const struct fs_stat *in_slot = back ? &o->new_stat : &o->old_stat;
 		const struct fs_stat *in_place = back ? &o->old_stat : &o->new_stat;
 		const char *name;
-		char slot[16];
+		char slot[DIR_SLOT_LEN];
 		int fd, r = 0;
 
 		if (!(o->flags & MANIFEST_TEMP))
@@ -368,7 +368,7 @@ static int late_writes(struct atoll_participant *p, struct dir_batch *b)
 
 	for (size_t k = 0; k < b->m.n_ops && r >= 0; k++) {
 		struct fs_stat st;
-		char slot[16];
+		char slot[DIR_SLOT_LEN];
 
 		dir_slot_name(k, slot);
 		if (fs_stat_at(b->batch_fd, slot, FS_STAT_ID, &st) < 0)

@@ -168,7 +168,7 @@ static int stage_copy(struct atoll_participant *p, struct dir_batch *b, size_t k
 {
 	cleanup_close int dir_fd = FD_NONE;
 	const char *name;
-	char slot[16];
+	char slot[DIR_SLOT_LEN];
 	int r = resolve_parent(b->work_fd, o->path, &dir_fd, &name);
 
 	dir_slot_name(k, slot);

@@ -49,7 +49,7 @@ static int undo_op(struct atoll_participant *p, struct dir_batch *b, size_t k)
 	enum slot_holds holds;
 	const char *name;
 	struct fs_stat st;
-	char slot[16];
+	char slot[DIR_SLOT_LEN];
 	bool ours;
 	int fd, r;
 
@@ -93,7 +93,7 @@ static int unstage_op(struct atoll_participant *p, struct dir_batch *b, size_t k
 	struct fs_stat parent = { 0 }, before;
 	enum slot_holds holds;
 	const char *name;
-	char slot[16];
+	char slot[DIR_SLOT_LEN];
 	int r;
 
 	dir_slot_name(k, slot);
@@ -207,7 +207,7 @@ static bool anything_moved(struct dir_batch *b)
 {
 	for (size_t k = 0; k < b->m.n_ops; k++) {
 		struct fs_stat st;
-		char slot[16];
+		char slot[DIR_SLOT_LEN];
 
 		dir_slot_name(k, slot);
 		if (!(b->m.ops[k].flags & MANIFEST_STAGED) &&
@@ -254,7 +254,7 @@ static int have_original(struct atoll_participant *p, struct dir_batch *b, size_
 {
 	const struct manifest_op *o = &b->m.ops[k];
 	struct fs_stat st;
-	char slot[16];
+	char slot[DIR_SLOT_LEN];
 	int r;
 
 	if (!o->old_stat.mode)

@@ -122,9 +122,9 @@ int dir_batch_load(struct atoll_participant *p, const char *work, struct dir_bat
 	return 0;
 }
 
-void dir_slot_name(size_t k, char out[16])
+void dir_slot_name(size_t k, char out[DIR_SLOT_LEN])
 {
-	(void)snprintf(out, 16, "s%zu", k);
+	(void)snprintf(out, DIR_SLOT_LEN, "s%zu", k);
 }
 
 int dir_parent(struct dir_batch *b, int root_fd, const char *path, int *ret_fd,
@@ -168,7 +168,7 @@ bool dir_late_write(struct dir_batch *b, size_t k)
 {
 	const struct manifest_op *o = &b->m.ops[k];
 	struct fs_stat st;
-	char slot[16];
+	char slot[DIR_SLOT_LEN];
 
 	dir_slot_name(k, slot);
 	if (!o->old_stat.mode || S_ISDIR(o->old_stat.mode) ||
@@ -182,7 +182,7 @@ int dir_keep_conflict(struct atoll_participant *p, struct dir_batch *b, size_t k
 {
 	cleanup_close int fd = FD_NONE;
 	cleanup_free char *where = NULL;
-	char slot[16], name[48];
+	char slot[DIR_SLOT_LEN], name[48];
 	int r = fs_private_dir_at(b->area_fd, DIR_CONFLICTS, &fd);
 
 	if (r < 0)

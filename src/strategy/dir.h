@@ -93,8 +93,9 @@ int dir_release(struct atoll_participant *p);
 #define DIR_INSTALLED "installed"
 #define DIR_KEEP      "keep"
 #define DIR_CONFLICTS "conflicts"
+#define DIR_SLOT_LEN  24
 
-void dir_slot_name(size_t k, char out[16]);
+void dir_slot_name(size_t k, char out[DIR_SLOT_LEN]);
 /* Directory holding PATH below FD_ROOT; borrowed until the next call with the same B. */
 int dir_parent(struct dir_batch *b, int root_fd, const char *path, int *ret_fd,
                const char **ret_name);

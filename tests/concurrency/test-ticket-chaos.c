@@ -388,7 +388,7 @@ static void count_process(void *arg)
 		(void)pthread_join(threads[i], NULL);
 }
 
-static void der_15_threads_and_processes_lose_no_update(void **state)
+static void der_15_ticket_holders_lose_no_update(void **state)
 {
 	pid_t pids[COUNT_PROCESSES];
 	unsigned n = 0;
@@ -726,7 +726,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(random_kills_break_neither_exclusion_nor_order),
 		TEST(without_a_death_nobody_is_told_of_one),
-		TEST(der_15_threads_and_processes_lose_no_update),
+		TEST(der_15_ticket_holders_lose_no_update),
 		TEST(threads_and_processes_are_served_in_order),
 		TEST(a_killed_waiter_disappears_from_the_queue),
 		TEST(a_killed_holder_hands_over_to_the_oldest_waiter),

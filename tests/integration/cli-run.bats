@@ -129,3 +129,23 @@ the_plan() {
 	run atoll shell nobody
 	status_is 125
 }
+
+@test "cmd_02 cli after a killed helper no process of its command is alive when the next one begins" {
+	one_dir
+	"$ATOLL" start --dir . p >/dev/null
+	mark=1000.$$
+	for _ in 1 2 3 4 5; do
+		"$ATOLL" exec p -- sh -c "for i in \$(seq 40); do sleep $mark & done; sleep $mark" >/dev/null 2>&1 3>&- 4>&- &
+		pid=$!
+		for _ in $(seq 200); do
+			[ "$(pgrep -c -f "sleep $mark")" -ge 41 ] && break
+			sleep 0.02
+		done
+		[ "$(pgrep -c -f "sleep $mark")" -ge 41 ]
+		kill -KILL "$(pgrep -P "$pid" -x atoll-helper)"
+		# Inside a pid namespace it would not see them: the look is taken from outside.
+		"$ATOLL" exec p -- true
+		[ "$(pgrep -c -f "sleep $mark")" -eq 0 ]
+		wait "$pid" || true
+	done
+}

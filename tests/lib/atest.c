@@ -460,7 +460,7 @@ size_t fix_history(struct fix *f, struct atoll_plan *p, const char *what, int *r
 void atest_skip(const char *why)
 {
 	skipped = true;
-	fprintf(stderr, "# skipped: %s\n", why);
+	print_message("# skipped: %s\n", why);
 	skip();
 }
 

@@ -81,6 +81,23 @@ sum() {
 	[ "$status" -eq 1 ]
 }
 
+@test "tst_09 cmocka's skips are skips, with their names" {
+	log_run a OK $'1..2\nnot ok 1 # SKIP x\nok 2 - y'
+	printf 'user\t0\t%s\n' "$log" >"$stages"
+	sum '1 passed, 0 failed, 1 skipped'
+	log_run a OK $'1..2\nok 1 - x\nok 2 - y'
+	sum '3 passed, 0 failed'
+
+	printf '#!/bin/sh\nprintf "1..2\\n# skipped: no disk\\nnot ok 1 # SKIP x\\nnot ok 2 - y\\n"\nexit 1\n' \
+		>"$BATS_TEST_TMPDIR/program"
+	run /usr/bin/python3 tests/lib/run-cmocka.py sh "$BATS_TEST_TMPDIR/program"
+	[ "$status" -eq 1 ]
+	[ "${lines[2]}" = 'ok 1 - x # SKIP no disk' ]
+	[ "${lines[3]}" = 'not ok 2 - y' ]
+	run /usr/bin/python3 tests/lib/run-cmocka.py sh -c 'kill -SEGV $$'
+	[ "$status" -eq 139 ]
+}
+
 @test "sum-tests forgives a skip that another stage made good" {
 	log_run a OK $'1..2\nok 1 - x # SKIP needs root\nok 2 - y'
 	printf 'user\t0\t%s\n' "$log" >"$stages"

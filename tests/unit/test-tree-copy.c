@@ -31,7 +31,7 @@ static void an_empty_tree(void **state)
 	}
 }
 
-static void bkp_01_links_stay_links(void **state)
+static void bkp_01_copied_links_stay_links(void **state)
 {
 	for_each_dir(d, state)
 	{
@@ -115,7 +115,7 @@ static void bkp_07_attributes_survive(void **state)
 	}
 }
 
-static void bkp_08_owners_survive(void **state)
+static void bkp_08_copied_owners_survive(void **state)
 {
 	if (geteuid() != 0)
 		skip();
@@ -468,12 +468,12 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(an_empty_tree),
-		TEST(bkp_01_links_stay_links),
+		TEST(bkp_01_copied_links_stay_links),
 		TEST(bkp_02_to_04_modes_and_times_survive),
 		TEST(bkp_05_locked_directories),
 		TEST(bkp_06_special_files_are_recreated),
 		TEST(bkp_07_attributes_survive),
-		TEST(bkp_08_owners_survive),
+		TEST(bkp_08_copied_owners_survive),
 		TEST(odd_names),
 		TEST(paths_past_path_max),
 		TEST(hard_links_stay_linked),
