@@ -4,7 +4,9 @@
  *
  *   bench-floor spawn COUNT PROGRAM [ARG...]   median microseconds of vfork, exec, wait
  *   bench-floor run PROGRAM [ARG...]           one run: microseconds, KiB resident at most, 512-byte
- *                                              blocks written; its status is ours
+ *                                              blocks written, microseconds of CPU; its status is
+ *                                              ours
+ *   bench-floor fsync DIR ROUNDS               median microseconds of a new file of 4 KiB, fsynced
  *   bench-floor durable DIR FILES ROUNDS       median microseconds of replacing FILES files the
  *                                              bare durable way: write beside, fdatasync, rename,
  *                                              then one fsync of the directory
@@ -68,6 +70,11 @@ static int spawn_floor(size_t count, char **argv)
 	return 0;
 }
 
+static double timeval_us(const struct timeval *tv)
+{
+	return (double)tv->tv_sec * 1e6 + (double)tv->tv_usec;
+}
+
 /* From a small process, since a child's largest resident size begins with its parent's. */
 static int run_once(char **argv)
 {
@@ -82,7 +89,8 @@ static int run_once(char **argv)
 	if (posix_spawn(&pid, argv[0], &quiet, NULL, argv, environ) != 0 ||
 	    wait4(pid, &status, 0, &use) != pid)
 		return 1;
-	printf("%.1f %ld %ld\n", now_us() - t, use.ru_maxrss, use.ru_oublock);
+	printf("%.1f %ld %ld %.0f\n", now_us() - t, use.ru_maxrss, use.ru_oublock,
+	       timeval_us(&use.ru_utime) + timeval_us(&use.ru_stime));
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
 
@@ -122,6 +130,36 @@ static int durable_floor(const char *path, int files, size_t rounds)
 	return 0;
 }
 
+static int new_file(int dir)
+{
+	static const char data[4096] = "x";
+	int fd = openat(dir, "new", O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
+
+	if (fd < 0 || write(fd, data, sizeof(data)) != (ssize_t)sizeof(data) || fsync(fd) < 0)
+		return -1;
+	return close(fd);
+}
+
+static int fsync_floor(const char *path, size_t rounds)
+{
+	double *v = calloc(rounds, sizeof(*v));
+	int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (dir < 0 || !v)
+		return 1;
+	for (size_t i = 0; i < rounds; i++) {
+		double t = now_us();
+
+		if (new_file(dir) < 0)
+			return 1;
+		v[i] = now_us() - t;
+		if (unlinkat(dir, "new", 0) < 0)
+			return 1;
+	}
+	print_median(v, rounds);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	if (argc >= 4 && strcmp(argv[1], "spawn") == 0)
@@ -130,7 +168,9 @@ int main(int argc, char **argv)
 		return run_once(argv + 2);
 	if (argc == 5 && strcmp(argv[1], "durable") == 0)
 		return durable_floor(argv[2], atoi(argv[3]), (size_t)atol(argv[4]));
+	if (argc == 4 && strcmp(argv[1], "fsync") == 0)
+		return fsync_floor(argv[2], (size_t)atol(argv[3]));
 	fprintf(stderr, "usage: bench-floor spawn COUNT PROGRAM [ARG...] | run PROGRAM [ARG...] | "
-	                "durable DIR FILES ROUNDS\n");
+	                "durable DIR FILES ROUNDS | fsync DIR ROUNDS\n");
 	return 2;
 }

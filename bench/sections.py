@@ -1,0 +1,333 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sections of the benchmark, in the order they are run."""
+import json, os, shutil, subprocess, time
+
+from measure import HERE, Run, median, ratio, walk
+
+MB = 1 << 20
+STEPS = ("create", "exec", "diff", "commit", "undo", "stop")
+
+
+def startup(t):
+    t.report.begin("start-up", "against an empty C program; medians of interleaved rounds")
+    n, rounds = (30, 5) if t.quick else (60, 11)
+    v = {"empty": [], "version": [], "list": []}
+    t.atoll("list")
+    for _ in range(rounds):
+        v["empty"].append(t.floor_us("spawn", n, t.empty))
+        v["version"].append(t.floor_us("spawn", n, t.atoll_bin, "version"))
+        v["list"].append(t.floor_us("spawn", n, t.atoll_bin, "list"))
+    t.report.row("empty program", median(v["empty"]), "us")
+    for k in ("version", "list"):
+        t.report.row(f"atoll {k}", median(v[k]), "us")
+        t.report.row(f"atoll {k} / empty", ratio(v[k], v["empty"]), "x", goal=2)
+    t.version_ms = median(v["version"]) / 1e3
+
+
+def make_trees(t):
+    for n in t.sizes:
+        t.make_tree(n, n == t.sizes[-1])
+    t.settle()
+
+
+# ---- copy ----
+
+def baselines(t, n, script):
+    """cp -a and the naive way, once each; the second also leaves a fresh tree."""
+    root = t.trees[n]
+    cp = Run(t.floor, ["/bin/cp", "-a", root, os.path.join(t.base, "cp")]).ms
+    shutil.rmtree(os.path.join(t.base, "cp"))
+    naive = json.loads(subprocess.check_output(
+        ["/usr/bin/python3", os.path.join(HERE, "naive.py"), root, t.base, script]))
+    return cp, naive
+
+
+def copy_notes(m, first, floor, cp, naive, smallest):
+    flat = f"{{:.2f}} x at {smallest}"
+    return {
+        "create": f"{m['create'] / cp:.2f} x cp -a, {m['create'] / naive['create']:.2f} x naive",
+        "diff": f"{m['diff'] / naive['diff']:.3f} x naive",
+        "commit": f"{m['commit'] / floor:.2f} x floor, {m['commit'] / cp:.3f} x cp -a, "
+                  f"{m['commit'] / naive['commit']:.4f} x naive, "
+                  + flat.format(m["commit"] / first["commit"]),
+        "undo": f"{m['undo'] / floor:.2f} x floor, " + flat.format(m["undo"] / first["undo"]),
+        "stop": f"{m['stop'] / naive['clean']:.2f} x naive",
+    }
+
+
+def copy(t):
+    t.report.begin("copy", "--strategy copy, 10 changed files, durable; whole commands")
+    first = None
+    for n in t.sizes:
+        script, floor, got = t.mutate_script(n, 10), [], []
+        for _ in range(2 if n >= 100000 or t.quick else 5):
+            floor.append(t.floor_us("durable", t.floor_dir, 10, 3) / 1e3)
+            got.append(t.cycle(t.trees[n], script, "--strategy", "copy"))
+        cp, naive = baselines(t, n, script)
+        m = {k: median([g[k].ms for g in got]) for k in STEPS}
+        first = first or m
+        notes = copy_notes(m, first, median(floor), cp, naive, t.sizes[0])
+        t.report.part(f"{n} files")
+        t.report.row("write+fdatasync+rename x10, fsync directory", median(floor), "ms",
+                     key=f"floor 10, {n} files")
+        t.report.row("cp -a of the tree", cp, "ms", key=f"cp -a, {n} files")
+        for step, note in notes.items():
+            t.report.row(f"atoll {step}", m[step], "ms", note, key=f"{step}, {n} files")
+
+
+# ---- overlay ----
+
+def flat(t, what, values):
+    """VALUES[n]: a list per size. One row each, and largest over smallest."""
+    small, large = t.sizes[0], t.sizes[-1]
+    goal = 1.2
+    t.report.row(f"{what}: {large} / {small} files", ratio(values[large], values[small]), "x",
+                 goal=goal)
+
+
+def overlay_create(t):
+    ms = {n: [] for n in t.sizes}
+    t.atoll("start", "first", "--dir", t.trees[t.sizes[0]])
+    for _ in range(7 if t.quick else 15):
+        for n in t.sizes:
+            ms[n].append(t.quiet_ms("start", "bench", "--dir", t.trees[n]))
+            t.quiet_ms("stop", "bench")
+    t.atoll("stop", "first")
+    for n in t.sizes:
+        t.report.row(f"atoll start, {n} files", median(ms[n]), "ms", goal=5)
+    flat(t, "atoll start", ms)
+
+
+def overlay_exec(t):
+    root = t.trees[t.sizes[0]]
+    true = shutil.which("true")
+    bwrap = shutil.which("bwrap")
+    v = {"true": [], "bwrap": [], "atoll": []}
+    t.atoll("start", "bench", "--dir", root)
+    jail = [bwrap, "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts",
+            "--dev-bind", "/", "/", "--proc", "/proc", true]
+    for _ in range(9 if t.quick else 21):
+        t.settle()
+        v["true"].append(Run(t.floor, [true]).ms)
+        if bwrap:
+            v["bwrap"].append(Run(t.floor, jail).ms)
+        v["atoll"].append(t.atoll("exec", "bench", "--", true, cwd=root).ms)
+    t.quiet_ms("stop", "bench")
+    t.report.row("fork and exec of true", median(v["true"]), "ms")
+    t.report.row("atoll exec PLAN -- true", median(v["atoll"]), "ms",
+                 f"{ratio(v['atoll'], v['true']):.2f} x true")
+    if bwrap:
+        t.report.row("bwrap with the same namespaces, true", median(v["bwrap"]), "ms",
+                     f"{ratio(v['bwrap'], v['true']):.2f} x true")
+        t.report.row("atoll exec / bwrap", ratio(v["atoll"], v["bwrap"]), "x", goal=1.5)
+
+
+def overlay_steps(t):
+    """Ten changes: every size once in each round, and the floors beside them."""
+    got, floor, fsync = {n: [] for n in t.sizes}, [], []
+    scripts = {n: t.mutate_script(n, 10) for n in t.sizes}
+    for _ in range(5 if t.quick else 11):
+        t.settle()
+        floor.append(t.floor_us("durable", t.floor_dir, 10, 3) / 1e3)
+        fsync.append(t.floor_us("fsync", t.floor_dir, 9) / 1e3)
+        for n in t.sizes:
+            got[n].append(t.cycle(t.trees[n], scripts[n]))
+    t.report.row("write+fdatasync+rename x10, fsync directory", median(floor), "ms")
+    t.report.row("B: a new file of 4 KiB, fsync", median(fsync), "ms")
+    for n in t.sizes:
+        t.report.part(f"{n} files, 10 changes")
+        ms = {k: median([g[k].ms for g in got[n]]) for k in STEPS}
+        t.report.row("atoll diff", ms["diff"], "ms", key=f"diff, {n} files")
+        t.report.row("atoll diff, CPU time", median([g["diff"].cpu_ms for g in got[n]]), "ms",
+                     goal=3, key=f"diff CPU, {n} files")
+        for step in ("commit", "undo"):
+            t.report.row(f"atoll {step}", ms[step], "ms",
+                         f"{ratio([g[step].ms for g in got[n]], floor):.2f} x floor",
+                         key=f"{step}, {n} files")
+        t.report.row("atoll stop", ms["stop"], "ms", key=f"stop, {n} files")
+    t.report.part("all sizes")
+    for step in ("commit", "undo"):
+        flat(t, f"atoll {step}", {n: [g[step].ms for g in got[n]] for n in t.sizes})
+    small = [g["commit"].ms - t.version_ms for g in got[t.sizes[0]]]
+    t.report.row("(commit - atoll version) / B", ratio(small, fsync), "x", goal=2.5)
+    t.fsync_ms = median(fsync)
+
+
+LOOKS = (
+    ("find", ["find", "."]),
+    ("find with sizes", ["find", ".", "-size", "+1G"]),
+    ("git status", ["git", "--no-optional-locks", "status", "--porcelain"]),
+)
+
+
+def look(t, root, *before):
+    """Milliseconds of the first and of the second time of each look at the tree."""
+    script = os.path.join(t.base, "look.sh")
+    with open(script, "w") as fh:
+        fh.write("set -e\n")
+        for _, argv in LOOKS:
+            program = shutil.which(argv[0])
+            line = " ".join([t.floor, "run", program, *argv[1:]])
+            fh.write(f"{line}\n{line}\n")
+    out = subprocess.check_output([*before, "/bin/sh", script], cwd=root, env=t.env, text=True)
+    ms = [float(line.split()[0]) / 1e3 for line in out.splitlines()]
+    return {name: (ms[2 * i], ms[2 * i + 1]) for i, (name, _) in enumerate(LOOKS)}
+
+
+def overlay_looks(t):
+    root, n = t.trees[t.sizes[-1]], t.sizes[-1]
+    t.report.part(f"looking at {n} files from inside one exec, against outside")
+    t.git(root, "status", "--porcelain", stdout=subprocess.DEVNULL)  # the index is fresh
+    t.atoll("start", "bench", "--dir", root)
+    inside, outside = [], []
+    look(t, root)
+    for _ in range(3 if t.quick else 5):
+        outside.append(look(t, root))
+        inside.append(look(t, root, t.atoll_bin, "exec", "bench", "--"))
+    for name, _ in LOOKS:
+        first, second, bare = ([v[name][i] for v in got]
+                               for got, i in ((inside, 0), (inside, 1), (outside, 1)))
+        t.report.row(f"{name}, outside", median(bare), "ms")
+        t.report.row(f"{name}, first inside / outside", ratio(first, bare), "x")
+        t.report.row(f"{name}, second inside / outside", ratio(second, bare), "x", goal=1.15)
+    t.quiet_ms("stop", "bench")
+
+
+def overlay_thousand(t):
+    n = t.sizes[-1]
+    t.report.part(f"1,000 changes among {n} files")
+    script = t.mutate_script(n, 1000)
+    t.settle()
+    f = t.floor_us("durable", t.floor_dir, 1000, 1) / 1e3
+    got = [t.cycle(t.trees[n], script) for _ in range(1 if t.quick else 3)]
+    t.report.row("write+fdatasync+rename x1000, fsync directory", f, "ms")
+    for step in ("diff", "commit", "undo"):
+        ms = median([g[step].ms for g in got])
+        t.report.row(f"atoll {step}", ms, "ms", f"{ms / f:.3f} x floor", key=f"{step}, 1000 changes")
+    commit = median([g["commit"].ms for g in got]) - t.version_ms
+    t.report.row("(commit - atoll version) / B", commit / t.fsync_ms, "x", goal=60,
+                 key="commit / B, 1000 changes")
+
+
+def sync_calls(t, command):
+    """How many sync calls COMMAND made before it ended."""
+    trace = os.path.join(t.base, "trace")
+    subprocess.run(["strace", "-f", "-qq", "-o", trace, "-e",
+                    "trace=fsync,fdatasync,syncfs,sync,msync", t.atoll_bin, command, "bench"],
+                   env=t.env, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with open(trace) as fh:
+        return sum("(" in line and "resumed" not in line for line in fh)
+
+
+def overlay_syncs(t):
+    if not shutil.which("strace"):
+        return
+    n = t.sizes[0]
+    t.report.part("sync calls (strace), 10 changes")
+    t.atoll("start", "bench", "--dir", t.trees[n])
+    t.atoll("exec", "bench", "--", "sh", t.mutate_script(n, 10), cwd=t.trees[n])
+    t.settle()
+    for step, command in (("commit", "commit"), ("undo", "rollback")):
+        t.report.row(f"atoll {step}: sync calls", sync_calls(t, command), "", goal=7)
+    t.atoll("stop", "bench")
+
+
+def overlay_no_change(t):
+    root = t.trees[t.sizes[-1]]
+    t.report.part("nothing changed")
+    before = {p: os.lstat(p).st_ctime_ns for p in walk(root)}
+    t.atoll("start", "bench", "--dir", root)
+    t.atoll("exec", "bench", "--", "true", cwd=root)
+    t.settle()
+    r = t.atoll("commit", "bench")
+    after = {p: os.lstat(p).st_ctime_ns for p in walk(root)}
+    t.report.row("entries of the resource touched",
+                 len(before.items() ^ after.items()), "", goal=0)
+    t.report.row("written by the commit", r.written / 1024, "KiB", "records of the registry")
+    t.quiet_ms("stop", "bench")
+
+
+def overlay_big_file(t):
+    size = (256 if t.quick else 2048) * MB
+    t.report.part(f"a file of {size // MB} MiB, one byte changed")
+    root = os.path.join(t.base, "big")
+    os.makedirs(root)
+    with open(os.path.join(root, "blob"), "wb") as fh:
+        chunk = os.urandom(MB)
+        for _ in range(size // MB):
+            fh.write(chunk)
+    t.settle()
+    t.atoll("start", "bench", "--dir", root)
+    r = t.atoll("exec", "bench", "--", "sh", "-c", "printf x 1<> blob", cwd=root)
+    t.report.row("atoll exec", r.ms, "ms", "where there are no reflinks the kernel copies the file "
+                 f"on its first write: {r.written // MB} MiB", key="exec, big file")
+    for step, command in (("commit", "commit"), ("undo", "rollback")):
+        t.settle()
+        r = t.atoll(command, "bench")
+        t.report.row(f"atoll {step}", r.ms, "ms", key=f"{step}, big file")
+        t.report.row(f"atoll {step}: written", r.written / MB, "MiB", goal=1)
+    t.quiet_ms("stop", "bench")
+    shutil.rmtree(root)
+
+
+def overlay(t):
+    t.report.begin("overlay", "the default strategy; whole commands")
+    overlay_create(t)
+    overlay_exec(t)
+    overlay_steps(t)
+    overlay_looks(t)
+    overlay_thousand(t)
+    overlay_syncs(t)
+    overlay_no_change(t)
+    overlay_big_file(t)
+
+
+# ---- many plans ----
+
+def lines_in(path):
+    with open(path) as fh:
+        return sum(1 for _ in fh)
+
+
+def disk_kib(path):
+    return int(subprocess.check_output(["du", "-sk", path]).split()[0])
+
+
+def rate(t, names, *command):
+    began = time.monotonic()
+    for name in names:
+        subprocess.run([t.atoll_bin, command[0], name, *command[1:]], env=t.env, check=True,
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return len(names) / (time.monotonic() - began)
+
+
+def many(t):
+    n = 100 if t.quick else 1000
+    names = [f"many{i}" for i in range(n)]
+    root = t.trees[t.sizes[0]]
+    t.report.begin("many", f"{n} plans open on one base")
+    t.settle()
+    mounts, disk = lines_in("/proc/mounts"), disk_kib(t.store)
+    alone = t.quiet_ms("list")
+    created = rate(t, names, "start", "--dir", root)
+    t.settle()
+    t.report.row("created", created, "/s")
+    t.report.row("more lines in /proc/mounts", lines_in("/proc/mounts") - mounts, "", goal=0)
+    t.report.row("processes left", t.helpers(), "", goal=0)
+    t.report.row("disk for each plan", (disk_kib(t.store) - disk) / n, "KiB")
+    ms = t.floor_us("spawn", 21, t.atoll_bin, "list") / 1e3
+    t.report.row("atoll list", ms, "ms", f"{alone:.2f} ms with none", goal=10)
+    t.settle()
+    one = [t.quiet_ms("start", "onemore", "--dir", root), t.quiet_ms("stop", "onemore")]
+    t.report.row("atoll start of one more", one[0], "ms")
+    t.report.row("atoll stop of one", one[1], "ms")
+    t.report.row("stopped", rate(t, names, "stop"), "/s")
+
+
+def resident(t):
+    t.report.begin("resident size", "the most any run of a command took")
+    for k, v in sorted(t.rss.items()):
+        t.report.row(f"atoll {k}", v, "MB", goal=20)
+
+
+ALL = (startup, make_trees, copy, overlay, many, resident)
