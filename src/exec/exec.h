@@ -12,6 +12,10 @@
 #include <stdint.h>
 #include "util/error.h"
 
+/* Where atoll-helper is: what ATOLL_HELPER names, else beside this program, as installed together or
+ * as built, else where it was to be installed. Caller frees. */
+char *exec_helper_path(void);
+
 /* What a command sees at a path, in its own mount namespace. */
 enum exec_view_kind {
 	EXEC_VIEW_BIND = 0, /* SOURCE, writable */

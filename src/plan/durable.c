@@ -15,58 +15,24 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "exec/exec.h"
 #include "fs/atomic.h"
 #include "util/child.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/mem.h"
 
-#ifndef ATOLL_HELPER_PATH
-#define ATOLL_HELPER_PATH "/usr/libexec/atoll/atoll-helper"
-#endif
+#define NOTE_NAME    "durable"
+#define NOTE_MAX_LEN 32
+#define NUMBER_LEN   24
 
-#define NOTE_NAME     "durable"
-#define NOTE_MAX_LEN  32
-#define NUMBER_LEN    24
-#define START_WAIT_MS 2000
-
-/* The program puts itself into the background, so its first process ends at once. */
 static int run_helper(const char *file, const char *const *argv)
 {
 	cleanup_close int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
 	const struct child_fd fds[] = { { null_fd, 0 }, { null_fd, 1 }, { null_fd, 2 } };
 	const struct child_options opt = { .file = file, .argv = argv, .fds = fds, .n_fds = 3 };
-	struct child c = CHILD_INIT;
-	int status = 0;
-	int r;
 
-	if (null_fd < 0)
-		return -errno;
-	r = child_spawn(&c, &opt);
-	if (r < 0)
-		return r;
-	(void)child_wait(&c, clock_deadline(START_WAIT_MS), &status);
-	child_done(&c);
-	return 0;
-}
-
-/* Where exec/ looks for it too. */
-static int run_found(const char *const *argv)
-{
-	static const char *const beside[] = { "atoll-helper", "../helper/atoll-helper" };
-	const char *named = secure_getenv("ATOLL_HELPER");
-	cleanup_free char *dir = child_self_dir();
-
-	if (named && *named)
-		return run_helper(named, argv);
-	for (size_t i = 0; dir && i < sizeof(beside) / sizeof(beside[0]); i++) {
-		cleanup_free char *file = xasprintf("%s/%s", dir, beside[i]);
-		int r = run_helper(file, argv);
-
-		if (r != -ENOENT && r != -ENOTDIR)
-			return r;
-	}
-	return run_helper(ATOLL_HELPER_PATH, argv);
+	return null_fd < 0 ? -errno : child_spawn_detached(&opt);
 }
 
 /* What has no workspace of its own has nothing of ours to lose. */
@@ -80,13 +46,15 @@ static bool has_workspace(const struct sandbox_row *row)
 
 void durable_note_later(const struct sandbox_row *row)
 {
+	cleanup_free char *file = NULL;
 	char number[NUMBER_LEN];
 	const char *const argv[] = { "atoll-helper", "--sync", row->work, row->area, number, NULL };
 
 	if (!has_workspace(row))
 		return;
 	(void)snprintf(number, sizeof(number), "%" PRIu64, row->exec_n);
-	(void)run_found(argv);
+	file = exec_helper_path();
+	(void)run_helper(file, argv);
 }
 
 bool durable_noted(const struct sandbox_row *row)

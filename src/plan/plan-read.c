@@ -45,32 +45,114 @@ int plan_rows(struct atoll *a, struct plan_row **ret, size_t *ret_n, struct erro
 	return 0;
 }
 
-static int count_undoable(void *ctx, const struct batch_row *row)
+/* What a listing says about a plan beyond its row. */
+struct tally {
+	const struct plan_row *row;
+	size_t sandboxes, batches;
+	bool pending; /* one of the sandboxes was never completed */
+};
+
+struct tallies {
+	struct tally *v;
+	struct tally **by_id;
+	size_t n;
+};
+
+static void tallies_done(struct tallies *t)
 {
-	if (row->state == BATCH_COMMITTED && !row->released)
-		(*(size_t *)ctx)++;
+	free(t->v);
+	free(t->by_id);
+}
+#define cleanup_tallies __attribute__((__cleanup__(tallies_done)))
+
+static int by_id(const void *a, const void *b)
+{
+	const struct tally *const *x = a, *const *y = b;
+
+	return strcmp((*x)->row->id, (*y)->row->id);
+}
+
+static int by_key(const void *key, const void *element)
+{
+	const struct tally *const *t = element;
+
+	return strcmp(key, (*t)->row->id);
+}
+
+static int tallies_init(struct tallies *t, const struct plan_row *rows, size_t n)
+{
+	t->v = calloc(n + 1, sizeof(*t->v));
+	t->by_id = calloc(n + 1, sizeof(struct tally *));
+	if (!t->v || !t->by_id)
+		return -ENOMEM;
+	t->n = n;
+	for (size_t i = 0; i < n; i++) {
+		t->v[i].row = &rows[i];
+		t->by_id[i] = &t->v[i];
+	}
+	qsort(t->by_id, n, sizeof(struct tally *), by_id);
 	return 0;
 }
 
-static int tell_plan(struct atoll *a, const struct plan_row *row, atoll_plan_fn fn, void *user,
-                     struct error *err)
+/* NULL: a plan that began since the rows were read. */
+static struct tally *find_tally(const struct tallies *t, const char *plan_id)
 {
-	cleanup_sandboxes struct sandboxes boxes = SANDBOXES_INIT;
-	struct atoll_plan_info info = { .id = row->id,
-		                        .name = row->name,
-		                        .state = row->state,
-		                        .abandoned = row->abandoned,
-		                        .created_ms = row->created_ms };
-	int r = sandboxes_load(a->reg, row->id, &boxes, err);
+	struct tally **found = bsearch(plan_id, t->by_id, t->n, sizeof(struct tally *), by_key);
 
-	if (r == 0)
-		r = registry_batch_list(a->reg, row->id, count_undoable, &info.batches, err);
-	if (r < 0)
-		return r;
-	info.sandboxes = boxes.n;
-	info.owned = row->owned && owner_alive(a, row->id);
-	info.in_doubt = recover_needed(a->reg, row, NULL);
+	return found ? *found : NULL;
+}
+
+static int count_sandbox(void *ctx, const struct sandbox_row *row)
+{
+	struct tally *t = find_tally(ctx, row->plan);
+
+	if (t) {
+		t->sandboxes++;
+		t->pending |= row->state == ATOLL_SANDBOX_PENDING;
+	}
+	return 0;
+}
+
+static int count_undoable(void *ctx, const struct batch_row *row)
+{
+	struct tally *t = find_tally(ctx, row->plan);
+
+	if (t && row->state == BATCH_COMMITTED && !row->released)
+		t->batches++;
+	return 0;
+}
+
+static int tell_plan(struct atoll *a, const struct tally *t, atoll_plan_fn fn, void *user)
+{
+	const struct plan_row *row = t->row;
+	const struct atoll_plan_info info = { .id = row->id,
+		                              .name = row->name,
+		                              .state = row->state,
+		                              .owned = row->owned && owner_alive(a, row->id),
+		                              .abandoned = row->abandoned,
+		                              .in_doubt = t->pending || recover_unsettled(row),
+		                              .created_ms = row->created_ms,
+		                              .sandboxes = t->sandboxes,
+		                              .batches = t->batches };
+
 	return fn(user, &info);
+}
+
+/* PLAN_ID: the only one of them, or NULL. However many there are, two questions are enough. */
+static int tell_plans(struct atoll *a, const struct plan_row *rows, size_t n, const char *plan_id,
+                      atoll_plan_fn fn, void *user, struct error *err)
+{
+	cleanup_tallies struct tallies t = { 0 };
+	int r = tallies_init(&t, rows, n);
+
+	if (r < 0)
+		return error_set(err, r, "too many plans for memory");
+	r = n ? registry_sandbox_list(a->reg, plan_id, count_sandbox, &t, err) : 0;
+	if (r == 0 && n)
+		r = registry_batch_list(a->reg, plan_id, count_undoable, &t, err);
+	for (size_t i = 0; r >= 0 && i < n; i++)
+		r = tell_plan(a, &t.v[i], fn, user);
+	return r < 0 ? r : 0;
 }
 
 int plan_list(struct atoll *a, atoll_plan_fn fn, void *user, struct error *err)
@@ -79,9 +161,7 @@ int plan_list(struct atoll *a, atoll_plan_fn fn, void *user, struct error *err)
 	size_t n = 0;
 	int r = plan_rows(a, &rows, &n, err);
 
-	for (size_t i = 0; r >= 0 && i < n; i++)
-		r = tell_plan(a, &rows[i], fn, user, err);
-	return r < 0 ? r : 0;
+	return r < 0 ? r : tell_plans(a, rows, n, NULL, fn, user, err);
 }
 
 int plan_show(struct atoll_plan *p, atoll_plan_fn fn, void *user, struct error *err)
@@ -89,9 +169,7 @@ int plan_show(struct atoll_plan *p, atoll_plan_fn fn, void *user, struct error *
 	struct plan_row row;
 	int r = registry_plan_get(p->a->reg, p->id, &row, err);
 
-	if (r == 0)
-		r = tell_plan(p->a, &row, fn, user, err);
-	return r < 0 ? r : 0;
+	return r < 0 ? r : tell_plans(p->a, &row, 1, row.id, fn, user, err);
 }
 
 /* The sandboxes of a plan that exists. */

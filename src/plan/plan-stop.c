@@ -11,6 +11,7 @@
 #include "plan/plan-op.h"
 #include "plan/plan-stop.h"
 #include "plan/sandbox.h"
+#include "strategy/dir.h"
 #include "util/cleanup.h"
 #include "util/crashpoint.h"
 
@@ -55,11 +56,25 @@ bool plan_op_has_work(const struct plan_op *op)
 	return false;
 }
 
+/* What somebody else wrote, or an original that was not put back, is dropped by force only. */
+static int check_conflicts(const struct plan_op *op, const struct sandbox_row *row,
+                           struct error *err)
+{
+	if (op->flags & OP_FORCE || !dir_keeps_conflicts(row->area))
+		return 0;
+	error_hint(err, "take from it what you need, then atoll stop --force %s", op->plan.name);
+	return error_set(err, -ATOLL_E_STATE,
+	                 "versions of '%s' that are nowhere else are kept in '%s/%s'", row->root,
+	                 row->area, DIR_CONFLICTS);
+}
+
 static int check_stop(const struct plan_op *op, struct error *err)
 {
 	for (size_t i = 0; i < op->boxes.n; i++) {
 		const struct sandbox_row *row = &op->boxes.v[i];
 
+		if (check_conflicts(op, row, err) < 0)
+			return error_prefix(err, -ATOLL_E_STATE, "nothing was removed");
 		if (!box_has_work(op->a, op->plan.name, row))
 			continue;
 		if (row->state == ATOLL_SANDBOX_ERRORED)
@@ -103,10 +118,11 @@ static int write_marks(struct registry *reg, void *ctx, struct error *err)
 static int release_batch(void *ctx, const struct batch_row *batch)
 {
 	struct atoll_participant *part = ctx;
-	const struct participant_batch b = { .number = batch->number, .flags = batch->flags };
+	const struct participant_batch b = { .number = batch->number,
+		                             .flags = batch->flags,
+		                             .undoing = batch->state == BATCH_UNDONE };
 
-	if (batch->released)
-		return 0;
+	/* Released ones too: whoever did it may have been ended half-way. */
 	/* What stays of it shows when the area is removed. */
 	participant_set_batch(part, &b);
 	(void)participant_release(part, NULL);
@@ -119,6 +135,9 @@ static int remove_one(struct plan_op *op, const struct sandbox_row *row, struct 
 
 	if (sandbox_open(&s, op->a, op->plan.name, row, NULL) == 0)
 		(void)registry_batch_list(op->a->reg, row->plan, release_batch, s.part, NULL);
+	/* Late writes show only now. */
+	if (check_conflicts(op, row, err) < 0)
+		return -ATOLL_E_STATE;
 	return sandbox_erase(op->a, op->plan.name, row, err);
 }
 

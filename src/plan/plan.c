@@ -86,7 +86,8 @@ static int start_named(struct atoll *a, const char *name, unsigned flags, struct
 	if (r < 0)
 		return r;
 	crashpoint("plan.start.before-record");
-	r = store_write(a, REGISTRY_DURABLE, write_plan, &s, err);
+	/* Nothing is on disk yet that only this record would name: what follows makes it durable. */
+	r = store_write(a, REGISTRY_NORMAL, write_plan, &s, err);
 	crashpoint("plan.start.after-record");
 	if ((r < 0 || s.found) && (flags & ATOLL_START_OWNED)) {
 		owner_drop(a, id);

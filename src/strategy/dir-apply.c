@@ -292,6 +292,8 @@ static int apply_dir(struct atoll_participant *p, const struct manifest_dir *d, 
 			r = fs_set_owner(fd, "", want->uid, want->gid);
 		if (r >= 0)
 			r = xattrs_write_at(fd, "", back ? &d->old_xattrs : &d->new_xattrs);
+		if (r >= 0)
+			r = fs_stat_at(fd, "", FS_STAT_ID, &now); /* an ACL changes the mode */
 	}
 	if (r >= 0 && d->flags & (MANIFEST_DIR_ATTR | MANIFEST_DIR_TEMP) && now.mode != want->mode)
 		r = fs_set_mode(fd, "", want->mode & 07777);

@@ -94,7 +94,7 @@ static int by_path(const void *key, const void *element)
 	return path_compare(key, o->path);
 }
 
-static const struct fs_stat *find(const struct manifest *installed, const char *path)
+const struct fs_stat *dir_installed_find(const struct manifest *installed, const char *path)
 {
 	const struct manifest_op *o = installed->n_ops
 	                                      ? bsearch(path, installed->ops, installed->n_ops,
@@ -129,7 +129,7 @@ static int check_entry(void *ctx, int dir_fd, const char *name, const char *path
                        unsigned char type)
 {
 	struct check *c = ctx;
-	const struct fs_stat *was = find(c->installed, path);
+	const struct fs_stat *was = dir_installed_find(c->installed, path);
 	struct fs_stat st;
 	int r = fs_stat_at(dir_fd, name, FS_STAT_ID, &st);
 
@@ -175,7 +175,7 @@ int dir_installed_check(struct atoll_participant *p, struct dir_batch *b,
 		*ret_why = xstrdup("was created since");
 		return 0;
 	}
-	if (!same(find(installed, o->path), &st)) {
+	if (!same(dir_installed_find(installed, o->path), &st)) {
 		*ret_why = xstrdup("was changed since");
 		return 0;
 	}

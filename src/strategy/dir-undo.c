@@ -398,8 +398,10 @@ int dir_prepare_undo(struct atoll_participant *p, const char *work)
 	} else if (r >= 0) {
 		r = conflicts ? write_keep(p, b) : drop_keep(p, b);
 	}
+	/* What is left alone is not put back, so it speaks for itself against older batches. */
 	for (size_t k = 0; r >= 0 && k < b->m.n_ops; k++)
-		strlist_add(&p->undone, b->m.ops[k].path);
+		if (!b->keep[k])
+			strlist_add(&p->undone, b->m.ops[k].path);
 	p->changes = r >= 0 ? b->m.n_ops : 0;
 	return r;
 }

@@ -247,34 +247,6 @@ int dir_sync_parents(struct atoll_participant *p, struct dir_batch *b)
 	return r < 0 ? error_sys(&p->err, r, "note for the barrier", p->root) : 0;
 }
 
-int dir_release(struct atoll_participant *p)
-{
-	struct dir_batch *b;
-	char name[24];
-	int r = dir_batch_load(p, NULL, &b);
-
-	if (r == -ENOENT) {
-		error_done(&p->err);
-		return 0;
-	}
-	if (r < 0 && r != -ATOLL_E_DAMAGED)
-		return r;
-	if (r == -ATOLL_E_DAMAGED) {
-		/* Unreadable: nothing can be judged, so nothing is dropped. */
-		return r;
-	}
-	for (size_t k = 0; k < b->m.n_ops; k++) {
-		if (!dir_late_write(b, k))
-			continue;
-		r = dir_keep_conflict(p, b, k, "written to after it was replaced");
-		if (r < 0)
-			return r;
-	}
-	(void)snprintf(name, sizeof(name), "b%u", p->batch.number);
-	r = remove_tree_at(b->area_fd, name);
-	return r < 0 ? error_sys(&p->err, r, "remove", p->area) : 0;
-}
-
 int dir_report(void *ctx, const char *path, enum atoll_change_kind kind, unsigned what,
                const struct fs_stat *old_stat, const struct fs_stat *new_stat,
                const char *link_target)

@@ -11,7 +11,8 @@
  *   bN/keep        operations an undo leaves alone (--keep-theirs)
  *   restored       how originals look that a batch taken back moved away and back
  *   ballast        space set aside by prepare, let go when the disk is full in the middle
- *   conflicts/     originals somebody wrote to after they were replaced
+ *   conflicts/     what somebody wrote to after it was replaced or taken back, and originals that
+ *                  an undo did not put back: the last copy there is
  *
  * Invariants:
  *   1. An original is never written to and never copied; it only changes places with a slot.
@@ -83,9 +84,11 @@ int dir_undo(struct atoll_participant *p, const char *work);
 int dir_abort(struct atoll_participant *p, const char *work);
 /* prepare of an undo: is everything still what we wrote, and is the undo data complete? */
 int dir_prepare_undo(struct atoll_participant *p, const char *work);
-/* Removes a batch's directory: what undo needed, or the rest of an undone batch. Originals that
- * were written to after they were replaced go to conflicts/. */
+/* Removes a batch's directory: what undo needed, or (batch.undoing) the rest of an undone batch.
+ * What is in its slots and nowhere else, or was written by somebody else, goes to conflicts/. */
 int dir_release(struct atoll_participant *p);
+/* Is anything under conflicts/? When it cannot be told, there is. */
+bool dir_keeps_conflicts(const char *area);
 
 /* ---- between the dir-*.c files ---- */
 
@@ -105,6 +108,7 @@ int dir_open_up(int dir_fd, const char *name, struct fs_stat *ret_before);
  * what somebody did to it, owned by the caller, NULL when nothing. */
 int dir_installed_write(struct atoll_participant *p, struct dir_batch *b);
 int dir_installed_read(struct atoll_participant *p, struct dir_batch *b, struct manifest *ret);
+const struct fs_stat *dir_installed_find(const struct manifest *installed, const char *path);
 int dir_installed_check(struct atoll_participant *p, struct dir_batch *b,
                         const struct manifest *installed, size_t k, char **ret_why);
 /* dir-restored.c: what a batch that was taken back put back, so that the base record's ctimes do

@@ -28,15 +28,17 @@ static int is_pending(void *ctx, const struct sandbox_row *row)
 	return 0;
 }
 
-static bool plan_unsettled(enum atoll_plan_state s)
+bool recover_unsettled(const struct plan_row *plan)
 {
+	enum atoll_plan_state s = plan->state;
+
 	return s == ATOLL_PLAN_PREPARING || s == ATOLL_PLAN_DECIDED || s == ATOLL_PLAN_REVOKED ||
 	       s == ATOLL_PLAN_UNDOING;
 }
 
 bool recover_needed(struct registry *reg, const struct plan_row *plan, struct error *err)
 {
-	bool found = plan_unsettled(plan->state);
+	bool found = recover_unsettled(plan);
 
 	if (!found)
 		(void)registry_sandbox_list(reg, plan->id, is_pending, &found, err);

@@ -21,6 +21,8 @@
 #include <stdbool.h>
 #include "txn/txn.h"
 
+/* Has the plan a batch that is neither decided nor withdrawn to its end? */
+bool recover_unsettled(const struct plan_row *plan);
 /* Does the plan, as read from the registry, have anything for recovery to do? Takes no lock. */
 bool recover_needed(struct registry *reg, const struct plan_row *plan, struct error *err);
 /* The caller holds the plan's lock and the resources' locks. 1: something was done, 0: nothing. */

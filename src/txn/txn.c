@@ -279,7 +279,7 @@ int txn_release(struct txn *t, uint32_t batch, struct error *err)
 	int first = 0;
 
 	if (r >= 0)
-		r = step_load(t, &row, false, err);
+		r = step_load(t, &row, row.state == BATCH_UNDONE, err);
 	/* Recorded first: from here on nobody counts on it. */
 	if (r >= 0)
 		r = record_released(t, batch, err);

@@ -13,14 +13,17 @@
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define FD_FIRST 3 /* below: standard input, output, error */
+#define FD_FIRST     3 /* below: standard input, output, error */
+#define DETACH_STACK (64u << 10)
 
 static bool is_target(const struct child_options *opt, int fd)
 {
@@ -113,7 +116,7 @@ static char *const *as_argv(const char *const *v)
 }
 
 /* Threads block signals and so may the caller; a program starts with none blocked. */
-static int spawn_with(pid_t *ret_pid, const struct child_options *opt,
+static int spawn_with(pid_t *ret_pid, const struct child_options *opt, short flags,
                       const posix_spawn_file_actions_t *acts)
 {
 	char *const *envp = opt->envp ? as_argv(opt->envp) : environ;
@@ -127,7 +130,7 @@ static int spawn_with(pid_t *ret_pid, const struct child_options *opt,
 	sigemptyset(&none);
 	r = posix_spawnattr_setsigmask(&attr, &none);
 	if (r == 0)
-		r = posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK);
+		r = posix_spawnattr_setflags(&attr, (short)(POSIX_SPAWN_SETSIGMASK | flags));
 	if (r == 0)
 		r = posix_spawn(ret_pid, opt->file, acts, &attr, as_argv(opt->argv), envp);
 	(void)posix_spawnattr_destroy(&attr);
@@ -168,28 +171,90 @@ static int follow(struct child *c)
 	return r;
 }
 
+static int prepare_actions(posix_spawn_file_actions_t *acts, const struct child_options *opt)
+{
+	int r = check_fds(opt);
+
+	if (r < 0)
+		return r;
+	r = posix_spawn_file_actions_init(acts);
+	if (r != 0)
+		return -r;
+	r = add_moves(acts, opt);
+	if (r == 0)
+		r = add_closes(acts, opt);
+	if (r < 0)
+		(void)posix_spawn_file_actions_destroy(acts);
+	return r;
+}
+
 int child_spawn(struct child *c, const struct child_options *opt)
 {
 	posix_spawn_file_actions_t acts;
 	pid_t pid = -1;
-	int r;
+	int r = prepare_actions(&acts, opt);
 
-	r = check_fds(opt);
 	if (r < 0)
 		return r;
-	r = posix_spawn_file_actions_init(&acts);
-	if (r != 0)
-		return -r;
-	r = add_moves(&acts, opt);
-	if (r == 0)
-		r = add_closes(&acts, opt);
-	if (r == 0)
-		r = spawn_with(&pid, opt, &acts);
+	r = spawn_with(&pid, opt, 0, &acts);
 	(void)posix_spawn_file_actions_destroy(&acts);
 	if (r < 0)
 		return r;
 	*c = (struct child){ .pid = pid, .pidfd = FD_NONE };
 	return follow(c);
+}
+
+/* ---- detached ---- */
+
+struct detach {
+	const struct child_options *opt;
+	const posix_spawn_file_actions_t *acts;
+	int result;
+};
+
+static int spawn_and_leave(void *ctx)
+{
+	struct detach *d = ctx;
+	pid_t pid;
+
+	d->result = spawn_with(&pid, d->opt, POSIX_SPAWN_SETSID, d->acts);
+	_exit(0);
+}
+
+/* By way of a process that shares our memory, as a vfork's child does, while we stand still: it
+ * starts the program and is gone when we go on, so that the program is nobody's child. Signals wait
+ * meanwhile, for a handler would run in memory that is ours. */
+static int detach(struct detach *d)
+{
+	cleanup_free char *stack = malloc(DETACH_STACK);
+	sigset_t all, before;
+	pid_t pid;
+	int r = 0;
+
+	if (!stack)
+		return -ENOMEM;
+	sigfillset(&all);
+	(void)pthread_sigmask(SIG_SETMASK, &all, &before);
+	pid = clone(spawn_and_leave, stack + DETACH_STACK, CLONE_VM | CLONE_VFORK | SIGCHLD, d);
+	if (pid < 0)
+		r = -errno;
+	while (pid >= 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return r < 0 ? r : d->result;
+}
+
+int child_spawn_detached(const struct child_options *opt)
+{
+	posix_spawn_file_actions_t acts;
+	struct detach d = { .opt = opt, .acts = &acts };
+	int r = prepare_actions(&acts, opt);
+
+	if (r < 0)
+		return r;
+	r = detach(&d);
+	(void)posix_spawn_file_actions_destroy(&acts);
+	return r;
 }
 
 int child_wait(struct child *c, int64_t deadline, int *ret_wait_status)

@@ -29,6 +29,9 @@ struct child_options {
 /* posix_spawn. 0 or -errno. Every descriptor but 0, 1, 2 and FDS is closed in the child, where no
  * signal is blocked. FDS may overlap in any way, but not have one target twice (-EINVAL). */
 int child_spawn(struct child *c, const struct child_options *opt);
+/* The same for a program that nobody will wait for: it is no child of this process, leads a session
+ * of its own, and is running when this returns. */
+int child_spawn_detached(const struct child_options *opt);
 /* Waits until it ended or DEADLINE (clock.h): wait status, or -ETIMEDOUT. */
 int child_wait(struct child *c, int64_t deadline, int *ret_wait_status);
 int child_kill(struct child *c, int sig);

@@ -8,7 +8,6 @@ the same tree, the same list of changes, and after a rollback what was there bef
 A failing round names its seed: ATOLL_DIFF_SEED=N repeats that round alone. ATOLL_LONG=1 runs 1000.
 """
 
-import errno
 import hashlib
 import json
 import os
@@ -441,10 +440,11 @@ class World:
         self.as_user = ['setpriv', f'--reuid={NOBODY}', f'--regid={NOBODY}', '--clear-groups'] \
             if who == 'user' and os.geteuid() == 0 else []
 
-    def command(self, argv, cwd=None, codes=(0,)):
+    def command(self, argv, cwd=None, codes=(0,), program='/dev/null'):
         env = dict(os.environ, ATOLL_HOME=str(self.top / 'home'), HOME=str(self.top), NO_COLOR='1')
-        done = subprocess.run(self.as_user + argv, cwd=cwd or self.top, env=env, stdin=subprocess.DEVNULL,
-                              capture_output=True)
+        with open(program, 'rb') as stdin:
+            done = subprocess.run(self.as_user + argv, cwd=cwd or self.top, env=env, stdin=stdin,
+                                  capture_output=True, check=False)
         if done.returncode not in codes:
             raise Broken(f'{argv[:3]} ended with {done.returncode}: {done.stderr.decode(errors="replace")[-1500:]}')
         return done
@@ -462,7 +462,9 @@ class World:
         return path
 
     def exec(self, plan, seed, cwd):
-        self.atoll('exec', plan, '--', sys.executable, os.path.abspath(__file__), 'edit', str(seed), cwd=cwd)
+        # This program by its text: its path may be hidden there (a plan has its own /tmp).
+        self.atoll('exec', plan, '--', sys.executable, '-', 'edit', str(seed), cwd=cwd,
+                   program=os.path.abspath(__file__))
 
     def changes(self, plan):
         """Path, kind and what of every change, without what names the sandbox."""

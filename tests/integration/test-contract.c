@@ -62,9 +62,9 @@ static void put_tree(struct fix *f, const char *root)
 	set_mtime(root, 1000000003, 33);
 }
 
-#define EDIT                                                                                   \
+#define EDIT                                                                                          \
 	"set -e; echo more >> one; rm -r gone; mkdir -p n/m; echo n > n/m/f; rm link; ln -s d link; " \
-	"rm -r d; mkdir d; echo d > d/other; "                                                 \
+	"rm -r d; mkdir d; echo d > d/other; "                                                        \
 	"touch -d '2011-11-11 11:11:11' one n/m/f n/m n d/other d .; touch -h -d 2012-12-12 link"
 
 static void work_on(struct fix *f, struct atoll_plan *p, const struct row *row, const char *root,
@@ -118,7 +118,8 @@ static void box_close(struct box *b)
 /* ---- verbs in states ---- */
 
 enum verb { WORK, DIFF, COMMIT, ROLLBACK, RESET, STOP, STOP_FORCE, VERBS };
-static const char *const verb_names[] = { "work", "diff", "commit", "rollback", "reset", "stop", "stop --force" };
+static const char *const verb_names[] = { "work",  "diff", "commit",      "rollback",
+	                                  "reset", "stop", "stop --force" };
 enum stage { CREATED, ACTIVE, COMMITTED, ROLLED_BACK, AGAIN, STAGES };
 static const char *const stage_names[] = { "created", "active", "committed", "rolled back",
 	                                   "active again" };
@@ -459,10 +460,8 @@ int main(int argc, char **argv)
 {
 	static const struct atest_child children[] = { { NULL, NULL } };
 	const struct CMUnitTest tests[] = {
-		mtest(tst_02_each_verb_in_each_state),
-		mtest(tst_02_each_kind_of_undo),
-		mtest(tst_02_mixed_batches),
-		mtest(tst_02_mixed_batches_with_a_failure),
+		mtest(tst_02_each_verb_in_each_state), mtest(tst_02_each_kind_of_undo),
+		mtest(tst_02_mixed_batches),           mtest(tst_02_mixed_batches_with_a_failure),
 		mtest(tst_02_every_cell_was_filled),
 	};
 

@@ -15,14 +15,14 @@
 enum when { BEFORE_EXEC, MEANWHILE_FIRST, MEANWHILE_LAST, BETWEEN, AFTER };
 
 struct row {
-	const char *ours;   /* in the view */
-	const char *theirs; /* in the resource */
+	const char *ours;     /* in the view */
+	const char *theirs;   /* in the resource */
 	const char *conflict; /* path, or NULL: none */
 	unsigned when;        /* bits, 1 << enum when */
 };
-#define ANY_TIME  (1u << BEFORE_EXEC | 1u << MEANWHILE_FIRST | 1u << MEANWHILE_LAST | LATER)
-#define WHILE     (1u << MEANWHILE_FIRST | 1u << MEANWHILE_LAST | LATER)
-#define LATER     (1u << BETWEEN | 1u << AFTER)
+#define ANY_TIME (1u << BEFORE_EXEC | 1u << MEANWHILE_FIRST | 1u << MEANWHILE_LAST | LATER)
+#define WHILE    (1u << MEANWHILE_FIRST | 1u << MEANWHILE_LAST | LATER)
+#define LATER    (1u << BETWEEN | 1u << AFTER)
 /* The view may show what was there before: a copy is made of what the command opens. */
 #define OURS_LAST (1u << MEANWHILE_LAST | LATER)
 
@@ -126,9 +126,9 @@ static void check(struct fix *f, const struct row *row, enum when when, const ch
 	play(f, p, root, row, when);
 	theirs = man_take(root);
 	r = atoll_plan_commit(p, 0, f->res);
-	expect_msg(r == (row->conflict ? -ATOLL_E_CONFLICT : 0),
-	           "'%s' against '%s' (%s): %s %s", row->ours, row->theirs, names[when],
-	           atoll_code_name(r), atoll_result_message(f->res));
+	expect_msg(r == (row->conflict ? -ATOLL_E_CONFLICT : 0), "'%s' against '%s' (%s): %s %s",
+	           row->ours, row->theirs, names[when], atoll_code_name(r),
+	           atoll_result_message(f->res));
 	if (row->conflict) {
 		expect_msg(fix_notes(f, ATOLL_NOTE_CONFLICT) > 0, "no path is named: '%s'",
 		           row->ours);
@@ -391,6 +391,24 @@ static void ovl_base_own_batches_do_not_collide(void **state)
 	free(before);
 }
 
+/* The first batch installs a file of which the used-up upper has another name: that this goes is
+ * nobody's edit. */
+static void ovl_base_new_link_is_edited_in_the_next_batch(void **state)
+{
+	struct fix *f = *state;
+	const char *root = fix_dir(f, "root");
+	struct atoll_plan *p;
+
+	put_tree(f, root);
+	p = plan_overlay(f, root);
+	run_ok(f, p, root, "ln two l");
+	expect_commit(f, p);
+	run_ok(f, p, root, "echo more >> l");
+	expect_commit(f, p);
+	expect_text(fix_path(f, "%s/l", root), "two\nmore\n");
+	expect_text(fix_path(f, "%s/two", root), "two\n");
+}
+
 int main(int argc, char **argv)
 {
 	static const struct atest_child children[] = { { NULL, NULL } };
@@ -409,6 +427,7 @@ int main(int argc, char **argv)
 		mtest(ovl_base_two_plans_other_entries),
 		mtest(ovl_base_plan_made_between_edit_and_commit),
 		mtest(ovl_base_own_batches_do_not_collide),
+		mtest(ovl_base_new_link_is_edited_in_the_next_batch),
 	};
 
 	become_user(argc, argv);

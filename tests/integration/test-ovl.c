@@ -298,8 +298,13 @@ static void ovl_04_05_a_command_that_hangs_is_bounded(void **state)
 
 static void ovl_06_any_path_works(void **state)
 {
-	static const char *const names[] = { "a,b:c\\d,volatile", "a b\nc", "lowerdir=x,upperdir=y",
-		                             "\\134", "\"quoted\" 'too'", "-rf", "%s%n",
+	static const char *const names[] = { "a,b:c\\d,volatile",
+		                             "a b\nc",
+		                             "lowerdir=x,upperdir=y",
+		                             "\\134",
+		                             "\"quoted\" 'too'",
+		                             "-rf",
+		                             "%s%n",
 		                             "\xff\xfe" };
 	struct fix *f = *state;
 
@@ -557,8 +562,7 @@ static void sec_03_flipper_in_the_host_mount(void **state)
 		r = atoll_plan_commit(p, 0, f->res);
 		atomic_store(&fl.over, true);
 		expect(pthread_join(thread, NULL) == 0);
-		expect_msg(r == 0 || r == -EBUSY, "commit: %d %s", r,
-		           atoll_result_message(f->res));
+		expect_msg(r == 0 || r == -EBUSY, "commit: %d %s", r, atoll_result_message(f->res));
 		expect_no_secret(f, root);
 	}
 }
@@ -612,7 +616,8 @@ static void sec_04_links_that_leave_the_tree(void **state)
 	expect_man(root, before);
 	expect_commit(f, p);
 	expect_eq(fix_notes(f, ATOLL_NOTE_ESCAPING_LINK), 3);
-	run_plain(root, "[ \"$(readlink new)\" = /etc/passwd ]; [ \"$(readlink old)\" = /etc/passwd ]");
+	run_plain(root,
+	          "[ \"$(readlink new)\" = /etc/passwd ]; [ \"$(readlink old)\" = /etc/passwd ]");
 	expect_rollback(f, p);
 	expect_man(root, before);
 	free(before);

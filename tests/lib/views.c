@@ -52,7 +52,7 @@ void run_ok(struct fix *f, struct atoll_plan *p, const char *cwd, const char *sc
 	expect_msg(status == 0, "exit %d of: %s", status, script);
 }
 
-#define LISTING                                                                       \
+#define LISTING                                                                          \
 	"{ LC_ALL=C find . -printf '%%p %%y %%#m %%U %%G %%T@ %%l\\n' | LC_ALL=C sort; " \
 	"find . -type f -exec md5sum {} + | LC_ALL=C sort; } > '%s'"
 

@@ -224,6 +224,49 @@ static void wait_status_and_time_out(void **state)
 	child_done(&c);
 }
 
+/* It runs, in a session of its own, and there is nothing to wait for. */
+static void detached_is_nobodys_child(void **state)
+{
+	const char *const argv[] = { "sh", "-c", "cut -d' ' -f6 /proc/$$/stat; echo $$", NULL };
+	cleanup_close int in = FD_NONE, out = FD_NONE;
+	struct child_fd fds[] = { { 0, 1 } };
+	struct child_options opt = { .file = "/bin/sh", .argv = argv, .fds = fds, .n_fds = 1 };
+	sigset_t before, after;
+	char text[64] = "";
+	size_t have = 0;
+	ssize_t n;
+	int p[2];
+
+	(void)state;
+	assert_int_equal(pipe2(p, O_CLOEXEC), 0);
+	in = p[0];
+	out = p[1];
+	fds[0].from = out;
+	pthread_sigmask(SIG_SETMASK, NULL, &before);
+	assert_int_equal(child_spawn_detached(&opt), 0);
+	pthread_sigmask(SIG_SETMASK, NULL, &after);
+	assert_memory_equal(&before, &after, sizeof(before));
+	errno = 0;
+	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+	assert_int_equal(errno, ECHILD);
+	close_fd(&out);
+	while ((n = read(in, text + have, sizeof(text) - 1 - have)) > 0)
+		have += (size_t)n;
+	assert_true(have > 0);
+	assert_int_equal(strtol(text, NULL, 10), strtol(strchr(text, '\n'), NULL, 10));
+}
+
+static void detached_that_cannot_start_says_so(void **state)
+{
+	const char *const argv[] = { "x", NULL };
+	const struct child_options opt = { .file = "/nonexistent/program", .argv = argv };
+
+	(void)state;
+	assert_int_equal(child_spawn_detached(&opt), -ENOENT);
+	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+	assert_int_equal(errno, ECHILD);
+}
+
 static void done_kills_and_reaps(void **state)
 {
 	struct child c = CHILD_INIT;
@@ -316,6 +359,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(bad_descriptors_are_refused),
 		cmocka_unit_test(environment_and_signal_mask),
 		cmocka_unit_test(wait_status_and_time_out),
+		cmocka_unit_test(detached_is_nobodys_child),
+		cmocka_unit_test(detached_that_cannot_start_says_so),
 		cmocka_unit_test(done_kills_and_reaps),
 		cmocka_unit_test(what_cannot_start_says_so),
 		cmocka_unit_test(threads_do_not_leak_descriptors),

@@ -209,8 +209,7 @@ static int check_rows(int dir_fd)
 
 static void dif_upper_means_what_it_says(void **state)
 {
-	for_each_dir(d, state)
-		assert_int_equal(check_rows(d->fd), 0);
+	for_each_dir(d, state) assert_int_equal(check_rows(d->fd), 0);
 }
 
 static void dif_upper_of_an_ordinary_user(void **state)
@@ -252,7 +251,8 @@ static void dif_upper_deeper_than_a_path(void **state)
 
 	memset(name, 'n', 200);
 	name[200] = '\0';
-	for_each_dir(d, state) {
+	for_each_dir(d, state)
+	{
 		struct upper up;
 		size_t n = 0;
 
@@ -276,7 +276,8 @@ static void dif_upper_longest_names(void **state)
 
 	memset(name, '\n', 255);
 	name[255] = '\0';
-	for_each_dir(d, state) {
+	for_each_dir(d, state)
+	{
 		struct upper up;
 
 		start_bare(&up, d->fd);
@@ -295,7 +296,8 @@ static void dif_upper_longest_names(void **state)
 /* The area inside the root is whited out of the view; that is nobody's deletion. */
 static void dif_upper_leaves_excluded_paths_alone(void **state)
 {
-	for_each_dir(d, state) {
+	for_each_dir(d, state)
+	{
 		struct upper up;
 
 		start_bare(&up, d->fd);
@@ -322,7 +324,8 @@ static int note_dir(void *ctx, const char *path, const struct fs_stat *base)
 /* Merged directories only: neither new nor opaque ones, nor what a link leads to. */
 static void dif_upper_names_merged_directories(void **state)
 {
-	for_each_dir(d, state) {
+	for_each_dir(d, state)
+	{
 		cleanup_strbuf struct strbuf sb = STRBUF_INIT;
 		struct upper up;
 
@@ -348,11 +351,12 @@ static bool has_xattr(int dir_fd, const char *name, const char *attr)
 static void sec_marks_are_taken_off_everything(void **state)
 {
 	static const char *const names[] = { "dir", "file" };
-	static const char *const marks[] = { "user.overlay.opaque", "user.overlay.redirect",
-		                             "user.overlay.metacopy", "user.overlay.origin",
+	static const char *const marks[] = { "user.overlay.opaque",         "user.overlay.redirect",
+		                             "user.overlay.metacopy",       "user.overlay.origin",
 		                             "user.overlay.overlay.opaque", "user.overlay." };
 
-	for_each_dir(d, state) {
+	for_each_dir(d, state)
+	{
 		struct upper up;
 
 		start_bare(&up, d->fd);
@@ -381,7 +385,8 @@ static void sec_marks_of_a_link_are_its_own(void **state)
 {
 	if (geteuid() != 0)
 		skip();
-	for_each_dir(d, state) {
+	for_each_dir(d, state)
+	{
 		struct upper up;
 
 		start_bare(&up, d->fd);
@@ -427,14 +432,10 @@ static void dif_upper_with_locked_entries(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		row(dif_upper_means_what_it_says),
-		row(dif_upper_of_an_ordinary_user),
-		row(dif_upper_deeper_than_a_path),
-		row(dif_upper_longest_names),
-		row(dif_upper_leaves_excluded_paths_alone),
-		row(dif_upper_names_merged_directories),
-		row(dif_upper_with_locked_entries),
-		row(sec_marks_are_taken_off_everything),
+		row(dif_upper_means_what_it_says),          row(dif_upper_of_an_ordinary_user),
+		row(dif_upper_deeper_than_a_path),          row(dif_upper_longest_names),
+		row(dif_upper_leaves_excluded_paths_alone), row(dif_upper_names_merged_directories),
+		row(dif_upper_with_locked_entries),         row(sec_marks_are_taken_off_everything),
 		row(sec_marks_of_a_link_are_its_own),
 	};
 
