@@ -132,7 +132,8 @@ int cleanup_retire(struct atoll *a, const struct plan_row *row, unsigned flags,
 {
 	cleanup_plan_op struct plan_op op = PLAN_OP_INIT;
 	const struct plan_op_options opt = { .verb = "purge",
-		                             .flags = OP_RESOURCES | OP_TRY | OP_UNASKED };
+		                             .flags = OP_RESOURCES | OP_TRY | OP_UNASKED |
+		                                      (flags & ATOLL_FORCE ? OP_FORCE : 0) };
 	struct atoll_plan p = { .a = a };
 	int r;
 

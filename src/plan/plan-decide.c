@@ -208,11 +208,17 @@ static int write_dropped(struct registry *reg, void *ctx, struct error *err)
 	return r;
 }
 
-/* Nothing to drop: not a workspace, or one that was dropped and not used since. */
-static bool has_nothing(const struct drop *d, const struct sandbox_row *row)
+/* Nothing to drop: not a workspace. */
+static bool has_nothing(const struct sandbox_row *row)
 {
-	return !sandbox_is_live(row) || sandbox_is_remains(row) ||
-	       (d->settled && row->state == ATOLL_SANDBOX_ROLLED_BACK);
+	return !sandbox_is_live(row) || sandbox_is_remains(row);
+}
+
+/* Dropped before and not used since: what could not be reset then (a busy mount) is tried again, and
+ * that is all. */
+static bool was_dropped(const struct drop *d, const struct sandbox_row *row)
+{
+	return d->settled && row->state == ATOLL_SANDBOX_ROLLED_BACK;
 }
 
 /* All are visited, whatever becomes of the others. */
@@ -223,11 +229,11 @@ static void drop_all(struct drop *d)
 		struct sandbox_row *row = &d->op->boxes.v[i];
 		struct atoll_participant_result *line = row_of(d->res, row);
 
-		if (has_nothing(d, row)) {
+		if (!has_nothing(row) && drop_one(d->op, row, &cause) < 0) {
+			note_failure(d, i, &cause);
+		} else if (has_nothing(row) || was_dropped(d, row)) {
 			if (line && line->outcome == ATOLL_OUTCOME_NOT_ATTEMPTED)
 				line->outcome = ATOLL_OUTCOME_UNCHANGED;
-		} else if (drop_one(d->op, row, &cause) < 0) {
-			note_failure(d, i, &cause);
 		} else {
 			note_success(d, i);
 		}

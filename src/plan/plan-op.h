@@ -22,6 +22,7 @@
 #define OP_TRY         0x4u  /* do not wait for the plan */
 #define OP_QUIET       0x8u  /* no line of history */
 #define OP_UNASKED     0x10u /* housekeeping: an abandoned plan is not adopted by it */
+#define OP_FORCE       0x20u /* what is nowhere else may go, too */
 
 struct plan_op_options {
 	const char *verb;   /* "commit" */

@@ -51,7 +51,8 @@ static bool box_has_work(struct atoll *a, const char *plan_name, const struct sa
 bool plan_op_has_work(const struct plan_op *op)
 {
 	for (size_t i = 0; i < op->boxes.n; i++)
-		if (box_has_work(op->a, op->plan.name, &op->boxes.v[i]))
+		if (box_has_work(op->a, op->plan.name, &op->boxes.v[i]) ||
+		    dir_keeps_conflicts(op->boxes.v[i].area))
 			return true;
 	return false;
 }
@@ -62,10 +63,11 @@ static int check_conflicts(const struct plan_op *op, const struct sandbox_row *r
 {
 	if (op->flags & OP_FORCE || !dir_keeps_conflicts(row->area))
 		return 0;
+	(void)error_set(err, -ATOLL_E_STATE,
+	                "versions of '%s' that are nowhere else are kept in '%s/%s'", row->root,
+	                row->area, DIR_CONFLICTS);
 	error_hint(err, "take from it what you need, then atoll stop --force %s", op->plan.name);
-	return error_set(err, -ATOLL_E_STATE,
-	                 "versions of '%s' that are nowhere else are kept in '%s/%s'", row->root,
-	                 row->area, DIR_CONFLICTS);
+	return -ATOLL_E_STATE;
 }
 
 static int check_stop(const struct plan_op *op, struct error *err)
@@ -201,7 +203,9 @@ int plan_op_remove(struct plan_op *op, struct atoll_result *res, struct error *e
 	if (r == 0 && st.n_left > 0) {
 		r = st.first.code;
 		error_move(err, &st.first);
-		error_hint(err, "remove what is in the way, then atoll stop %s", op->plan.name);
+		if (err && !err->hint)
+			error_hint(err, "remove what is in the way, then atoll stop %s",
+			           op->plan.name);
 		return error_prefix(err, r,
 		                    "%zu of %zu resources could not be removed from plan '%s'",
 		                    st.n_left, op->boxes.n, op->plan.name);
@@ -220,7 +224,8 @@ int plan_stop(struct atoll_plan *p, unsigned flags, struct atoll_result *res, st
 	cleanup_plan_op struct plan_op op = PLAN_OP_INIT;
 	bool force = flags & ATOLL_FORCE;
 	const struct plan_op_options opt = { .verb = "stop",
-		                             .flags = OP_RESOURCES | (force ? OP_UNRECOVERED : 0) };
+		                             .flags = OP_RESOURCES |
+		                                      (force ? OP_UNRECOVERED | OP_FORCE : 0) };
 	int r = plan_op_begin(&op, p, &opt, err);
 
 	if (r == -ATOLL_E_NOT_FOUND) { /* stopped before: that is what was asked for */

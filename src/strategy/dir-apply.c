@@ -288,7 +288,10 @@ static int apply_dir(struct atoll_participant *p, const struct manifest_dir *d, 
 	if (r < 0 || !fs_id_equal(now.id, d->old_stat.id))
 		return r == -ENOENT ? 0 : r; /* replaced by somebody: not ours to touch */
 	if (d->flags & MANIFEST_DIR_ATTR) {
-		if (now.uid != want->uid || now.gid != want->gid)
+		/* An ordinary owner may write attributes only where he may write. */
+		if (geteuid() != 0 && !(now.mode & 0200))
+			r = fs_set_mode(fd, "", (now.mode & 07777) | 0200);
+		if (r >= 0 && (now.uid != want->uid || now.gid != want->gid))
 			r = fs_set_owner(fd, "", want->uid, want->gid);
 		if (r >= 0)
 			r = xattrs_write_at(fd, "", back ? &d->old_xattrs : &d->new_xattrs);
@@ -338,6 +341,22 @@ void dir_mark_foreign(struct dir_batch *b, bool back)
 	}
 }
 
+/* XFS gives both directories of an exchange a new mtime; other filesystems do not. */
+static int close_up_at(const struct manifest_op *o, const struct fs_stat *want, int fd,
+                       const char *name)
+{
+	struct fs_stat now;
+	int r = S_ISDIR(want->mode) ? fs_stat_at(fd, name, FS_STAT_ID, &now) : -ENOENT;
+
+	if (r < 0 || !fs_id_equal(now.id, want->id))
+		return r == -ENOENT ? 0 : r;
+	if (o->flags & MANIFEST_TEMP && now.mode != want->mode)
+		r = fs_set_mode(fd, name, want->mode & 07777);
+	if (r >= 0 && o->op == CHANGE_REPLACE && now.mtime_ns != want->mtime_ns)
+		r = fs_set_mtime(fd, name, want->mtime_ns);
+	return r;
+}
+
 int dir_close_up(struct atoll_participant *p, struct dir_batch *b, bool back)
 {
 	for (size_t k = 0; k < b->m.n_ops; k++) {
@@ -346,19 +365,17 @@ int dir_close_up(struct atoll_participant *p, struct dir_batch *b, bool back)
 		const struct fs_stat *in_place = back ? &o->old_stat : &o->new_stat;
 		const char *name;
 		char slot[DIR_SLOT_LEN];
-		int fd, r = 0;
+		int fd, r;
 
-		if (!(o->flags & MANIFEST_TEMP))
+		if (!(o->flags & MANIFEST_TEMP) && o->op != CHANGE_REPLACE)
 			continue;
 		dir_slot_name(k, slot);
-		if (S_ISDIR(in_slot->mode))
-			r = fs_set_mode(b->batch_fd, slot, in_slot->mode & 07777);
-		if ((r >= 0 || r == -ENOENT) && S_ISDIR(in_place->mode)) {
+		r = close_up_at(o, in_slot, b->batch_fd, slot);
+		if (r >= 0 && S_ISDIR(in_place->mode)) {
 			r = dir_parent(b, b->root_fd, o->path, &fd, &name);
-			if (r >= 0)
-				r = fs_set_mode(fd, name, in_place->mode & 07777);
+			r = r == -ENOENT ? 0 : r < 0 ? r : close_up_at(o, in_place, fd, name);
 		}
-		if (r < 0 && r != -ENOENT)
+		if (r < 0)
 			return error_sys(&p->err, r, "set the mode of", o->path);
 	}
 	return 0;

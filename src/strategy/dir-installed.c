@@ -104,8 +104,7 @@ const struct fs_stat *dir_installed_find(const struct manifest *installed, const
 	return o ? &o->new_stat : NULL;
 }
 
-/* PATH, or something above it, will be put back by a newer batch of the same undo. */
-static bool covered(const struct strlist *undone, const char *path)
+bool dir_covered(const struct strlist *undone, const char *path)
 {
 	for (size_t i = 0; i < undone->n; i++)
 		if (path_below(path, undone->v[i]))
@@ -134,7 +133,7 @@ static int check_entry(void *ctx, int dir_fd, const char *name, const char *path
 	int r = fs_stat_at(dir_fd, name, FS_STAT_ID, &st);
 
 	(void)type;
-	if (r == -ENOENT || covered(c->undone, path))
+	if (r == -ENOENT || dir_covered(c->undone, path))
 		return WALK_SKIP;
 	if (r < 0)
 		return r;
@@ -157,7 +156,7 @@ int dir_installed_check(struct atoll_participant *p, struct dir_batch *b,
 	int fd, r;
 
 	*ret_why = NULL;
-	if (covered(&p->undone, o->path))
+	if (dir_covered(&p->undone, o->path))
 		return 0;
 	r = dir_parent(b, b->root_fd, o->path, &fd, &name);
 	if (r >= 0)

@@ -321,6 +321,7 @@ static int build(struct atoll_participant *p, struct dir_batch *b, const struct 
                  const struct changeset *cs)
 {
 	struct mount_info work, area, root;
+	struct dir_links links = { 0 };
 	struct fs_stat area_st;
 	int r = mount_info(b->work_fd, &work);
 
@@ -338,10 +339,20 @@ static int build(struct atoll_participant *p, struct dir_batch *b, const struct 
 		return error_set(&p->err, -ATOLL_E_UNSUPPORTED,
 		                 "'%s' is not on the mount of '%s' any more", p->area, p->root);
 
-	for (size_t i = 0; i < cs->n && r >= 0; i++)
-		if (cs->v[i].op != CHANGE_ATTR)
+	r = dir_links_count(b, cs, &links);
+	for (size_t i = 0; i < cs->n && r >= 0; i++) {
+		bool copy = false;
+
+		if (cs->v[i].op == CHANGE_ATTR)
+			continue;
+		r = dir_links_leave(b, &cs->v[i], &links, &copy);
+		if (r >= 0)
 			r = add_op(p, b, &cs->v[i], area_st.mnt_id, source,
-			           !mount_same(&work, &area));
+			           copy || !mount_same(&work, &area));
+	}
+	free(links.v);
+	if (r < 0 && !p->err.code)
+		return error_sys(&p->err, r, "look for hard links in", p->work);
 	if (r >= 0)
 		r = add_dirs(p, b, cs);
 	if (r >= 0)

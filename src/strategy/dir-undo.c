@@ -355,9 +355,11 @@ static int undo_conflicts(struct atoll_participant *p, struct dir_batch *b,
 		atoll_participant_note(p, ATOLL_NOTE_CONFLICT, b->m.ops[k].path, why);
 	}
 	for (size_t i = 0; i < b->m.n_dirs && r >= 0; i++) {
+		const char *path = b->m.dirs[i].path;
 		bool changed = false;
 
-		if (b->m.dirs[i].flags & MANIFEST_DIR_ATTR)
+		if (b->m.dirs[i].flags & MANIFEST_DIR_ATTR && !dir_covered(&p->undone, path) &&
+		    !strlist_has(&p->undone_attrs, path))
 			r = check_attr(p, b, &b->m.dirs[i], &changed);
 		if (!changed)
 			continue;

@@ -104,11 +104,28 @@ int dir_parent(struct dir_batch *b, int root_fd, const char *path, int *ret_fd,
                const char **ret_name);
 /* The opened-up mode of a directory an ordinary owner locked, or its own. */
 int dir_open_up(int dir_fd, const char *name, struct fs_stat *ret_before);
+/* dir-links.c: how many names of each entry with several a change set commits. */
+struct dir_link_count {
+	struct fs_id id; /* ino only, inside directories */
+	uint32_t nlink;
+	uint32_t seen;
+};
+struct dir_links {
+	struct dir_link_count *v; /* free() it */
+	size_t n, cap;
+};
+int dir_links_count(struct dir_batch *b, const struct changeset *cs, struct dir_links *ret);
+/* *ret: a name of C, or of something below it, is left behind. */
+int dir_links_leave(struct dir_batch *b, const struct change *c, const struct dir_links *l,
+                    bool *ret);
+
 /* dir-installed.c: what was installed, and whether operation K's target still is that. *ret_why:
  * what somebody did to it, owned by the caller, NULL when nothing. */
 int dir_installed_write(struct atoll_participant *p, struct dir_batch *b);
 int dir_installed_read(struct atoll_participant *p, struct dir_batch *b, struct manifest *ret);
 const struct fs_stat *dir_installed_find(const struct manifest *installed, const char *path);
+/* PATH, or something above it, will be put back by a newer batch of the same undo. */
+bool dir_covered(const struct strlist *undone, const char *path);
 int dir_installed_check(struct atoll_participant *p, struct dir_batch *b,
                         const struct manifest *installed, size_t k, char **ret_why);
 /* dir-restored.c: what a batch that was taken back put back, so that the base record's ctimes do

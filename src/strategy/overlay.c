@@ -494,13 +494,11 @@ static int overlay_finish(struct atoll_participant *p)
 	return unmount(p);
 }
 
+/* Used up in any case: the next use unmounts it first. */
 static int overlay_reset(struct atoll_participant *p)
 {
-	int r = unmount(p);
-
-	if (r >= 0)
-		p->stale = true;
-	return r;
+	p->stale = true;
+	return unmount(p);
 }
 
 static int overlay_remove(struct atoll_participant *p)

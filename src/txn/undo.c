@@ -136,7 +136,9 @@ static void say_unchanged(struct txn *t)
 	}
 }
 
-static int carry_out(struct txn *t, const struct batch_row *batches, size_t n, struct error *err)
+/* *ret_dropped: how dropping the work went, which is another matter than the undo. */
+static int carry_out(struct txn *t, const struct batch_row *batches, size_t n, int *ret_dropped,
+                     struct error *drop_err, struct error *err)
 {
 	int r = 0;
 
@@ -147,9 +149,7 @@ static int carry_out(struct txn *t, const struct batch_row *batches, size_t n, s
 	crashpoint("txn.undo.undone");
 	r = step_barrier(t, "barrier-undo", err);
 	if (r >= 0) {
-		cleanup_error struct error e = ERROR_INIT;
-
-		(void)step_drop_work(t, &e); /* each row says whether */
+		*ret_dropped = step_drop_work(t, drop_err);
 		crashpoint("txn.undo.after-barrier");
 		r = record_undone(t, batches, n, err);
 	}
@@ -172,8 +172,9 @@ static void release_all(struct txn *t, const struct batch_row *batches, size_t n
 int txn_undo(struct txn *t, unsigned flags, struct error *err)
 {
 	cleanup_free struct batch_row *batches = NULL;
+	cleanup_error struct error drop_err = ERROR_INIT;
 	size_t n = 0;
-	int r = batches_in(t, 1u << BATCH_COMMITTED, &batches, &n, err);
+	int dropped = 0, r = batches_in(t, 1u << BATCH_COMMITTED, &batches, &n, err);
 
 	if (r < 0 || n == 0)
 		return r;
@@ -198,10 +199,15 @@ int txn_undo(struct txn *t, unsigned flags, struct error *err)
 	if (r < 0)
 		return r;
 	crashpoint("txn.undo.after-decision");
-	r = carry_out(t, batches, n, err);
+	r = carry_out(t, batches, n, &dropped, &drop_err, err);
 	if (r < 0)
 		return r;
 	say_unchanged(t);
 	release_all(t, batches, n);
-	return 0;
+	/* What cannot be undone says so itself, in its row. */
+	if (dropped >= 0 || dropped == -ATOLL_E_NOT_UNDOABLE)
+		return 0;
+	error_move(err, &drop_err);
+	return error_prefix(err, dropped,
+	                    "the originals are back, but a workspace could not be reset");
 }
