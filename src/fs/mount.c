@@ -4,6 +4,7 @@
 
 #include "fs/stat.h"
 
+#include <stdlib.h>
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -90,4 +91,47 @@ int mount_info(int fd, struct mount_info *ret)
 bool mount_same(const struct mount_info *a, const struct mount_info *b)
 {
 	return a->mnt_id == b->mnt_id && a->dev == b->dev;
+}
+
+/* Field 5 of a mountinfo line, its octal escapes undone, in place. */
+static char *mount_point(char *line)
+{
+	char *p = line, *to;
+
+	for (int field = 1; p && field < 5; field++) {
+		p = strchr(p, ' ');
+		p = p ? p + 1 : NULL;
+	}
+	if (!p)
+		return NULL;
+	line = to = p;
+	for (; *p && *p != ' '; p++) {
+		if (p[0] == '\\' && p[1] && p[2] && p[3]) {
+			*to++ = (char)((p[1] - '0') * 64 + (p[2] - '0') * 8 + (p[3] - '0'));
+			p += 3;
+		} else {
+			*to++ = *p;
+		}
+	}
+	*to = '\0';
+	return line;
+}
+
+int mount_below(const char *path)
+{
+	FILE *f = fopen("/proc/self/mountinfo", "re");
+	size_t len = strlen(path), cap = 0;
+	char *line = NULL;
+	int found = 0;
+
+	if (!f)
+		return -errno;
+	while (!found && getline(&line, &cap, f) >= 0) {
+		const char *at = mount_point(line);
+
+		found = at && strncmp(at, path, len) == 0 && at[len] == '/' && at[len + 1];
+	}
+	free(line);
+	(void)fclose(f);
+	return found;
 }

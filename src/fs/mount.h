@@ -22,4 +22,7 @@ int mount_info(int fd, struct mount_info *ret); /* any descriptor, also O_PATH *
 /* rename(2) works between the two: same mount and same device (btrfs: same subvolume). */
 bool mount_same(const struct mount_info *a, const struct mount_info *b);
 
+/* Is anything mounted below PATH (canonical)? 1, 0 or -errno. */
+int mount_below(const char *path);
+
 #endif

@@ -28,6 +28,7 @@
 #include <unistd.h>
 
 #define STOP_GRACE_MS 50
+#define BUILD_MS      30000 /* for the views; something mounted below may not answer */
 
 #define NAMESPACES ((unsigned long)(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS))
 
@@ -41,6 +42,7 @@ struct space {
 	int status[2];    /* from pid 1 to the helper: notes, then the answer */
 	int go[2];        /* from the helper to pid 1: it is on record, begin */
 	int record_fd;    /* directory of the record; FD_NONE: none is wanted */
+	int64_t begin_by; /* when the command must have begun; CLOCK_NEVER once it has */
 	int64_t stop_at;  /* when the foreground is to stop as the command has */
 	bool answered;
 	bool gone;
@@ -107,8 +109,11 @@ static void live(struct space *s, struct tree *t, struct reply *reply, struct fa
 {
 	struct run *run = s->run;
 
+	const struct reply begun = { .magic = REQUEST_MAGIC, .stage = SPACE_BEGUN };
+
 	run->note_fd = s->status[1];
 	run->pass_code = SI_QUEUE;
+	(void)fs_write_all(s->status[1], &begun, sizeof(begun));
 	if (s->inside) {
 		(void)s->inside(run->request, f);
 	} else if (command_start(run, s->uid == 0, f) == 0) {
@@ -165,6 +170,8 @@ static bool read_status(struct space *s, struct reply *reply)
 		s->stop_at = clock_deadline(STOP_GRACE_MS);
 	} else if (said.stage == SPACE_CONTINUED) {
 		s->stop_at = CLOCK_NEVER;
+	} else if (said.stage == SPACE_BEGUN) {
+		s->begin_by = CLOCK_NEVER;
 	} else {
 		*reply = said;
 		s->answered = true;
@@ -184,6 +191,18 @@ static void on_signals(struct space *s)
 	}
 }
 
+/* Pid 1 waits for something that does not answer. */
+static void give_up(struct space *s, struct reply *reply)
+{
+	struct failure f = FAILURE_NONE;
+
+	(void)kill(s->pid, SIGKILL);
+	(void)failure_set(&f, REPLY_VIEW, -ETIMEDOUT, "build the views in time");
+	failure_reply(&f, reply);
+	s->answered = true;
+	s->begin_by = CLOCK_NEVER;
+}
+
 static void watch(struct space *s, struct reply *reply)
 {
 	struct pollfd fds[] = {
@@ -193,10 +212,13 @@ static void watch(struct space *s, struct reply *reply)
 	};
 
 	while (!s->gone) {
-		int n = poll(fds, 3, clock_left_ms(s->stop_at));
+		int64_t next = s->stop_at < s->begin_by ? s->stop_at : s->begin_by;
+		int n = poll(fds, 3, clock_left_ms(next));
 
-		if (n == 0)
+		if (n == 0 && next == s->stop_at)
 			stop_foreground(s);
+		else if (n == 0)
+			give_up(s, reply);
 		if (n <= 0)
 			continue;
 		if (fds[1].revents && !read_status(s, reply))
@@ -253,8 +275,11 @@ int space_run(struct run *run, int (*inside)(const struct request *q, struct fai
 		           .gid = getegid(),
 		           .record_fd = FD_NONE,
 		           .stop_at = CLOCK_NEVER };
+	int64_t build_by = clock_deadline(BUILD_MS);
 	struct failure f = FAILURE_NONE;
 	int r = open_record(&s);
+
+	s.begin_by = run->deadline < build_by ? run->deadline : build_by;
 
 	if (r == 0 && (pipe2(s.status, O_CLOEXEC) < 0 || pipe2(s.go, O_CLOEXEC) < 0))
 		r = -errno;

@@ -12,7 +12,7 @@
 #include "helper/run-impl.h"
 
 /* Stages of notes from pid 1, before its answer: what the command did. */
-enum { SPACE_STOPPED = REPLY_STAGE_END_, SPACE_CONTINUED };
+enum { SPACE_STOPPED = REPLY_STAGE_END_, SPACE_CONTINUED, SPACE_BEGUN };
 
 bool space_wanted(const struct request *q);
 /* Runs it, or INSIDE (in pid 1, when the tree is built) instead of a command. 0 and *REPLY, which

@@ -37,7 +37,7 @@
 
 void area_dir_name(char out[AREA_DIR_LEN])
 {
-	(void)snprintf(out, AREA_DIR_LEN, ".atoll-%u", (unsigned)geteuid());
+	(void)snprintf(out, AREA_DIR_LEN, STRATEGY_AREA_PREFIX "%u", (unsigned)geteuid());
 }
 
 /* We may make entries there, and what has our name there is ours. */

@@ -60,14 +60,17 @@ static void remember(const struct atoll *a, const char *line)
 		(void)fs_rename_over(a->home_fd, PROBED_NEW, PROBED);
 }
 
-/* An ordinary user's overlay maps nobody but that user: what belongs to others could not be
- * copied up. Below the root that is for `doctor` to find. */
-static char *unmapped_owner(int root_fd)
+/* What the kernel refuses to an ordinary user, whatever the filesystem. His overlay maps nobody but
+ * himself: what belongs to others could not be copied up (below the root that is for `doctor` to
+ * find); and mounts he did not make must not be uncovered. */
+static char *not_for_users(const char *root, int root_fd)
 {
 	struct fs_stat st;
 
 	if (geteuid() == 0 || fs_stat_at(root_fd, "", 0, &st) < 0)
 		return NULL;
+	if (mount_below(root) > 0)
+		return xstrdup("something is mounted below it");
 	if (st.uid != geteuid())
 		return xasprintf("the directory belongs to user %u", st.uid);
 	if (st.gid != getegid())
@@ -103,13 +106,20 @@ static int probe(struct atoll *a, const struct sandbox_row *row, int root_fd, bo
 	return 0;
 }
 
+static int overlay_works(struct atoll *a, const struct sandbox_row *row, int root_fd, bool *ret,
+                         char **ret_why, struct error *err)
+{
+	*ret = false;
+	*ret_why = not_for_users(row->root, root_fd);
+	return *ret_why ? 0 : probe(a, row, root_fd, ret, ret_why, err);
+}
+
 int choose_strategy(struct atoll *a, const struct sandbox_row *row, int root_fd,
                     struct atoll_result *res, const char **ret, struct error *err)
 {
-	cleanup_free char *why = unmapped_owner(root_fd);
-	cleanup_free char *note = NULL;
-	bool works = false;
-	int r = why ? 0 : probe(a, row, root_fd, &works, &why, err);
+	cleanup_free char *why = NULL, *note = NULL;
+	bool works;
+	int r = overlay_works(a, row, root_fd, &works, &why, err);
 
 	if (r < 0)
 		return r;
@@ -120,4 +130,20 @@ int choose_strategy(struct atoll *a, const struct sandbox_row *row, int root_fd,
 	                 why ? why : "the kernel refused it");
 	result_note(res, ATOLL_NOTE_WARNING, row->id, "", note);
 	return 0;
+}
+
+int choose_check(struct atoll *a, const struct sandbox_row *row, int root_fd, struct error *err)
+{
+	cleanup_free char *why = NULL;
+	bool works;
+	int r = strcmp(row->strategy, "overlay") == 0
+	                ? overlay_works(a, row, root_fd, &works, &why, err)
+	                : 1;
+
+	if (r != 0 || works)
+		return r < 0 ? r : 0;
+	(void)error_set(err, -ATOLL_E_UNSUPPORTED, "no overlay can be mounted over '%s': %s",
+	                row->root, why ? why : "the kernel refused it");
+	error_hint(err, "atoll start --strategy copy works; atoll doctor %s says more", row->root);
+	return -ATOLL_E_UNSUPPORTED;
 }

@@ -11,4 +11,7 @@
 int choose_strategy(struct atoll *a, const struct sandbox_row *row, int root_fd,
                     struct atoll_result *res, const char **ret, struct error *err);
 
+/* The same for one that was named: -ATOLL_E_UNSUPPORTED when it cannot work there. */
+int choose_check(struct atoll *a, const struct sandbox_row *row, int root_fd, struct error *err);
+
 #endif

@@ -283,6 +283,10 @@ static int make(struct plan_op *op, struct addition *add, const struct area *ar,
 			return r;
 		cleanup_freep(&add->row.strategy);
 		add->row.strategy = xstrdup(chosen);
+	} else {
+		r = choose_check(op->a, &add->row, add->root_fd, err);
+		if (r < 0)
+			return r;
 	}
 	r = sandbox_open(&s, op->a, op->plan.name, &add->row, err);
 	if (r < 0)

@@ -25,6 +25,7 @@
 
 #include "fs/atomic.h"
 #include "fs/remove.h"
+#include "fs/resolve.h"
 #include "fs/stamp.h"
 #include "util/cleanup.h"
 #include "util/crashpoint.h"
@@ -55,6 +56,31 @@ static void note_unreadable(void *ctx, const char *path, const char *why)
 	atoll_participant_note(ctx, ATOLL_NOTE_UNREADABLE, path, why);
 }
 
+/* The root of another sandbox is not copied, but its own view is mounted there. */
+static int make_mount_points(struct atoll_participant *p, int work_fd)
+{
+	for (size_t i = 0; p->excludes && i < p->excludes->n; i++) {
+		const char *path = p->excludes->v[i], *name;
+		cleanup_close int fd = FD_NONE;
+		struct fs_stat st;
+		int r;
+
+		if (strncmp(path, STRATEGY_AREA_PREFIX, strlen(STRATEGY_AREA_PREFIX)) == 0)
+			continue;
+		r = resolve_parent(work_fd, path, &fd, &name);
+		if (r >= 0)
+			r = fs_stat_at(fd, "", 0, &st);
+		if (r >= 0)
+			r = fs_mkdir_at(fd, name, 0700);
+		if (r >= 0)
+			r = fs_set_mtime(fd, "", st.mtime_ns);
+		/* Gone or locked together with what holds it: exec says so. */
+		if (r < 0 && r != -EEXIST && r != -ENOENT && r != -EACCES)
+			return error_sys(&p->err, r, "make a mount point for", path);
+	}
+	return 0;
+}
+
 static int fill(struct atoll_participant *p, int dir_fd, const char *w, const char *base)
 {
 	cleanup_close int root_fd = FD_NONE, work_fd = FD_NONE, base_fd = FD_NONE;
@@ -77,6 +103,8 @@ static int fill(struct atoll_participant *p, int dir_fd, const char *w, const ch
 			return error_sys(&p->err, r, "write the base record in", p->work);
 		r = tree_copy(root_fd, work_fd, p->excludes, writer, 0, note_unreadable, p,
 		              &p->err);
+		if (r >= 0)
+			r = make_mount_points(p, work_fd);
 	}
 	crashpoint("copy.create.copied");
 	base_writer_free(writer);

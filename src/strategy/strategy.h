@@ -19,6 +19,9 @@
 #include "util/error.h"
 #include "util/list.h"
 
+/* Of the directories of ours that lie outside the store. */
+#define STRATEGY_AREA_PREFIX ".atoll-"
+
 /* Built-in and registered ones. -ATOLL_E_NOT_FOUND names the known ones. */
 int strategy_find(const char *name, const struct atoll_strategy **ret, struct error *err);
 int strategy_register(const struct atoll_strategy *s, struct error *err);
@@ -32,7 +35,9 @@ struct participant_options {
 	const char *work;    /* where the workspace lies: the area, or a directory in the store */
 	uint64_t generation; /* of the workspace */
 	bool stale;          /* the workspace is to be made anew before use */
-	const struct strlist *excludes; /* paths below the root left alone; kept by the caller */
+	/* Paths below the root left alone, kept by the caller: areas, whose first name begins with
+	 * STRATEGY_AREA_PREFIX, and roots of other sandboxes. */
+	const struct strlist *excludes;
 };
 
 struct atoll_participant;

@@ -45,12 +45,12 @@ static void list_excludes(struct txn *t, struct txn_part *p)
 		const char *area = below(t->parts[i].row.area, p->row.root);
 
 		if (root)
-			strlist_add(&p->excludes, root);
+			strlist_add(p->excludes, root);
 		if (area) {
 			char *first = xstrndup(area, strcspn(area, "/"));
 
-			if (!strlist_has(&p->excludes, first))
-				strlist_add(&p->excludes, first);
+			if (!strlist_has(p->excludes, first))
+				strlist_add(p->excludes, first);
 			free(first);
 		}
 	}
@@ -74,6 +74,7 @@ static int load_row(void *ctx, const struct sandbox_row *row)
 
 static int make_participant(struct txn *t, struct txn_part *p, struct error *err)
 {
+	p->excludes = xcalloc(1, sizeof(*p->excludes));
 	list_excludes(t, p);
 	return participant_new(
 		&(struct participant_options){
@@ -85,7 +86,7 @@ static int make_participant(struct txn *t, struct txn_part *p, struct error *err
 			.work = p->row.work,
 			.generation = p->row.generation,
 			.stale = p->row.stale,
-			.excludes = &p->excludes,
+			.excludes = p->excludes,
 		},
 		&p->part, err);
 }
@@ -204,7 +205,9 @@ void txn_done(struct txn *t)
 	for (size_t i = 0; i < t->n; i++) {
 		participant_free(t->parts[i].part);
 		sandbox_row_done(&t->parts[i].row);
-		strlist_done(&t->parts[i].excludes);
+		if (t->parts[i].excludes)
+			strlist_done(t->parts[i].excludes);
+		free(t->parts[i].excludes);
 	}
 	free(t->parts);
 	syncset_free(t->sync);

@@ -35,11 +35,12 @@
 struct txn_part {
 	struct sandbox_row row;
 	struct atoll_participant *part;
-	struct part_row record;  /* of the batch at hand */
-	bool selected;           /* takes part in the batch at hand */
-	bool prepared;           /* prepare was called: abort must be too */
-	bool done;               /* commit (or undo) succeeded */
-	struct strlist excludes; /* paths below the root left alone */
+	struct part_row record; /* of the batch at hand */
+	bool selected;          /* takes part in the batch at hand */
+	bool prepared;          /* prepare was called: abort must be too */
+	bool done;              /* commit (or undo) succeeded */
+	/* Paths below the root left alone. The participant points at it, and parts are sorted. */
+	struct strlist *excludes;
 };
 
 struct txn {
