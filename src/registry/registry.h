@@ -172,6 +172,9 @@ typedef int (*registry_sandbox_fn)(void *ctx, const struct sandbox_row *row);
 /* Of one plan in creation order; PLAN NULL: of all plans. */
 int registry_sandbox_list(struct registry *r, const char *plan, registry_sandbox_fn fn, void *ctx,
                           struct error *err);
+/* Of all plans, those in one state. */
+int registry_sandbox_list_in(struct registry *r, enum atoll_sandbox_state state,
+                             registry_sandbox_fn fn, void *ctx, struct error *err);
 int registry_sandbox_set_state(struct registry *r, const char *id, enum atoll_sandbox_state to,
                                const char *error, struct error *err);
 /* Everything but id, plan, seq, root and state. */

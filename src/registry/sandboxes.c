@@ -143,23 +143,35 @@ int registry_sandbox_get(struct registry *r, const char *id, struct sandbox_row 
 	return 0;
 }
 
+static int list(struct registry *r, const char *sql, struct args args, registry_sandbox_fn fn,
+                void *ctx, struct error *err)
+{
+	cleanup_rows struct rows rows = SANDBOX_ROWS;
+	const struct sandbox_row *boxes;
+	int k = rows_fetch(r, sql, args, &rows, err);
+
+	boxes = rows.items;
+	for (size_t i = 0; k >= 0 && i < rows.n; i++)
+		k = fn(ctx, &boxes[i]);
+	return k < 0 ? k : 0;
+}
+
 int registry_sandbox_list(struct registry *r, const char *plan, registry_sandbox_fn fn, void *ctx,
                           struct error *err)
 {
 	static const char all[] = "SELECT " COLUMNS " FROM sandbox ORDER BY seq";
 	static const char one[] = "SELECT " COLUMNS " FROM sandbox WHERE plan = ?1 ORDER BY seq";
-	cleanup_rows struct rows rows = SANDBOX_ROWS;
-	const struct sandbox_row *boxes;
-	int k;
 
-	if (plan)
-		k = rows_fetch(r, one, ARGS(TEXT_VALUE(plan)), &rows, err);
-	else
-		k = rows_fetch(r, all, NO_ARGS, &rows, err);
-	boxes = rows.items;
-	for (size_t i = 0; k >= 0 && i < rows.n; i++)
-		k = fn(ctx, &boxes[i]);
-	return k < 0 ? k : 0;
+	return plan ? list(r, one, ARGS(TEXT_VALUE(plan)), fn, ctx, err)
+	            : list(r, all, NO_ARGS, fn, ctx, err);
+}
+
+int registry_sandbox_list_in(struct registry *r, enum atoll_sandbox_state state,
+                             registry_sandbox_fn fn, void *ctx, struct error *err)
+{
+	static const char sql[] = "SELECT " COLUMNS " FROM sandbox WHERE state = ?1 ORDER BY seq";
+
+	return list(r, sql, ARGS(INT_VALUE(state)), fn, ctx, err);
 }
 
 int registry_sandbox_set_state(struct registry *r, const char *id, enum atoll_sandbox_state to,

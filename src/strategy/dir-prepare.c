@@ -360,12 +360,36 @@ static int build(struct atoll_participant *p, struct dir_batch *b, const struct 
 	return r;
 }
 
+/* A directory that holds another sandbox's root may not go with it: that one's originals would. */
+static int spare_children(struct atoll_participant *p, const struct changeset *cs)
+{
+	for (size_t i = 0; p->excludes && i < cs->n; i++) {
+		const struct change *c = &cs->v[i];
+
+		if (!S_ISDIR(c->base.mode) || (c->op != CHANGE_DELETE && c->op != CHANGE_REPLACE))
+			continue;
+		for (size_t k = 0; k < p->excludes->n; k++) {
+			if (!path_below(p->excludes->v[k], c->path))
+				continue;
+			(void)error_set(&p->err, -ATOLL_E_POLICY,
+			                "'%s' was moved, removed or replaced, but holds '%s', "
+			                "another resource of the plan",
+			                c->path, p->excludes->v[k]);
+			error_hint(&p->err, "put it back in the plan, or atoll reset");
+			return -ATOLL_E_POLICY;
+		}
+	}
+	return 0;
+}
+
 int dir_prepare(struct atoll_participant *p, const char *work, const struct dir_source *source,
                 const struct changeset *cs)
 {
 	struct dir_batch *b;
-	int r = judge(p, source, cs);
+	int r = spare_children(p, cs);
 
+	if (r >= 0)
+		r = judge(p, source, cs);
 	if (r < 0)
 		return r;
 	r = dir_batch_open(p, work, true, &b);

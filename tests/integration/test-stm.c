@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rules STM: one table of states, and every strategy obeys it. */
-#include "lib/atest.h"
+#include "lib/more.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -157,10 +157,12 @@ static void break_it(struct box *b)
 {
 	edit(b, "second\n");
 	expect_ok(b->f, atoll_plan_commit(b->p, 0, b->f->res));
-	if (is(b, "copy"))
+	if (is(b, "copy")) {
+		wait_for_helpers(); /* they write into it */
 		remove_entry(fix_area(b->f, b->p, b->root));
-	else
+	} else {
 		failer_set(b->root, PHASE_PREPARE_UNDO, FAIL_CODE, -ATOLL_E_RECOVERY_MISSING);
+	}
 	expect_code(b->f, atoll_plan_rollback(b->p, 0, b->f->res), -ATOLL_E_RECOVERY_MISSING);
 	phase_clear();
 }
