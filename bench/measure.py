@@ -102,8 +102,11 @@ class Tools:
     def settle(self):
         """Nothing of the step before is left to disturb the next."""
         deadline = time.monotonic() + 20
-        while self.helpers() and time.monotonic() < deadline:
-            time.sleep(0.005)
+        seen_none = 0
+        # Twice, since a process that forks and ends may be missed once.
+        while seen_none < 2 and time.monotonic() < deadline:
+            seen_none = 0 if self.helpers() else seen_none + 1
+            time.sleep(0.003)
         subprocess.run(["sync", "-f", self.base], check=True)
 
     def quiet_ms(self, *args):

@@ -106,10 +106,10 @@ the_plan() {
 	"$ATOLL" run -- sh -c 'echo new >file; sleep 60' >/dev/null 2>&1 3>&- 4>&- &
 	pid=$!
 	for _ in $(seq 500); do
-		[ -n "$(atoll list --json | jq -r '.plans[] | select(.state == "OPEN") | .name')" ] && break
+		name=$(the_plan)
+		[ "$name" != null ] && [ -n "$(atoll diff "$name" 2>/dev/null)" ] && break
 		sleep 0.02
 	done
-	sleep 0.3
 	kill -KILL "$pid"
 	wait "$pid" || true
 	# The plan is busy until the last of its processes is gone.

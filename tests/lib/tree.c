@@ -172,12 +172,21 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 	(void)st;
 	(void)type;
 	(void)ftw;
-	return remove(path);
+	/* What syncs a workspace in the background may have taken its file away itself. */
+	return remove(path) < 0 && errno != ENOENT ? -1 : 0;
 }
 
 void remove_entry(const char *path)
 {
-	must(nftw(path, remove_one, 64, FTW_PHYS | FTW_DEPTH) == 0, "remove", path);
+	int r = -1;
+
+	/* What syncs a workspace in the background may make a file in the middle of it. */
+	for (int i = 0; i < 100 && r != 0; i++) {
+		if (i > 0)
+			(void)usleep(10000);
+		r = nftw(path, remove_one, 64, FTW_PHYS | FTW_DEPTH);
+	}
+	must(r == 0, "remove", path);
 }
 
 bool exists(const char *path)
