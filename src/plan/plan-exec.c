@@ -292,7 +292,8 @@ static int run_views(struct plan_op *op, const struct atoll_exec *exec, const st
 		return run_mapped(op, exec, ret, err);
 	}
 	r = run_isolated(op, exec, views, ret, &e);
-	if (r == -ATOLL_E_UNSUPPORTED)
+	/* Only for want of namespaces: a view that cannot be mounted is no reason to do without. */
+	if (r == -ATOLL_E_UNSUPPORTED && e.op && strcmp(e.op, "namespace") == 0)
 		return run_mapped(op, exec, ret, err);
 	if (r < 0)
 		error_move(err, &e);
@@ -319,6 +320,14 @@ static int exec_locked(struct plan_op *op, const struct atoll_exec *exec, struct
 	struct use use = { .op = op, .rows = op->boxes.v, .n = op->boxes.n };
 	int r = 0;
 
+	/* Nothing would be private: the command would work on what is real. */
+	if (op->boxes.n == 0) {
+		(void)error_set(err, -ATOLL_E_STATE, "plan '%s' has no resources; nothing was run",
+		                op->plan.name);
+		error_hint(err, "atoll start %s --or-open --dir PATH, or atoll stop %s",
+		           op->plan.name, op->plan.name);
+		return -ATOLL_E_STATE;
+	}
 	for (size_t i = 0; r == 0 && i < op->boxes.n; i++) {
 		r = open_workspace(op, &op->boxes.v[i], views_give, &views, err);
 		count_use(&op->boxes.v[i]);

@@ -88,3 +88,13 @@ kept() {
 	[ "$(cat app/d/child/x)" = old ]
 	run -0 atoll stop --force fix
 }
+
+@test "der_13_a_plan_whose_start_was_killed_runs_nothing_unprotected" {
+	outside_tmp
+	mkdir app && echo old >app/f
+	run env ATOLL_CRASHPOINT=plan.start.after-record "$ATOLL" start fix --strategy copy --dir app
+	[ "$status" -eq 137 ]
+	run -125 atoll exec fix -- sh -c 'echo new >app/f'
+	[ "$(cat app/f)" = old ]
+	run -0 atoll stop fix
+}
