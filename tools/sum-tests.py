@@ -23,6 +23,11 @@ RESULT = re.compile(
 PLAN = re.compile(r'1\.\.(\d+)(?:\s*#\s*skip\S*\s*(.*))?', re.I)
 
 
+def plain(program):
+    """"suite / x-user" is x once more, run by root as an ordinary user."""
+    return re.sub(r'-user$', '', program.split(' / ')[-1])
+
+
 class Sum:
     def __init__(self):
         self.passed = []   # (program, result)
@@ -82,13 +87,13 @@ class Sum:
 
     def never_run(self):
         """Skips that no other stage made good; each once, though skipped in several."""
-        results = set(self.passed)
+        results = {(plain(program), name) for program, name in self.passed}
         programs = {program for program, _ in self.passed}
         seen = {}
         for program, name, stage, reason in self.skipped:
-            ran = (program, name) in results if name else program in programs
+            ran = (plain(program), name) in results if name else program in programs
             if not ran:
-                seen.setdefault((program, name), (stage, reason))
+                seen.setdefault((plain(program) if name else program, name), (stage, reason))
         return seen
 
 

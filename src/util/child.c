@@ -218,7 +218,7 @@ static int spawn_and_leave(void *ctx)
 	pid_t pid;
 
 	d->result = spawn_with(&pid, d->opt, POSIX_SPAWN_SETSID, d->acts);
-	_exit(0);
+	return 0;
 }
 
 /* By way of a process that shares our memory, as a vfork's child does, while we stand still: it

@@ -107,3 +107,13 @@ sum() {
 	CI=true sum '3 passed, 0 failed'
 	[ "$status" -eq 0 ]
 }
+
+@test "sum-tests knows a program under the name of its run as a user, but no program for another" {
+	log_run 's+both / a-user' OK $'1..2\nok 1 - x # SKIP needs root\nok 2 - y'
+	log_run 's / a' OK $'1..2\nok 1 - x\nok 2 - y # SKIP needs a user'
+	printf 'one\t0\t%s\n' "$log" >"$stages"
+	CI=true sum '2 passed, 0 failed'
+	log_run 's / b-user' OK $'1..1\nok 1 - z'
+	log_run 's / b' SKIP '1..0 # SKIP needs root'
+	CI=true sum '3 passed, 1 failed'
+}
