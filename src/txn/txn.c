@@ -146,9 +146,14 @@ static int check_all(struct txn *t, struct error *err)
 
 /* Ends a batch that was not decided. CAUSE is what the caller will hear; a failure in here
  * leaves the plan PREPARING, for recovery to try again. */
-static int withdraw(struct txn *t, int cause)
+static int withdraw(struct txn *t, int cause, struct error *err)
 {
 	cleanup_error struct error e = ERROR_INIT;
+
+	error_prefix(err, cause, "nothing was changed");
+	if (cause < 0 && err && !err->hint)
+		error_hint(err, "mend the cause, then atoll commit %s; the work is kept",
+		           t->plan.name);
 
 	if (step_abort(t, &e) >= 0)
 		(void)record_withdrawn(t, &e);
@@ -232,7 +237,7 @@ int txn_commit(struct txn *t, unsigned flags, struct error *err)
 	r = prepare_all(t, &ready, err);
 	crashpoint("txn.prepared");
 	if (r < 0 || ready == 0 || flags & ATOLL_DRY_RUN)
-		return withdraw(t, r);
+		return withdraw(t, r, err);
 
 	/* B1: what the decision relies on is on disk. */
 	r = step_barrier(t, "barrier-1", err);
@@ -242,7 +247,7 @@ int txn_commit(struct txn *t, unsigned flags, struct error *err)
 	if (r >= 0)
 		r = check_all(t, err);
 	if (r < 0)
-		return withdraw(t, r);
+		return withdraw(t, r, err);
 
 	/* Before this line the batch never happened; after it, it will be carried out, by us or by
 	 * whoever comes next. */
@@ -250,7 +255,7 @@ int txn_commit(struct txn *t, unsigned flags, struct error *err)
 	if (r == -ATOLL_E_NEEDS_RECOVERY)
 		return r; /* nobody knows: the next start reads what became of it */
 	if (r < 0)
-		return withdraw(t, r);
+		return withdraw(t, r, err);
 	crashpoint("txn.after-decision");
 
 	/* A: make it visible. */
