@@ -195,6 +195,7 @@ static int copy_mounts(struct atoll_participant *p)
 /* ---- comparing ---- */
 
 struct view {
+	struct atoll_participant *p;
 	struct tree_compare t;
 	struct base *base;
 	struct manifest restored;
@@ -229,6 +230,7 @@ static int view_open(struct atoll_participant *p, struct view *v)
 		return error_sys(&p->err, -errno, "open the base record in", p->work);
 	r = base_open(base_fd, &v->base, &p->err);
 	dir_restored_read(p, &v->restored);
+	v->p = p;
 	v->t = (struct tree_compare){ .work_fd = v->work_fd,
 		                      .orig_fd = v->root_fd,
 		                      .base = v->base,
@@ -274,34 +276,18 @@ static int copy_diff(struct atoll_participant *p)
 
 /* ---- committing ---- */
 
-/* Drops changes that are there already; names conflicts. */
-static int weed(struct atoll_participant *p, struct view *v, struct changeset *cs)
+static int judge(void *ctx, const struct change *c, char **ret_why)
 {
-	size_t kept = 0, conflicts = 0;
-	int r = 0;
+	struct view *v = ctx;
 
-	for (size_t i = 0; i < cs->n; i++) {
-		cleanup_free char *why = NULL;
+	return tree_conflict(&v->t, c, ret_why, &v->p->err);
+}
 
-		if (r >= 0)
-			r = tree_conflict(&v->t, &cs->v[i], &why, &p->err);
-		if (r == 2) {
-			free(cs->v[i].path);
-			continue;
-		}
-		if (r == 1 && conflicts++ < LIMIT_CONFLICTS)
-			atoll_participant_note(p, ATOLL_NOTE_CONFLICT, cs->v[i].path, why);
-		cs->v[kept++] = cs->v[i];
-	}
-	cs->n = kept;
-	for (size_t i = 0; i < cs->n_dirs && r >= 0; i++) {
-		cleanup_free char *why = NULL;
+static int judge_dir(void *ctx, const struct change_dir *d, char **ret_why)
+{
+	struct view *v = ctx;
 
-		r = tree_conflict_dir(&v->t, &cs->dirs[i], &why, &p->err);
-		if (r == 1 && conflicts++ < LIMIT_CONFLICTS)
-			atoll_participant_note(p, ATOLL_NOTE_CONFLICT, cs->dirs[i].path, why);
-	}
-	return r < 0 ? r : dir_conflicts(p, conflicts);
+	return tree_conflict_dir(&v->t, d, ret_why, &v->p->err);
 }
 
 /* Between the judgement and the manifest's own look at the originals somebody may have come in, and
@@ -348,7 +334,7 @@ static int prepare_commit(struct atoll_participant *p)
 	if (r >= 0 && cs.n == 0)
 		r = ATOLL_NO_CHANGE;
 	if (r == 0)
-		r = weed(p, &v, &cs);
+		r = dir_weed(p, &cs, judge, judge_dir, &v);
 	if (r >= 0 && r != ATOLL_NO_CHANGE)
 		r = cs.n ? dir_prepare(p, work, &source, &cs) : ATOLL_NO_CHANGE;
 	if (r == ATOLL_READY)

@@ -14,6 +14,7 @@
 #include "fs/remove.h"
 #include "fs/resolve.h"
 #include "util/cleanup.h"
+#include "util/limits.h"
 #include "util/mem.h"
 
 static void batch_free(void *state)
@@ -275,4 +276,60 @@ int dir_conflicts(struct atoll_participant *p, size_t conflicts)
 	error_hint(&p->err,
 	           "atoll diff shows them; atoll reset starts again from what is there now");
 	return -ATOLL_E_CONFLICT;
+}
+
+static bool changes_below(const struct changeset *cs, const char *dir)
+{
+	for (size_t i = 0; i < cs->n; i++)
+		if (path_below(cs->v[i].path, dir))
+			return true;
+	return false;
+}
+
+/* The directories the changes lie in. Another one in the place of one in which nothing of ours is
+ * left is in nobody's way; its times are not ours to set. */
+static int weed_dirs(struct atoll_participant *p, struct changeset *cs, dir_judge_dir_fn judge_dir,
+                     void *ctx, size_t conflicts)
+{
+	size_t kept = 0;
+	int r = 0;
+
+	for (size_t i = 0; i < cs->n_dirs; i++) {
+		cleanup_free char *why = NULL;
+
+		if (r >= 0)
+			r = judge_dir(ctx, &cs->dirs[i], &why);
+		if (r == 1 && !changes_below(cs, cs->dirs[i].path)) {
+			free(cs->dirs[i].path);
+			continue;
+		}
+		if (r == 1 && conflicts++ < LIMIT_CONFLICTS)
+			atoll_participant_note(p, ATOLL_NOTE_CONFLICT, cs->dirs[i].path, why);
+		cs->dirs[kept++] = cs->dirs[i];
+	}
+	cs->n_dirs = kept;
+	return r < 0 ? r : dir_conflicts(p, conflicts);
+}
+
+int dir_weed(struct atoll_participant *p, struct changeset *cs, dir_judge_fn judge,
+             dir_judge_dir_fn judge_dir, void *ctx)
+{
+	size_t kept = 0, conflicts = 0;
+	int r = 0;
+
+	for (size_t i = 0; i < cs->n; i++) {
+		cleanup_free char *why = NULL;
+
+		if (r >= 0)
+			r = judge(ctx, &cs->v[i], &why);
+		if (r == 2) {
+			free(cs->v[i].path);
+			continue;
+		}
+		if (r == 1 && conflicts++ < LIMIT_CONFLICTS)
+			atoll_participant_note(p, ATOLL_NOTE_CONFLICT, cs->v[i].path, why);
+		cs->v[kept++] = cs->v[i];
+	}
+	cs->n = kept;
+	return r < 0 ? r : weed_dirs(p, cs, judge_dir, ctx, conflicts);
 }

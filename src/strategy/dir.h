@@ -60,6 +60,14 @@ int dir_report(void *ctx, const char *path, enum atoll_change_kind kind, unsigne
 /* The error that names how many conflicts there were; 0 for none. */
 int dir_conflicts(struct atoll_participant *p, size_t conflicts);
 
+/* What somebody else did to the base of a change, or of a directory that holds changes: as
+ * tree_conflict() and tree_conflict_dir() answer. */
+typedef int (*dir_judge_fn)(void *ctx, const struct change *c, char **ret_why);
+typedef int (*dir_judge_dir_fn)(void *ctx, const struct change_dir *d, char **ret_why);
+/* Drops changes that are there already; names conflicts. */
+int dir_weed(struct atoll_participant *p, struct changeset *cs, dir_judge_fn judge,
+             dir_judge_dir_fn judge_dir, void *ctx);
+
 /* Where a change set comes from: lists it entry by entry, for the policy. */
 struct dir_source {
 	int (*expand)(const void *ctx, const struct changeset *cs, tree_entry_fn fn, void *fn_ctx,

@@ -253,6 +253,7 @@ static int overlay_mounts(struct atoll_participant *p)
 /* ---- comparing ---- */
 
 struct view {
+	struct atoll_participant *p;
 	struct upper_compare u;
 	struct overlay_base base;
 	struct changeset cs;
@@ -278,6 +279,7 @@ static int view_open(struct atoll_participant *p, struct view *v)
 		r = open_dir(p, p->root, &v->root_fd);
 	if (r >= 0)
 		r = open_dir(p, upper, &v->upper_fd);
+	v->p = p;
 	v->u = (struct upper_compare){ .upper_fd = v->upper_fd,
 		                       .orig_fd = v->root_fd,
 		                       .marks = our_marks(),
@@ -336,61 +338,18 @@ static int overlay_diff(struct atoll_participant *p)
 
 /* ---- committing ---- */
 
-static bool changes_below(const struct changeset *cs, const char *dir)
+static int judge(void *ctx, const struct change *c, char **ret_why)
 {
-	for (size_t i = 0; i < cs->n; i++)
-		if (path_below(cs->v[i].path, dir))
-			return true;
-	return false;
+	struct view *v = ctx;
+
+	return overlay_conflict(v->p, &v->u, &v->base, c, ret_why);
 }
 
-/* The directories the changes lie in. Another one in the place of one in which nothing of ours is
- * left is in nobody's way; its times are not ours to set. */
-static int weed_dirs(struct atoll_participant *p, struct view *v, size_t conflicts)
+static int judge_dir(void *ctx, const struct change_dir *d, char **ret_why)
 {
-	struct changeset *cs = &v->cs;
-	size_t kept = 0;
-	int r = 0;
+	struct view *v = ctx;
 
-	for (size_t i = 0; i < cs->n_dirs; i++) {
-		cleanup_free char *why = NULL;
-
-		if (r >= 0)
-			r = overlay_conflict_dir(p, &v->u, &v->base, &cs->dirs[i], &why);
-		if (r == 1 && !changes_below(cs, cs->dirs[i].path)) {
-			free(cs->dirs[i].path);
-			continue;
-		}
-		if (r == 1 && conflicts++ < LIMIT_CONFLICTS)
-			atoll_participant_note(p, ATOLL_NOTE_CONFLICT, cs->dirs[i].path, why);
-		cs->dirs[kept++] = cs->dirs[i];
-	}
-	cs->n_dirs = kept;
-	return r < 0 ? r : dir_conflicts(p, conflicts);
-}
-
-/* Drops changes that are there already; names conflicts. */
-static int weed(struct atoll_participant *p, struct view *v)
-{
-	struct changeset *cs = &v->cs;
-	size_t kept = 0, conflicts = 0;
-	int r = 0;
-
-	for (size_t i = 0; i < cs->n; i++) {
-		cleanup_free char *why = NULL;
-
-		if (r >= 0)
-			r = overlay_conflict(p, &v->u, &v->base, &cs->v[i], &why);
-		if (r == 2) {
-			free(cs->v[i].path);
-			continue;
-		}
-		if (r == 1 && conflicts++ < LIMIT_CONFLICTS)
-			atoll_participant_note(p, ATOLL_NOTE_CONFLICT, cs->v[i].path, why);
-		cs->v[kept++] = cs->v[i];
-	}
-	cs->n = kept;
-	return r < 0 ? r : weed_dirs(p, v, conflicts);
+	return overlay_conflict_dir(v->p, &v->u, &v->base, d, ret_why);
 }
 
 static int expand_upper(const void *ctx, const struct changeset *cs, tree_entry_fn fn, void *fn_ctx,
@@ -439,7 +398,7 @@ static int prepare_commit(struct atoll_participant *p)
 	if (r >= 0)
 		r = overlay_base_observe(p, v.dir_fd, &v.u, &v.cs, &v.base);
 	if (r >= 0)
-		r = v.cs.n ? weed(p, &v) : 0;
+		r = v.cs.n ? dir_weed(p, &v.cs, judge, judge_dir, &v) : 0;
 	if (r >= 0)
 		r = v.cs.n ? dir_prepare(p, upper, &source, &v.cs) : ATOLL_NO_CHANGE;
 	if (r == ATOLL_READY)
