@@ -49,7 +49,7 @@ struct exec_options {
 	int lock_fd;               /* held by the helper as long as the command lives; FD_NONE */
 	int64_t timeout_ms;        /* <= 0: none */
 	/* None: the command sees the system as it is. Else it runs in namespaces of its own: these
-	 * at their targets, private /tmp, /run and /dev/shm, everything else read-only. */
+	 * at their targets, private /tmp, /run and /dev, everything else read-only. */
 	const struct exec_view *views;
 	unsigned n_views;
 	const char *tmp;    /* shown as /tmp, mode 1777; NULL: one that goes with the command */

@@ -87,6 +87,11 @@ int fs_create_at(int dir_fd, const char *name, mode_t mode, int *ret_fd)
 	return 0;
 }
 
+int fs_symlink_at(const char *to, int dir_fd, const char *name)
+{
+	return done(symlinkat(to, dir_fd, name));
+}
+
 int fs_unlink_at(int dir_fd, const char *name)
 {
 	return done(unlinkat(dir_fd, name, 0));

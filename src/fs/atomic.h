@@ -17,6 +17,7 @@ int fs_mkdir_at(int dir_fd, const char *name, mode_t mode); /* exclusive, exact 
 int fs_private_dir_at(int dir_fd, const char *name, int *ret_fd);
 /* O_CREAT|O_EXCL|O_RDWR|O_CLOEXEC. */
 int fs_create_at(int dir_fd, const char *name, mode_t mode, int *ret_fd);
+int fs_symlink_at(const char *to, int dir_fd, const char *name);
 int fs_unlink_at(int dir_fd, const char *name); /* a file; absent is -ENOENT */
 int fs_rmdir_at(int dir_fd, const char *name);
 int fs_write_all(int fd, const void *data, size_t len);

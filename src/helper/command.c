@@ -6,6 +6,7 @@
 #include "helper/command.h"
 
 #include "fs/atomic.h"
+#include "helper/fence.h"
 #include "helper/idmap.h"
 #include "util/cleanup.h"
 #include "util/mem.h"
@@ -121,6 +122,11 @@ static void become_command(const struct run *run, pid_t parent, struct failure *
 	}
 	if (cwd && chdir(cwd) < 0) {
 		(void)failure_set(f, REPLY_CHDIR, -errno, "%s", "");
+		return;
+	}
+	r = run->fenced ? fence_self(run->no_user_ns) : 0;
+	if (r < 0) {
+		(void)failure_set(f, REPLY_NAMESPACE, r, "give up privileges");
 		return;
 	}
 	argv = command_argv(run->request);

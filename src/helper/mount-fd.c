@@ -33,11 +33,12 @@ int mount_open_target(const char *path, int *ret_fd)
 	return 0;
 }
 
-int mount_clone(int fd, int *ret_fd)
+/* Recursive: an ordinary user may not uncover what is below a mount. */
+#define CLONE_FLAGS ((unsigned)(OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE))
+
+static int clone_tree(int fd, const char *path, unsigned flags, int *ret_fd)
 {
-	/* Recursive: an ordinary user may not uncover what is below a mount. */
-	int tree = open_tree(fd, "",
-	                     OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | AT_RECURSIVE);
+	int tree = open_tree(fd, path, CLONE_FLAGS | flags);
 
 	if (tree < 0)
 		return -errno;
@@ -45,15 +46,30 @@ int mount_clone(int fd, int *ret_fd)
 	return 0;
 }
 
-static int make(const char *type, const char *mode, unsigned attrs, int *ret_fd)
+int mount_clone(int fd, int *ret_fd)
+{
+	return clone_tree(fd, "", AT_EMPTY_PATH, ret_fd);
+}
+
+int mount_clone_path(const char *path, int *ret_fd)
+{
+	return clone_tree(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, ret_fd);
+}
+
+struct option {
+	const char *key, *value;
+};
+
+static int make(const char *type, const struct option *options, unsigned attrs, int *ret_fd)
 {
 	cleanup_close int fs = fsopen(type, FSOPEN_CLOEXEC);
 	int fd;
 
 	if (fs < 0)
 		return -errno;
-	if (mode && fsconfig(fs, FSCONFIG_SET_STRING, "mode", mode, 0) < 0)
-		return -errno;
+	for (; options && options->key; options++)
+		if (fsconfig(fs, FSCONFIG_SET_STRING, options->key, options->value, 0) < 0)
+			return -errno;
 	if (fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
 		return -errno;
 	fd = fsmount(fs, FSMOUNT_CLOEXEC, attrs);
@@ -63,14 +79,36 @@ static int make(const char *type, const char *mode, unsigned attrs, int *ret_fd)
 	return 0;
 }
 
+#define NOTHING_SPECIAL ((unsigned)(MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC))
+
 int mount_tmpfs(const char *mode, int *ret_fd)
 {
-	return make("tmpfs", mode, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, ret_fd);
+	const struct option options[] = { { "mode", mode }, { NULL, NULL } };
+
+	return make("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, ret_fd);
 }
 
 int mount_proc(int *ret_fd)
 {
-	return make("proc", NULL, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, ret_fd);
+	return make("proc", NULL, NOTHING_SPECIAL, ret_fd);
+}
+
+int mount_devpts(int *ret_fd)
+{
+	/* The group "tty", where it has a name here. */
+	static const struct option options[] = { { "gid", "5" },
+		                                 { "ptmxmode", "0666" },
+		                                 { "mode", "0620" },
+		                                 { NULL, NULL } };
+	const unsigned attrs = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC;
+	int r = make("devpts", options, attrs, ret_fd);
+
+	return r == -EINVAL ? make("devpts", options + 1, attrs, ret_fd) : r;
+}
+
+int mount_mqueue(int *ret_fd)
+{
+	return make("mqueue", NULL, NOTHING_SPECIAL, ret_fd);
 }
 
 int mount_change(int fd, enum mount_scope scope, uint64_t set, uint64_t clear)

@@ -9,10 +9,16 @@
 int mount_open_dir(const char *path, int *ret_fd);
 /* A bind of FD and of what is mounted below it, detached. FD must belong to this namespace. */
 int mount_clone(int fd, int *ret_fd);
+/* The same by name; a link is not followed, and is no source. */
+int mount_clone_path(const char *path, int *ret_fd);
 /* An empty filesystem in memory; its root has MODE (octal text). */
 int mount_tmpfs(const char *mode, int *ret_fd);
 /* Of this pid namespace. -EPERM where parts of the present /proc are covered. */
 int mount_proc(int *ret_fd);
+/* An instance of its own, with no terminals yet. */
+int mount_devpts(int *ret_fd);
+/* The message queues of this ipc namespace. */
+int mount_mqueue(int *ret_fd);
 enum mount_scope { MOUNT_ONE = 0, MOUNT_ALL /* and those below */ };
 /* MOUNT_ATTR_* set and cleared. */
 int mount_change(int fd, enum mount_scope scope, uint64_t set, uint64_t clear);

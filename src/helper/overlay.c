@@ -66,7 +66,7 @@ static int configure(int fs, enum form form, const struct overlay_layers *l)
 	return fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0 ? -errno : 0;
 }
 
-/* What the original's mount does not allow, the view does not allow either. */
+/* What the original's mount does not allow, the view does not allow either; and no devices. */
 static unsigned attributes_of(int fd)
 {
 	static const struct {
@@ -74,11 +74,10 @@ static unsigned attributes_of(int fd)
 		unsigned attr;
 	} table[] = {
 		{ ST_NOSUID, MOUNT_ATTR_NOSUID },
-		{ ST_NODEV, MOUNT_ATTR_NODEV },
 		{ ST_NOEXEC, MOUNT_ATTR_NOEXEC },
 	};
 	struct statvfs vfs;
-	unsigned attrs = 0;
+	unsigned attrs = MOUNT_ATTR_NODEV;
 
 	if (fstatvfs(fd, &vfs) < 0)
 		return MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;

@@ -23,7 +23,8 @@ struct run {
 	bool timed_out;
 	bool caller_gone;
 	bool ended;
-	bool no_user_ns;
+	bool fenced;     /* it runs in views: helper/fence.h */
+	bool no_user_ns; /* root's, and in the helper's own user namespace */
 	int wait_status;
 	struct rusage usage;
 };

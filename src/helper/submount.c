@@ -118,7 +118,9 @@ static int bind_one(struct submount *sub)
 	    !st.mount_root)
 		return 0;
 	r = mount_clone(fd, &sub->mount_fd);
-	return r < 0 ? r : mount_change(sub->mount_fd, MOUNT_ALL, MOUNT_ATTR_RDONLY, 0);
+	return r < 0 ? r
+	             : mount_change(sub->mount_fd, MOUNT_ALL, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV,
+	                            0);
 }
 
 int submounts_make(struct submounts *s, const struct views *views, struct failure *f)

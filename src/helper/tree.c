@@ -3,6 +3,9 @@
  * Order matters. First nothing propagates to the host any more. Then every mount is made, detached,
  * while sources can still be reached and upper layers are on writable mounts. Then the tree becomes
  * read-only, and the new mounts, which that did not touch, are attached from the outside in.
+ *
+ * A device node is one only in the new /dev: everywhere else, in what the command can write first of
+ * all, the mounts forbid to open it.
  */
 #include "helper/tree.h"
 
@@ -24,6 +27,7 @@ static const struct {
 	const char *mode;
 	bool optional;
 } own[TREE_OWN_END_] = {
+	[TREE_DEV] = { "/dev", "0755", false },
 	[TREE_SHM] = { "/dev/shm", "1777", true },
 	[TREE_RUN] = { "/run", "0755", true },
 	[TREE_TMP] = { "/tmp", "1777", false },
@@ -45,6 +49,7 @@ static const char *const proc_fixed[] = {
 void tree_init(struct tree *t)
 {
 	*t = (struct tree){ .views = VIEWS_INIT, .submounts = SUBMOUNTS_INIT };
+	dev_init(&t->dev);
 	for (int i = 0; i < TREE_OWN_END_; i++)
 		t->own_fd[i] = FD_NONE;
 	for (int i = 0; i < TREE_RESOLVERS; i++)
@@ -55,6 +60,7 @@ void tree_done(struct tree *t)
 {
 	views_done(&t->views);
 	submounts_done(&t->submounts);
+	dev_done(&t->dev);
 	for (int i = 0; i < TREE_OWN_END_; i++)
 		close_fd(&t->own_fd[i]);
 	for (int i = 0; i < TREE_RESOLVERS; i++)
@@ -78,7 +84,12 @@ static int make_tmp(struct tree *t, const char *path)
 	if (!path)
 		return mount_tmpfs(own[TREE_TMP].mode, &t->own_fd[TREE_TMP]);
 	r = mount_open_dir(path, &fd);
-	return r < 0 ? r : mount_clone(fd, &t->own_fd[TREE_TMP]);
+	if (r == 0)
+		r = mount_clone(fd, &t->own_fd[TREE_TMP]);
+	if (r < 0)
+		return r;
+	return mount_change(t->own_fd[TREE_TMP], MOUNT_ALL, MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID,
+	                    0);
 }
 
 static int make_own(struct tree *t, const char *tmp, struct failure *f)
@@ -149,6 +160,10 @@ static int attach_own(struct tree *t, struct failure *f)
 			return failure_set(f, REPLY_NAMESPACE, r, "mount '%s'", own[i].path);
 		if (r < 0) /* not there, or a link: read-only like the rest */
 			close_fd(&t->own_fd[i]);
+		if (i == TREE_DEV)
+			r = dev_fill(&t->dev, t->own_fd[i], f);
+		if (i == TREE_DEV && r < 0)
+			return r;
 	}
 	for (int i = 0; i < TREE_RESOLVERS; i++) {
 		if (t->own_fd[TREE_RUN] == FD_NONE || t->resolver_fd[i] == FD_NONE)
@@ -260,6 +275,20 @@ static int say_if_mounted(const struct tree *t, int r, struct failure *f)
 	return r;
 }
 
+/* The devices are bound between the two: read-only already, but devices still. */
+static int fix_system(struct tree *t, struct failure *f)
+{
+	int r = change_root(0, MOUNT_ATTR_RDONLY);
+
+	if (r < 0)
+		return failure_set(f, REPLY_NAMESPACE, r, "make the system read-only");
+	r = dev_make(&t->dev, f);
+	if (r < 0)
+		return r;
+	r = change_root(0, MOUNT_ATTR_NODEV);
+	return r < 0 ? failure_set(f, REPLY_NAMESPACE, r, "close the system's devices") : 0;
+}
+
 int tree_build(struct tree *t, const struct request *q, struct failure *f)
 {
 	int r = change_root(MS_PRIVATE, 0);
@@ -279,13 +308,15 @@ int tree_build(struct tree *t, const struct request *q, struct failure *f)
 	if (r < 0)
 		return r;
 
-	r = change_root(0, MOUNT_ATTR_RDONLY);
-	if (r < 0)
-		return failure_set(f, REPLY_NAMESPACE, r, "make the system read-only");
-	r = attach_own(t, f);
+	r = fix_system(t, f);
+	if (r == 0)
+		r = attach_own(t, f);
 	if (r == 0)
 		r = attach_proc(t, f);
 	for (size_t i = 0; r == 0 && i < t->views.n; i++)
 		r = attach_view(t, &t->views.v[i], f);
-	return r;
+	if (r < 0)
+		return r;
+	r = mount_change(t->own_fd[TREE_DEV], MOUNT_ONE, MOUNT_ATTR_RDONLY, 0);
+	return r < 0 ? failure_set(f, REPLY_NAMESPACE, r, "make '/dev' read-only") : 0;
 }

@@ -1,22 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The file system tree that a command sees: the host's, read-only, with private /tmp, /run and
- * /dev/shm, an own /proc, and the views of the request at their targets.
+ * /dev, an own /proc, and the views of the request at their targets.
  */
 #ifndef HELPER_TREE_H
 #define HELPER_TREE_H
 
+#include "helper/dev.h"
 #include "helper/submount.h"
 #include "helper/view.h"
 
 #include <stdint.h>
 
-enum tree_own { TREE_SHM = 0, TREE_RUN, TREE_TMP, TREE_OWN_END_ };
+enum tree_own { TREE_DEV = 0, TREE_SHM, TREE_RUN, TREE_TMP, TREE_OWN_END_ };
 #define TREE_RESOLVERS 2
 
 struct tree {
 	struct views views;
 	struct submounts submounts;
+	struct dev dev;
 	int own_fd[TREE_OWN_END_];       /* places that are ours: there directories may be made */
 	int resolver_fd[TREE_RESOLVERS]; /* kept in the new /run */
 	bool user_xattrs;

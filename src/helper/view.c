@@ -113,7 +113,7 @@ static int make_overlay(struct view *v, int source_fd, bool user_xattrs, struct 
 	return 0;
 }
 
-/* As writable as its source is; what is mounted below that, only to be read. */
+/* As writable as its source is, but for devices; what is mounted below that, only to be read. */
 static int make_bind(struct view *v, int source_fd, struct failure *f)
 {
 	struct statvfs vfs;
@@ -122,7 +122,7 @@ static int make_bind(struct view *v, int source_fd, struct failure *f)
 	if (r == 0)
 		r = mount_clone(source_fd, &v->mount_fd);
 	if (r == 0)
-		r = mount_change(v->mount_fd, MOUNT_ALL, MOUNT_ATTR_RDONLY, 0);
+		r = mount_change(v->mount_fd, MOUNT_ALL, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV, 0);
 	if (r == 0 && !(vfs.f_flag & ST_RDONLY))
 		r = mount_change(v->mount_fd, MOUNT_ONE, 0, MOUNT_ATTR_RDONLY);
 	if (r < 0)

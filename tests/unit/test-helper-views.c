@@ -30,6 +30,7 @@
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -502,6 +503,83 @@ static void views_private_places(void **state)
 	assert_int_equal(exit_of(f, "test ! -e /tmp/gone"), 0);
 }
 
+/* Everything a program counts on, none of the host's hardware; nothing of it can be changed. */
+static void views_dev_is_minimal(void **state)
+{
+	struct fix *f = *state;
+
+	only_if_possible(f);
+	assert_int_equal(exit_of(f, "test \"$(ls /dev | grep -vx -e console -e mqueue | xargs)\" ="
+	                            " 'fd full null ptmx pts random shm stderr stdin stdout tty"
+	                            " urandom zero'"),
+	                 0);
+	assert_int_equal(exit_of(f,
+	                         "echo x >/dev/null && ! echo x 2>/dev/null >/dev/full &&"
+	                         " test $(head -c 9 /dev/zero | wc -c) = 9 &&"
+	                         " test $(cat /dev/random /dev/urandom | head -c 9 | wc -c) = 9 &&"
+	                         " echo via 2>$R/said >/dev/stderr && echo in | grep -q in"
+	                         " /dev/stdin"),
+	                 0);
+	/* Nothing here would harm the host if it were allowed. */
+	assert_int_equal(exit_of(f, "chmod 666 /dev/null || touch -c -a /dev/zero ||"
+	                            " touch /dev/atoll-test-x || mkdir /dev/pts/x"),
+	                 1);
+	assert_false(exists("/dev/atoll-test-x"));
+}
+
+/* A terminal made in there is the only one there. */
+static void views_own_terminals(void **state)
+{
+	struct fix *f = *state;
+
+	only_if_possible(f);
+	assert_int_equal(
+		exit_of(f, "test \"$(ls /dev/pts)\" = ptmx && exec python3 -c \"import os, pty;"
+	                   " a, b = pty.openpty(); c, d = os.openpty();"
+	                   " assert os.ttyname(b) == '/dev/pts/0', os.ttyname(b);"
+	                   " assert os.ttyname(d) == '/dev/pts/1';"
+	                   " os.write(b, b'x'); assert os.read(a, 1) == b'x'\""),
+		0);
+	assert_int_equal(exit_of(f, "script -qec 'tty >$0' /dev/null >/dev/null </dev/null;"
+	                            " script -qec 'tty; : >/dev/tty' /dev/null </dev/null"
+	                            " | grep -q /dev/pts/0"),
+	                 0);
+}
+
+/* Nodes that are in reach by name, wherever they lie: a harmless device of everybody. */
+static void views_no_device_elsewhere(void **state)
+{
+	struct fix *f = *state;
+	char copy[PATH_LEN], node[PATH_LEN];
+	const char *dirs[] = { f->dir, f->res, f->tmp, copy };
+
+	if (geteuid() != 0)
+		skip();
+	path_set(copy, "%s/copy", f->dir);
+	make_resource(f, copy);
+	umask(0);
+	for (size_t i = 0; i < sizeof(dirs) / sizeof(dirs[0]); i++) {
+		path_set(node, "%s/zero", dirs[i]);
+		assert_int_equal(mknod(node, S_IFCHR | 0666, makedev(1, 5)), 0);
+		own(f, node);
+	}
+	umask(022);
+	path_set(f->paths[1][0], "%s/target", f->dir);
+	make_dir(f, f->paths[1][0], 0755);
+	f->views[f->opt.n_views++] = (struct exec_view){ .kind = EXEC_VIEW_BIND,
+		                                         .target = f->paths[1][0],
+		                                         .source = copy };
+	assert_int_equal(exit_of(f, "head -c 1 /dev/zero >/dev/null &&"
+	                            " for n in $D/zero $R/zero /tmp/zero $D/target/zero; do"
+	                            " test -c $n || exit 9; ! head -c 1 $n >/dev/null 2>&1 ||"
+	                            " exit 8; done"),
+	                 0);
+	/* It makes none itself; not that it could open them. */
+	assert_int_equal(exit_of(f, "for d in $R /tmp /dev/shm /dev; do"
+	                            " mknod $d/new c 1 5 2>/dev/null && exit 1; done; exit 0"),
+	                 0);
+}
+
 static void views_own_namespaces(void **state)
 {
 	struct fix *f = *state;
@@ -511,6 +589,8 @@ static void views_own_namespaces(void **state)
 	assert_int_equal(exit_of(f, "test $$ -lt 10 && test $PPID = 1 &&"
 	                            " test $(ls -d /proc/[0-9]* | wc -l) -lt 6"),
 	                 0);
+	/* No program makes it more than it is. */
+	assert_int_equal(exit_of(f, "grep -q '^NoNewPrivs:.1$' /proc/self/status"), 0);
 	/* Root's command too has no power over what made its namespaces. */
 	assert_int_equal(exit_of(f, "! readlink /proc/1/fd/4 && ! readlink /proc/1/root &&"
 	                            " ! cat /proc/1/mem 2>/dev/null"),
@@ -851,7 +931,8 @@ static void views_terminal(void **state)
 			(void)signal(SIGTTOU, SIG_DFL);
 			(void)signal(SIGINT, on_interrupt);
 			become(f);
-			call(f, "test -t 0 && echo size $(stty size); trap 'echo got int' INT;"
+			call(f, "test -t 0 && echo name $(tty) && echo by name >/dev/tty &&"
+			        " echo size $(stty size); trap 'echo got int' INT;"
 			        " trap 'echo got winch; w=1' WINCH; echo ready;"
 			        " while [ -z \"$w\" ]; do sleep 0.02; done;"
 			        " kill -STOP $$; echo on again; exit 7");
@@ -872,7 +953,7 @@ static void views_terminal(void **state)
 			(void)!write(1, "continued\n", 10);
 		}
 	}
-	expect_on(fd, "size 33 77\r\nready");
+	expect_on(fd, "name /dev/console\r\nby name\r\nsize 33 77\r\nready");
 	assert_int_equal(write(fd, "\003", 1), 1);
 	expect_on(fd, "got int");
 	assert_int_equal(write(fd, "\032", 1), 1);
@@ -1001,6 +1082,32 @@ static int mount_overlay(struct fix *f)
 	return chmod(overlay_path, 0777);
 }
 
+/* Then root's command has no user namespace of its own, but no power over its mounts either. */
+static void views_root_without_user_namespaces(void **state)
+{
+	static const char *const scripts[] = {
+		"mount -o remount,bind,rw /",
+		"umount /tmp",
+		"umount $R",
+		"mount -t tmpfs x $R/sub",
+		"mknod $R/new c 1 5",
+		"unshare -m :",
+		"umount /dev",
+		"chroot / umount /tmp",
+	};
+	struct fix *f = *state;
+
+	if (geteuid() != 0 || f->user)
+		skip();
+	f->before = forbid_user_namespaces;
+	for (size_t i = 0; i < sizeof(scripts) / sizeof(scripts[0]); i++)
+		if (exit_of(f, "(%s) 2>/dev/null", scripts[i]) == 0)
+			fail_msg("allowed: %s", scripts[i]);
+	assert_int_equal(exit_of(f, "! readlink /proc/1/root && ! cat /proc/1/mem 2>/dev/null &&"
+	                            " chown 1:1 $R/a && chmod 0 $R/a && cat $R/a && rm $R/b"),
+	                 0);
+}
+
 static void probe_tiers(void **state)
 {
 	struct fix *f = *state;
@@ -1063,6 +1170,9 @@ int main(void)
 		both(views_bind),
 		both(views_rest_is_read_only),
 		both(views_private_places),
+		both(views_dev_is_minimal),
+		both(views_own_terminals),
+		both(views_no_device_elsewhere),
 		both(views_own_namespaces),
 		both(ovl_06_odd_names),
 		both(views_target_below_tmp),
@@ -1076,6 +1186,8 @@ int main(void)
 		both(views_still_written),
 		both(views_terminal),
 		both(views_failure_says_where),
+		{ "views_root_without_user_namespaces", views_root_without_user_namespaces, setup,
+		  teardown, NULL },
 		both(probe_tiers),
 	};
 
