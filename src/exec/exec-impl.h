@@ -25,4 +25,13 @@ int helper_spawn(struct child *c, struct channels *ch, const char *const *argv, 
 /* Its answer, when it has ended. */
 int helper_reply(struct child *c, const struct channels *ch, struct reply *ret, struct error *err);
 
+/* What the helper said it cannot do, as the error CODE of operation OP. */
+int exec_reply_error(const struct reply *reply, int code, const char *op, struct error *err);
+/* error_sys(), with what to do about it where it is one of the machine's own limits. */
+int exec_sys_error(int r, const char *op, const char *path, struct error *err);
+/* What to do about ERROR where it is one of the machine's own limits, else NULL. */
+const char *exec_limit_hint(int error);
+/* CWD (NULL: where the caller is) could not be entered. -ATOLL_E_NOT_FOUND. */
+int exec_cwd_failed(const char *cwd, int error, bool in_views, struct error *err);
+
 #endif

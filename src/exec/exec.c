@@ -114,47 +114,43 @@ static int write_request(const struct exec_options *opt, int fd, struct error *e
 }
 
 /* The machine's own limits are told as they are; all else is something this host does not do. */
-static int space_code(int error)
-{
-	static const int as_it_is[] = { ENOSPC, EDQUOT, ENOMEM, EIO, EMFILE, ENFILE };
-
-	for (size_t i = 0; i < sizeof(as_it_is) / sizeof(as_it_is[0]); i++)
-		if (error == as_it_is[i])
-			return -error;
-	return -ATOLL_E_UNSUPPORTED;
-}
-
 static int space_failed(const struct reply *reply, struct error *err)
 {
-	int code = space_code(reply->error);
+	static const char *const ops[REPLY_STAGE_END_] = {
+		[REPLY_REQUEST] = "start",
+		[REPLY_NAMESPACE] = "namespace",
+		[REPLY_VIEW] = "mount",
+	};
+	const char *hint = exec_limit_hint(reply->error);
+	int code = hint ? -reply->error : -ATOLL_E_UNSUPPORTED;
 
-	(void)error_set(err, code, "cannot %s: %s", reply->text, strerror(reply->error));
-	error_cause(err, reply->stage == REPLY_VIEW ? "mount" : "namespace", NULL, reply->error,
-	            NULL);
-	error_hint(err, "see what this host allows: atoll doctor");
+	(void)exec_reply_error(reply, code, ops[reply->stage], err);
+	error_hint(err, "%s", hint ? hint : "see what this host allows: atoll doctor");
 	return code;
 }
 
 static int start_failed(const struct exec_options *opt, const struct reply *reply,
                         struct error *err)
 {
-	const char *cwd = opt->cwd ? opt->cwd : "the current directory";
 	int r = -reply->error;
 
 	switch ((enum reply_stage)reply->stage) {
 	case REPLY_EXEC:
 		return error_sys(err, r, "run", opt->argv[0]);
 	case REPLY_CHDIR:
-		/* Not -ENOENT: that would say that the command does not exist. */
-		(void)error_set(err, -ATOLL_E_NOT_FOUND, "cannot enter '%s': %s", cwd,
-		                strerror(reply->error));
-		error_cause(err, "chdir", cwd, reply->error, NULL);
-		return -ATOLL_E_NOT_FOUND;
+		return exec_cwd_failed(opt->cwd, reply->error, opt->n_views > 0, err);
+	case REPLY_REQUEST:
+		if (reply->error == EPROTO || reply->error == EMSGSIZE)
+			break;
+		return space_failed(reply, err);
 	case REPLY_NAMESPACE:
 	case REPLY_VIEW:
 		return space_failed(reply, err);
+	case REPLY_LOST:
+		(void)exec_reply_error(reply, -EIO, "follow", err);
+		error_hint(err, "what it had written is in the plan; was memory short? see dmesg");
+		return -EIO;
 	case REPLY_STARTED:
-	case REPLY_REQUEST:
 	case REPLY_STAGE_END_:
 		break;
 	}
@@ -191,7 +187,7 @@ int exec_run(const struct exec_options *opt, struct exec_usage *ret, struct erro
 
 	r = channels_open(&ch);
 	if (r < 0)
-		return error_sys(err, r, "open", "a channel to atoll-helper");
+		return exec_sys_error(r, "open", "a channel to atoll-helper", err);
 	r = write_request(opt, ch.request, err);
 	if (r < 0)
 		return r;

@@ -6,8 +6,6 @@
 #include "util/cleanup.h"
 #include "util/mem.h"
 
-#include <string.h>
-
 static int take_tier(const struct reply *reply, enum exec_tier *ret, struct error *err)
 {
 	switch ((enum reply_stage)reply->stage) {
@@ -23,12 +21,11 @@ static int take_tier(const struct reply *reply, enum exec_tier *ret, struct erro
 	case REPLY_REQUEST:
 	case REPLY_CHDIR:
 	case REPLY_EXEC:
+	case REPLY_LOST:
 	case REPLY_STAGE_END_:
 		break;
 	}
-	(void)error_set(err, -reply->error, "cannot %s: %s", reply->text, strerror(reply->error));
-	error_cause(err, "probe", NULL, reply->error, NULL);
-	return -reply->error;
+	return exec_reply_error(reply, -reply->error, "probe", err);
 }
 
 int exec_probe(const char *root, const char *area, enum exec_tier *ret, char **ret_why,
@@ -42,7 +39,7 @@ int exec_probe(const char *root, const char *area, enum exec_tier *ret, char **r
 
 	r = channels_open(&ch);
 	if (r < 0)
-		return error_sys(err, r, "open", "a channel to atoll-helper");
+		return exec_sys_error(r, "open", "a channel to atoll-helper", err);
 	r = helper_spawn(&c, &ch, argv, FD_NONE, err);
 	if (r < 0)
 		return r;

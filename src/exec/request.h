@@ -49,6 +49,7 @@ enum reply_stage {
 	REPLY_VIEW,
 	REPLY_CHDIR,
 	REPLY_EXEC,
+	REPLY_LOST, /* it had begun, and was killed together with what watched over it */
 	REPLY_STAGE_END_
 };
 
@@ -57,6 +58,7 @@ enum reply_flag {
 	REPLY_STILL_WRITTEN = 0x1, /* an overlay was open for writing when all had ended */
 	REPLY_OLD_PROC = 0x2,      /* the host's /proc was kept: a fresh one is not allowed here */
 	REPLY_NO_USER_NS = 0x4,    /* root's command ran in the helper's own user namespace */
+	REPLY_SAYS_WHY = 0x8,      /* the text is complete: the number would mislead */
 };
 #define REPLY_TEXT 1024
 

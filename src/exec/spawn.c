@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #ifndef ATOLL_HELPER_PATH
@@ -89,8 +90,10 @@ static int spawn_helper(struct child *c, const struct start *s, struct error *er
 
 	if (r == 0)
 		return 0;
+	if (r == -EBADF) /* of ours all are open: it is for numbers beyond the limit */
+		r = -EMFILE;
 	if (r != -ENOENT && r != -EACCES && r != -ENOTDIR)
-		return error_sys(err, r, "start", where);
+		return exec_sys_error(r, "start", where, err);
 	(void)error_set(err, -ATOLL_E_UNSUPPORTED, "the helper program '%s' cannot be started: %s",
 	                where, strerror(-r));
 	error_cause(err, "start", where, -r, NULL);
@@ -133,11 +136,17 @@ static int read_reply(int fd, struct reply *ret)
 int helper_reply(struct child *c, const struct channels *ch, struct reply *ret, struct error *err)
 {
 	int r = read_reply(ch->reply[0], ret);
+	int status = 0;
 
 	/* Its descriptor of the lock must be gone too before the caller lets go of the lock. */
-	(void)child_wait(c, CLOCK_NEVER, NULL);
-	if (r == -EPIPE)
-		return error_set(err, -EIO, "atoll-helper ended without an answer; was it killed?");
+	(void)child_wait(c, CLOCK_NEVER, &status);
+	if (r == -EPIPE) {
+		(void)error_set(err, -EIO, "atoll-helper ended without an answer (%s %d)",
+		                WIFSIGNALED(status) ? "signal" : "exit status",
+		                WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+		error_hint(err, "somebody killed it, or memory was short: see dmesg");
+		return -EIO;
+	}
 	if (r < 0)
 		return error_sys(err, r, "read", "the reply of atoll-helper");
 	ret->text[sizeof(ret->text) - 1] = '\0';

@@ -110,7 +110,7 @@ static void become_command(const struct run *run, pid_t parent, struct failure *
 
 	/* Should our parent be killed, the command goes with it; it may be gone already. */
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0) {
-		(void)failure_set(f, REPLY_REQUEST, -errno, "%s", "");
+		(void)failure_set(f, REPLY_REQUEST, -errno, "tie the command to atoll-helper");
 		return;
 	}
 	if (getppid() != parent)
@@ -212,7 +212,7 @@ int command_start(struct run *run, bool user_ns, struct failure *f)
 		run->no_user_ns = fork_mapped(run, said.write_fd) < 0;
 	r = user_ns && !run->no_user_ns ? 0 : fork_plain(run, said.write_fd);
 	if (r < 0)
-		return failure_set(f, REPLY_REQUEST, r, "fork");
+		return failure_set(f, REPLY_REQUEST, r, "start a process for the command");
 	close_fd(&said.write_fd);
 	return read_failure(said.read_fd, f);
 }

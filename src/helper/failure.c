@@ -22,9 +22,16 @@ int failure_set(struct failure *f, enum reply_stage stage, int r, const char *fm
 	return r;
 }
 
+int failure_why(struct failure *f, enum reply_stage stage, int r, const char *what, const char *why)
+{
+	f->flags = REPLY_SAYS_WHY;
+	return failure_set(f, stage, r, "%s: %s", what, why);
+}
+
 void failure_reply(const struct failure *f, struct reply *reply)
 {
 	reply->stage = f->stage;
 	reply->error = f->error;
+	reply->flags |= f->flags;
 	memcpy(reply->text, f->text, sizeof(reply->text));
 }

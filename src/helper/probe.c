@@ -100,8 +100,9 @@ static int add_view(struct request *q, const char *kind, const struct probe *p, 
 	return r;
 }
 
-static int try_kind(const struct probe *p, bool overlay, struct reply *reply)
+static void try_kind(const struct probe *p, bool overlay, struct reply *reply)
 {
+	struct failure f = FAILURE_NONE;
 	struct run run = { .signal_fd = FD_NONE, .note_fd = FD_NONE, .deadline = CLOCK_NEVER };
 	cleanup_request struct request *q = request_new();
 	int r = add_view(q, overlay ? REQUEST_OVERLAY : REQUEST_BIND, p, overlay);
@@ -109,41 +110,13 @@ static int try_kind(const struct probe *p, bool overlay, struct reply *reply)
 	run.request = q;
 	if (r == 0)
 		r = run_take_signals(&run);
-	if (r == 0)
-		r = space_run(&run, overlay ? try_view : try_nothing, reply);
+	if (r == 0) {
+		space_run(&run, overlay ? try_view : try_nothing, reply);
+	} else {
+		(void)failure_set(&f, REPLY_REQUEST, r, "try what this host allows");
+		failure_reply(&f, reply);
+	}
 	close_fd(&run.signal_fd);
-	return r;
-}
-
-static bool switch_is(const char *path, char value)
-{
-	cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC);
-	char text[2] = { 0 };
-
-	return fd >= 0 && read(fd, text, sizeof(text)) > 0 && text[0] == value &&
-	       (text[1] == '\n' || text[1] == '\0');
-}
-
-static const char *why_no_namespaces(void)
-{
-	static const struct {
-		const char *path;
-		char value;
-		const char *why;
-	} switches[] = {
-		{ "/proc/sys/user/max_user_namespaces", '0',
-		  "user namespaces are switched off (sysctl user.max_user_namespaces=0)" },
-		{ "/proc/sys/kernel/unprivileged_userns_clone", '0',
-		  "user namespaces are for root only (sysctl kernel.unprivileged_userns_clone=0)" },
-		{ "/proc/sys/kernel/apparmor_restrict_unprivileged_userns", '1',
-		  "AppArmor restricts user namespaces "
-		  "(sysctl kernel.apparmor_restrict_unprivileged_userns=1)" },
-	};
-
-	for (size_t i = 0; i < sizeof(switches) / sizeof(switches[0]); i++)
-		if (switch_is(switches[i].path, switches[i].value))
-			return switches[i].why;
-	return NULL;
 }
 
 /* Only for the words: what failed is known already. */
@@ -154,7 +127,7 @@ static void explain(const struct probe *p, struct reply *reply)
 	struct mount_info info;
 
 	if (reply->stage == REPLY_NAMESPACE)
-		why = why_no_namespaces();
+		why = space_why_not();
 	else if (reply->error == ENODEV)
 		why = "the kernel has no overlay filesystem (module overlay)";
 	if (why)
@@ -165,8 +138,9 @@ static void explain(const struct probe *p, struct reply *reply)
 		               "'%.900s' is on %s, which cannot hold the changes of an overlay",
 		               p->area, info.name);
 	else
-		(void)snprintf(reply->text, sizeof(reply->text), "cannot %.900s: %s", said,
-		               strerror(reply->error));
+		(void)snprintf(reply->text, sizeof(reply->text), "cannot %.900s%s%s", said,
+		               reply->flags & REPLY_SAYS_WHY ? "" : ": ",
+		               reply->flags & REPLY_SAYS_WHY ? "" : strerror(reply->error));
 }
 
 /* In a user namespace files of others cannot be copied up: their owner has no name there. */
@@ -185,23 +159,24 @@ static bool is_foreign(const struct probe *p, struct reply *reply)
 	return true;
 }
 
-static int try_all(const struct probe *p, struct reply *reply)
+static void try_all(const struct probe *p, struct reply *reply)
 {
 	struct reply bind = { .magic = REQUEST_MAGIC };
 	bool foreign = is_foreign(p, reply);
-	int r = foreign ? 0 : try_kind(p, true, reply);
 
-	if (r == 0 && reply->stage == REPLY_VIEW) {
-		r = try_kind(p, false, &bind);
+	if (!foreign)
+		try_kind(p, true, reply);
+	if (reply->stage == REPLY_VIEW) {
+		try_kind(p, false, &bind);
 		/* Without namespaces it does not matter what the overlay said. */
-		if (r == 0 && bind.error != 0) {
+		if (bind.error != 0) {
 			*reply = bind;
 			foreign = false;
 		}
 	}
-	if (r == 0 && reply->error != 0 && !foreign)
+	/* Of other stages the library tells. */
+	if (!foreign && (reply->stage == REPLY_VIEW || reply->stage == REPLY_NAMESPACE))
 		explain(p, reply);
-	return r;
 }
 
 static int make_dirs(struct probe *p)
@@ -233,14 +208,12 @@ int probe_run(const char *root, const char *area)
 	if (r < 0) {
 		(void)failure_set(&f, REPLY_REQUEST, r, "make a directory in '%s'", area);
 		failure_reply(&f, &reply);
-		r = 0;
 	} else {
-		r = try_all(&p, &reply);
+		try_all(&p, &reply);
 	}
 	if (*p.name)
 		(void)remove_tree_at(p.area_fd, p.name);
-	if (r == 0)
-		r = fs_write_all(REPLY_FD, &reply, sizeof(reply));
+	r = fs_write_all(REPLY_FD, &reply, sizeof(reply));
 	close_fd(&p.area_fd);
 	free(p.dir);
 	free(p.upper);

@@ -202,12 +202,11 @@ static int read_timeout(const struct request *q, int64_t *ret_deadline)
 	return 0;
 }
 
-static int prepare(struct run *run)
+static int read_request(struct run *run)
 {
 	const struct request *q;
 	int r;
 
-	keep_descriptors_ours();
 	r = request_receive(REQUEST_FD, &run->request);
 	if (r < 0)
 		return r;
@@ -218,12 +217,22 @@ static int prepare(struct run *run)
 		return -EPROTO;
 	if (space_wanted(q) && !request_get(q, REQUEST_CWD, 0))
 		return -EPROTO;
+	return read_timeout(q, &run->deadline);
+}
+
+static int prepare(struct run *run, struct failure *f)
+{
+	int r;
+
+	keep_descriptors_ours();
+	r = read_request(run);
+	if (r < 0)
+		return failure_set(f, REPLY_REQUEST, r, "read the request");
 	r = reap_adopt();
-	if (r == 0)
-		r = run_take_signals(run);
-	if (r == 0)
-		r = read_timeout(q, &run->deadline);
-	return r;
+	if (r < 0)
+		return failure_set(f, REPLY_REQUEST, r, "adopt the command's processes");
+	r = run_take_signals(run);
+	return r < 0 ? failure_set(f, REPLY_REQUEST, r, "take signals") : 0;
 }
 
 static void run_plain(struct run *run, struct reply *reply)
@@ -245,18 +254,13 @@ int run_request(void)
 	struct failure f = FAILURE_NONE;
 	int r;
 
-	r = prepare(&run);
-	if (r < 0) {
-		(void)failure_set(&f, REPLY_REQUEST, r, "%s", "");
+	if (prepare(&run, &f) < 0)
 		failure_reply(&f, &reply);
-		r = 0;
-	} else if (space_wanted(run.request)) {
-		r = space_run(&run, NULL, &reply);
-	} else {
+	else if (space_wanted(run.request))
+		space_run(&run, NULL, &reply);
+	else
 		run_plain(&run, &reply);
-	}
-	if (r == 0)
-		r = fs_write_all(REPLY_FD, &reply, sizeof(reply));
+	r = fs_write_all(REPLY_FD, &reply, sizeof(reply));
 	close_fd(&run.signal_fd);
 	request_free(run.request);
 	return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;

@@ -21,6 +21,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
@@ -46,11 +47,43 @@ struct space {
 	int64_t stop_at;  /* when the foreground is to stop as the command has */
 	bool answered;
 	bool gone;
+	int wait_status; /* of pid 1, when gone */
 };
 
 bool space_wanted(const struct request *q)
 {
 	return request_count(q, REQUEST_VIEW_KIND) > 0;
+}
+
+static bool switch_is(const char *path, char value)
+{
+	cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+	char text[2] = { 0 };
+
+	return fd >= 0 && read(fd, text, sizeof(text)) > 0 && text[0] == value &&
+	       (text[1] == '\n' || text[1] == '\0');
+}
+
+const char *space_why_not(void)
+{
+	static const struct {
+		const char *path;
+		char value;
+		const char *why;
+	} switches[] = {
+		{ "/proc/sys/user/max_user_namespaces", '0',
+		  "user namespaces are switched off (sysctl user.max_user_namespaces=0)" },
+		{ "/proc/sys/kernel/unprivileged_userns_clone", '0',
+		  "user namespaces are for root only (sysctl kernel.unprivileged_userns_clone=0)" },
+		{ "/proc/sys/kernel/apparmor_restrict_unprivileged_userns", '1',
+		  "AppArmor restricts user namespaces "
+		  "(sysctl kernel.apparmor_restrict_unprivileged_userns=1)" },
+	};
+
+	for (size_t i = 0; i < sizeof(switches) / sizeof(switches[0]); i++)
+		if (switch_is(switches[i].path, switches[i].value))
+			return switches[i].why;
+	return NULL;
 }
 
 /* ---- pid 1 ---- */
@@ -186,7 +219,7 @@ static void on_signals(struct space *s)
 
 	while (read(s->run->signal_fd, &si, sizeof(si)) == (ssize_t)sizeof(si)) {
 		if (si.ssi_signo == SIGCHLD)
-			s->gone = s->gone || waitpid(s->pid, NULL, WNOHANG) == s->pid;
+			s->gone = s->gone || waitpid(s->pid, &s->wait_status, WNOHANG) == s->pid;
 		else if (si.ssi_code != SI_KERNEL && !s->gone)
 			(void)sigqueue(s->pid, (int)si.ssi_signo, (union sigval){ 0 });
 	}
@@ -235,25 +268,31 @@ static void watch(struct space *s, struct reply *reply)
 		;
 }
 
-/* Who comes after us must be able to find pid 1 (exec/bury.c), so it begins only when on record. */
-static void let_begin(struct space *s)
+/* Who comes after us must be able to find pid 1 (exec/bury.c), so it begins only when on record;
+ * without the word it ends. */
+static void let_begin(struct space *s, struct failure *f)
 {
 	int r = s->record_fd == FD_NONE ? 0 : exec_write_running(s->record_fd, s->pid);
 
 	close_fd(&s->go[0]);
 	if (r == 0)
-		(void)fs_write_all(s->go[1], "g", 1);
+		r = fs_write_all(s->go[1], "g", 1);
 	close_fd(&s->go[1]);
+	if (r < 0 && r != -EPIPE) /* it is gone: watch() says so */
+		(void)failure_set(f, REPLY_REQUEST, r, "write '%s/" EXEC_RUNNING "'",
+		                  request_get(s->run->request, REQUEST_RECORD, 0));
 }
 
-static int open_record(struct space *s)
+static int prepare(struct space *s, struct failure *f)
 {
 	const char *dir = request_get(s->run->request, REQUEST_RECORD, 0);
 
-	if (!dir)
-		return 0;
-	s->record_fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	return s->record_fd < 0 ? -errno : 0;
+	s->record_fd = dir ? open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : FD_NONE;
+	if (dir && s->record_fd < 0)
+		return failure_set(f, REPLY_REQUEST, -errno, "open '%s'", dir);
+	if (pipe2(s->status, O_CLOEXEC) < 0 || pipe2(s->go, O_CLOEXEC) < 0)
+		return failure_set(f, REPLY_REQUEST, -errno, "open a pipe");
+	return 0;
 }
 
 static void fork_space(struct space *s)
@@ -267,44 +306,71 @@ static void fork_space(struct space *s)
 	}
 }
 
-int space_run(struct run *run, int (*inside)(const struct request *q, struct failure *f),
-              struct reply *reply)
+/* Limits on namespaces have the number of a full disk, and that of a missing right says nothing. */
+static void fork_failed(int error, struct failure *f)
+{
+	const char *why = space_why_not();
+
+	if (!why && (error == ENOSPC || error == EUSERS))
+		why = "their limit is reached (sysctl user.max_user_namespaces, "
+		      "user.max_mnt_namespaces and others)";
+	if (why && error != EAGAIN)
+		(void)failure_why(f, REPLY_NAMESPACE, -EUSERS, "make namespaces", why);
+	else
+		(void)failure_set(f, REPLY_NAMESPACE, -error, "make namespaces");
+}
+
+static void pid_one_lost(const struct space *s, struct failure *f)
+{
+	char why[96];
+
+	(void)snprintf(why, sizeof(why),
+	               "the first process of its namespace was killed (signal %d)",
+	               WIFSIGNALED(s->wait_status) ? WTERMSIG(s->wait_status) : 0);
+	(void)failure_why(f, REPLY_LOST, -EIO, "follow the command", why);
+}
+
+/* Pid 1 is there: to its end. */
+static void accompany(struct space *s, struct reply *reply, struct failure *f)
+{
+	close_fd(&s->status[1]);
+	let_begin(s, f);
+	watch(s, reply);
+	if (s->record_fd != FD_NONE)
+		(void)fs_unlink_at(s->record_fd, EXEC_RUNNING);
+	if (!s->answered && f->error == 0)
+		pid_one_lost(s, f);
+}
+
+void space_run(struct run *run, int (*inside)(const struct request *q, struct failure *f),
+               struct reply *reply)
 {
 	struct space s = { .run = run,
 		           .inside = inside,
 		           .uid = geteuid(),
 		           .gid = getegid(),
+		           .status = { FD_NONE, FD_NONE },
+		           .go = { FD_NONE, FD_NONE },
 		           .record_fd = FD_NONE,
 		           .stop_at = CLOCK_NEVER };
 	int64_t build_by = clock_deadline(BUILD_MS);
 	struct failure f = FAILURE_NONE;
-	int r = open_record(&s);
 
 	s.begin_by = run->deadline < build_by ? run->deadline : build_by;
-
-	if (r == 0 && (pipe2(s.status, O_CLOEXEC) < 0 || pipe2(s.go, O_CLOEXEC) < 0))
-		r = -errno;
-	if (r < 0) {
-		(void)failure_set(&f, REPLY_REQUEST, r, "open a pipe, or the plan's area");
+	if (prepare(&s, &f) == 0) {
+		fork_space(&s);
+		if (s.pid == 0)
+			pid_one(&s);
+		if (s.pid < 0)
+			fork_failed(errno, &f);
+		else
+			accompany(&s, reply, &f);
+	}
+	if (f.error != 0)
 		failure_reply(&f, reply);
-		return 0;
-	}
-	fork_space(&s);
-	if (s.pid == 0)
-		pid_one(&s);
-	if (s.pid < 0) {
-		(void)failure_set(&f, REPLY_NAMESPACE, -errno, "make namespaces");
-		failure_reply(&f, reply);
-		s.answered = true;
-	}
-	close_fd(&s.status[1]);
-	if (s.pid > 0) {
-		let_begin(&s);
-		watch(&s, reply);
-	}
-	if (s.record_fd != FD_NONE)
-		(void)fs_unlink_at(s.record_fd, EXEC_RUNNING);
 	close_fd(&s.record_fd);
-	close_fd(&s.status[0]);
-	return s.answered ? 0 : -EPIPE;
+	for (int i = 0; i < 2; i++) {
+		close_fd(&s.status[i]);
+		close_fd(&s.go[i]);
+	}
 }

@@ -15,9 +15,12 @@
 enum { SPACE_STOPPED = REPLY_STAGE_END_, SPACE_CONTINUED, SPACE_BEGUN };
 
 bool space_wanted(const struct request *q);
-/* Runs it, or INSIDE (in pid 1, when the tree is built) instead of a command. 0 and *REPLY, which
- * tells of failures too; -EPIPE: pid 1 was killed. */
-int space_run(struct run *run, int (*inside)(const struct request *q, struct failure *f),
-              struct reply *reply);
+/* Runs it, or INSIDE (in pid 1, when the tree is built) instead of a command. *REPLY tells of
+ * failures too, also when pid 1 is killed. */
+void space_run(struct run *run, int (*inside)(const struct request *q, struct failure *f),
+               struct reply *reply);
+
+/* What keeps this host from making namespaces, as a sentence, or NULL. */
+const char *space_why_not(void);
 
 #endif

@@ -28,6 +28,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -825,6 +826,7 @@ static void views_helper_killed(void **state)
 	assert_int_equal(kill(pid, SIGCONT), 0);
 	join(pid);
 	assert_int_equal(f->out->r, -EIO);
+	assert_non_null(strstr(f->out->msg, "(signal 9)"));
 	assert_true(ended);
 	watch_end(&w);
 }
@@ -1036,7 +1038,8 @@ static unsigned entries_of(const char *path)
 	return n - 2;
 }
 
-static int forbid_user_namespaces(struct fix *f)
+static const char *namespace_limit;
+static int forbid_namespaces(struct fix *f)
 {
 	cleanup_close int fd = FD_NONE;
 	int ready[2], mapped[2];
@@ -1062,7 +1065,7 @@ static int forbid_user_namespaces(struct fix *f)
 	    read(mapped[0], &c, 1) != 1)
 		return -1;
 	(void)wait(NULL);
-	fd = open("/proc/sys/user/max_user_namespaces", O_WRONLY | O_CLOEXEC);
+	fd = open(namespace_limit, O_WRONLY | O_CLOEXEC);
 	return fd >= 0 && write(fd, "0\n", 2) == 2 ? 0 : -1;
 }
 
@@ -1080,6 +1083,160 @@ static int mount_overlay(struct fix *f)
 	          "lowerdir=/mnt/l,upperdir=/mnt/u,workdir=/mnt/w") < 0)
 		return -1;
 	return chmod(overlay_path, 0777);
+}
+
+static int forbid_user_namespaces(struct fix *f)
+{
+	namespace_limit = "/proc/sys/user/max_user_namespaces";
+	return forbid_namespaces(f);
+}
+
+static int forbid_mount_namespaces(struct fix *f)
+{
+	namespace_limit = "/proc/sys/user/max_mnt_namespaces";
+	return forbid_namespaces(f);
+}
+
+static void expect_failure(struct fix *f, int code, const char *what, const char *hint)
+{
+	int r = run(f, "true");
+
+	if (r != code || !strstr(f->out->msg, what) || !strstr(f->out->hint, hint))
+		fail_msg("%d '%s' '%s', not %d '%s' '%s'", r, f->out->msg, f->out->hint, code, what,
+		         hint);
+}
+
+/* A directory on a filesystem that takes nothing more. */
+static char record_path[PATH_LEN];
+static int mount_record(const char *options, unsigned long flags)
+{
+	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+		return -1;
+	return mount("none", record_path, "tmpfs", flags, options);
+}
+
+static int mount_read_only(struct fix *f)
+{
+	(void)f;
+	return mount_record("mode=777", MS_RDONLY);
+}
+
+static int mount_full(struct fix *f)
+{
+	(void)f;
+	return mount_record("mode=777,nr_inodes=1", 0);
+}
+
+static void err_views_area_takes_nothing(void **state)
+{
+	struct fix *f = *state;
+
+	if (geteuid() != 0)
+		skip();
+	path_set(record_path, "%s/record", f->dir);
+	f->opt.record = record_path;
+	expect_failure(f, -ATOLL_E_UNSUPPORTED, "record': No such file", "atoll doctor");
+	make_dir(f, record_path, 0755);
+	f->before = mount_read_only;
+	expect_failure(f, -EROFS, "record/running': Read-only", "remount,rw");
+	f->before = mount_full;
+	expect_failure(f, -ENOSPC, "record/running': No space", "df -i");
+	f->before = NULL;
+	assert_int_equal(exit_of(f, "test -s $D/record/running"), 0);
+	assert_false(exists("%s/running", record_path));
+}
+
+static void err_views_no_namespaces(void **state)
+{
+	struct fix *f = *state;
+
+	if (geteuid() != 0)
+		skip();
+	f->before = forbid_mount_namespaces;
+	expect_failure(f, -ATOLL_E_UNSUPPORTED, "user.max_mnt_namespaces", "atoll doctor");
+	assert_null(strstr(f->out->msg, "No space"));
+	f->before = forbid_user_namespaces;
+	if (f->user)
+		expect_failure(f, -ATOLL_E_UNSUPPORTED,
+		               "make namespaces: user namespaces are switched off", "doctor");
+}
+
+/* Wherever a limit strikes, it is named: never an end without a word. */
+static rlim_t limit_value;
+static int limit_files(struct fix *f)
+{
+	(void)f;
+	return setrlimit(RLIMIT_NOFILE, &(struct rlimit){ limit_value, limit_value });
+}
+
+static int limit_processes(struct fix *f)
+{
+	(void)f;
+	return setrlimit(RLIMIT_NPROC, &(struct rlimit){ limit_value, limit_value });
+}
+
+static unsigned sweep(struct fix *f, rlim_t last, const char *what, const char *hint)
+{
+	unsigned failed = 0;
+
+	for (limit_value = 0; limit_value <= last; limit_value++) {
+		/* What the command itself does with so little is its own affair. */
+		if (run(f, "exit 0") == 0)
+			continue;
+		if (!strstr(f->out->msg, what) || !strstr(f->out->hint, hint))
+			fail_msg("limit %u: '%s' '%s'", (unsigned)limit_value, f->out->msg,
+			         f->out->hint);
+		failed++;
+	}
+	return failed;
+}
+
+static void err_views_limits_are_named(void **state)
+{
+	struct fix *f = *state;
+
+	only_if_possible(f);
+	f->before = limit_files;
+	assert_true(sweep(f, 48, "Too many open files", "ulimit -n") > 16);
+	assert_int_equal(f->out->r, 0);
+	/* Others' processes count too, so it may not get far; root is not limited. */
+	if (geteuid() != 0 || !f->user)
+		return;
+	f->before = limit_processes;
+	assert_true(sweep(f, 24, "Resource temporarily unavailable", "ulimit -u") > 0);
+}
+
+static void err_views_first_process_killed(void **state)
+{
+	struct fix *f = *state;
+	struct watch w;
+	pid_t pid;
+
+	only_if_possible(f);
+	pid = start_watched(f, &w, "echo up; sleep 600");
+	assert_int_equal(kill(helper_of(helper_of(pid)), SIGKILL), 0);
+	join(pid);
+	assert_int_equal(f->out->r, -EIO);
+	assert_non_null(strstr(f->out->msg, "was killed (signal 9)"));
+	watch_end(&w);
+}
+
+static void err_views_directory_not_there(void **state)
+{
+	struct fix *f = *state;
+	char top[] = "/tmp/atoll-views-XXXXXX", closed[PATH_LEN];
+
+	only_if_possible(f);
+	assert_non_null(mkdtemp(top));
+	f->opt.cwd = top;
+	expect_failure(f, -ATOLL_E_NOT_FOUND, top, "a '/tmp' of its own");
+	assert_int_equal(rmdir(top), 0);
+	path_set(closed, "%s/closed", f->dir);
+	f->opt.cwd = closed;
+	expect_failure(f, -ATOLL_E_NOT_FOUND, "in the plan's view: No such", "that is there");
+	assert_int_equal(mkdir(closed, 0700), 0);
+	if (f->user && geteuid() == 0) /* root's */
+		expect_failure(f, -ATOLL_E_NOT_FOUND, "Permission denied", "may be entered");
 }
 
 /* Then root's command has no user namespace of its own, but no power over its mounts either. */
@@ -1188,6 +1345,11 @@ int main(void)
 		both(views_failure_says_where),
 		{ "views_root_without_user_namespaces", views_root_without_user_namespaces, setup,
 		  teardown, NULL },
+		both(err_views_area_takes_nothing),
+		both(err_views_no_namespaces),
+		both(err_views_limits_are_named),
+		both(err_views_first_process_killed),
+		both(err_views_directory_not_there),
 		both(probe_tiers),
 	};
 
