@@ -33,14 +33,6 @@ static const struct {
 	[TREE_TMP] = { "/tmp", "1777", false },
 };
 
-/* Where /etc/resolv.conf may point to: a directory of /run and one in it, or one alone. */
-static const struct {
-	const char *path, *dir, *sub;
-} resolvers[TREE_RESOLVERS] = {
-	{ "/run/systemd/resolve", "systemd", "resolve" },
-	{ "/run/resolvconf", "resolvconf", NULL },
-};
-
 /* What root may write in /proc by being root, whatever its capabilities. */
 static const char *const proc_fixed[] = {
 	"/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs",
@@ -52,8 +44,7 @@ void tree_init(struct tree *t)
 	dev_init(&t->dev);
 	for (int i = 0; i < TREE_OWN_END_; i++)
 		t->own_fd[i] = FD_NONE;
-	for (int i = 0; i < TREE_RESOLVERS; i++)
-		t->resolver_fd[i] = FD_NONE;
+	resolvers_init(&t->resolvers);
 }
 
 void tree_done(struct tree *t)
@@ -63,8 +54,7 @@ void tree_done(struct tree *t)
 	dev_done(&t->dev);
 	for (int i = 0; i < TREE_OWN_END_; i++)
 		close_fd(&t->own_fd[i]);
-	for (int i = 0; i < TREE_RESOLVERS; i++)
-		close_fd(&t->resolver_fd[i]);
+	resolvers_done(&t->resolvers);
 }
 
 static int change_root(uint64_t propagation, uint64_t set)
@@ -108,23 +98,6 @@ static int make_own(struct tree *t, const char *tmp, struct failure *f)
 	return 0;
 }
 
-static int make_resolvers(struct tree *t, struct failure *f)
-{
-	for (int i = 0; i < TREE_RESOLVERS; i++) {
-		cleanup_close int fd = FD_NONE;
-		int r;
-
-		if (mount_open_dir(resolvers[i].path, &fd) < 0)
-			continue;
-		r = mount_clone(fd, &t->resolver_fd[i]);
-		if (r == 0)
-			r = mount_change(t->resolver_fd[i], MOUNT_ALL, MOUNT_ATTR_RDONLY, 0);
-		if (r < 0)
-			return failure_set(f, REPLY_NAMESPACE, r, "bind '%s'", resolvers[i].path);
-	}
-	return 0;
-}
-
 /* ---- attaching ---- */
 
 static int make_place(int dir_fd, const char *name, int *ret_fd)
@@ -135,19 +108,6 @@ static int make_place(int dir_fd, const char *name, int *ret_fd)
 		return r;
 	*ret_fd = openat(dir_fd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	return *ret_fd < 0 ? -errno : 0;
-}
-
-static int attach_resolver(int run_fd, int i, int mount_fd)
-{
-	cleanup_close int dir_fd = FD_NONE;
-	cleanup_close int sub_fd = FD_NONE;
-	int r = make_place(run_fd, resolvers[i].dir, &dir_fd);
-
-	if (r == 0 && resolvers[i].sub)
-		r = make_place(dir_fd, resolvers[i].sub, &sub_fd);
-	if (r < 0)
-		return r;
-	return mount_attach_at(mount_fd, resolvers[i].sub ? sub_fd : dir_fd);
 }
 
 static int attach_own(struct tree *t, struct failure *f)
@@ -165,14 +125,9 @@ static int attach_own(struct tree *t, struct failure *f)
 		if (i == TREE_DEV && r < 0)
 			return r;
 	}
-	for (int i = 0; i < TREE_RESOLVERS; i++) {
-		if (t->own_fd[TREE_RUN] == FD_NONE || t->resolver_fd[i] == FD_NONE)
-			continue;
-		r = attach_resolver(t->own_fd[TREE_RUN], i, t->resolver_fd[i]);
-		if (r < 0)
-			return failure_set(f, REPLY_NAMESPACE, r, "mount '%s'", resolvers[i].path);
-	}
-	return 0;
+	if (t->own_fd[TREE_RUN] == FD_NONE)
+		return 0;
+	return resolvers_attach(&t->resolvers, t->own_fd[TREE_RUN], f);
 }
 
 static int fix_in_proc(const char *path)
@@ -304,7 +259,7 @@ int tree_build(struct tree *t, const struct request *q, struct failure *f)
 	if (r == 0)
 		r = make_own(t, request_get(q, REQUEST_TMP, 0), f);
 	if (r == 0)
-		r = make_resolvers(t, f);
+		r = resolvers_make(&t->resolvers, f);
 	if (r < 0)
 		return r;
 

@@ -7,20 +7,20 @@
 #define HELPER_TREE_H
 
 #include "helper/dev.h"
+#include "helper/resolver.h"
 #include "helper/submount.h"
 #include "helper/view.h"
 
 #include <stdint.h>
 
 enum tree_own { TREE_DEV = 0, TREE_SHM, TREE_RUN, TREE_TMP, TREE_OWN_END_ };
-#define TREE_RESOLVERS 2
 
 struct tree {
 	struct views views;
 	struct submounts submounts;
 	struct dev dev;
-	int own_fd[TREE_OWN_END_];       /* places that are ours: there directories may be made */
-	int resolver_fd[TREE_RESOLVERS]; /* kept in the new /run */
+	int own_fd[TREE_OWN_END_];  /* places that are ours: there directories may be made */
+	struct resolvers resolvers; /* kept in the new /run */
 	bool user_xattrs;
 	bool is_root;  /* the user named 0, here: /proc holds things only root may write */
 	bool old_proc; /* result: no fresh /proc could be mounted */

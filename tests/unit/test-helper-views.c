@@ -725,6 +725,46 @@ static void views_submount_is_read_only(void **state)
 	assert_true(exists("%s/new", copy));
 }
 
+/* The files that /etc/resolv.conf may lead to are all that is left in /run. */
+static const char *resolver_file;
+static int make_resolver(struct fix *f)
+{
+	char command[1024];
+
+	(void)f;
+	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+		return -1;
+	(void)snprintf(
+		command, sizeof(command),
+		"F=%s; mount -t tmpfs -o mode=755 x /run && mount -t tmpfs x /mnt &&"
+		" mkdir -p /mnt/u /mnt/w $(dirname $F) && ln -s ..$F /mnt/u/resolv.conf &&"
+		" mount -t overlay -o lowerdir=/etc,upperdir=/mnt/u,workdir=/mnt/w x /etc &&"
+		" chmod 755 /etc && echo nameserver 192.0.2.1 >$F && echo secret >/run/other",
+		resolver_file);
+	return system(command) == 0 ? 0 : -1;
+}
+
+static void views_names_are_found(void **state)
+{
+	static const char *const files[] = { "/run/systemd/resolve/stub-resolv.conf",
+		                             "/run/resolvconf/resolv.conf",
+		                             "/run/NetworkManager/resolv.conf",
+		                             "/run/resolv.conf" };
+	struct fix *f = *state;
+
+	if (geteuid() != 0)
+		skip();
+	f->before = make_resolver;
+	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+		resolver_file = files[i];
+		assert_int_equal(exit_of(f,
+		                         "grep -qx 'nameserver 192.0.2.1' /etc/resolv.conf &&"
+		                         " test ! -e /run/other && ! touch %s 2>/dev/null",
+		                         files[i]),
+		                 0);
+	}
+}
+
 /* ---- its end ---- */
 
 static void der_14_views_daemons_end(void **state)
@@ -1335,6 +1375,7 @@ int main(void)
 		both(views_target_below_tmp),
 		both(views_nested),
 		both(views_submount_is_read_only),
+		both(views_names_are_found),
 		both(der_14_views_daemons_end),
 		both(der_10_views_caller_killed),
 		both(views_helper_killed),
