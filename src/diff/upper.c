@@ -39,6 +39,20 @@ static int fail(struct walker *w, int r, const char *op, const char *path)
 	return error_sys(w->err, r, op, *path ? path : ".");
 }
 
+/* Of what is in the upper layer. A command may lock what is its own; opening it here would undo that
+ * behind its back. */
+static int fail_upper(struct walker *w, int r, const char *op, const char *path)
+{
+	if (r != -EACCES || (w->err && w->err->code))
+		return fail(w, r, op, path);
+	(void)error_set(w->err, r,
+	                "cannot %s '%s': its mode keeps its owner out; open it in the plan "
+	                "(atoll exec PLAN -- chmod u+rwX FILE), or drop the work (atoll reset)",
+	                op, *path ? path : ".");
+	error_cause(w->err, op, path, EACCES, NULL);
+	return r;
+}
+
 static int add(struct walker *w, struct merged *m, const char *path, enum change_op op,
                unsigned what, const struct fs_stat *base, const struct fs_stat *work)
 {
@@ -76,7 +90,7 @@ static int whole_dir(struct walker *w, struct merged *m, const char *path,
 	int r = walk_tree(w->u->upper_fd, path, scan_flags, NULL, &what);
 
 	if (r < 0)
-		return fail(w, r, "look below", path);
+		return fail_upper(w, r, "look below", path);
 	if (base)
 		what |= S_ISDIR(base->mode) ? ATOLL_CHANGE_CONTENT : ATOLL_CHANGE_TYPE;
 	return add(w, m, path, base ? CHANGE_REPLACE : CHANGE_CREATE, what, base, work);
@@ -117,7 +131,7 @@ static int visit_dir(struct walker *w, struct merged *m, const char *name, const
 	int r;
 
 	if (opaque < 0)
-		return fail(w, opaque, "read the marks of", path);
+		return fail_upper(w, opaque, "read the marks of", path);
 	if (!base || !S_ISDIR(base->mode) || opaque)
 		return w->cs ? whole_dir(w, m, path, base, work) : 0;
 	r = merged_attrs(w, m, m->upper_fd, m->orig_fd, name, path, base, work);
@@ -157,7 +171,7 @@ static int visit(struct walker *w, struct merged *m, const char *name)
 	int r = tree_join(m->path, name, &path);
 
 	if (r < 0)
-		return fail(w, r, "look below", m->path);
+		return fail_upper(w, r, "look below", m->path);
 	if (tree_excluded(w->u->excludes, path))
 		return 0;
 	r = fs_stat_at(m->upper_fd, name, FS_STAT_ID, &work);

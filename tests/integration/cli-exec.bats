@@ -219,6 +219,54 @@ until_told='echo >started; while [ ! -e ended ]; do sleep 0.01; done'
 	status_is 0
 }
 
+@test "cli exec where the command cannot see the current directory says why" {
+	plan_p
+	hidden=$(mktemp -d /tmp/atoll-bats.XXXXXX)
+	cd "$hidden"
+	run atoll exec p -- true
+	rmdir "$hidden"
+	status_is 125
+	says "$hidden"
+	says "a '/tmp' of its own"
+}
+
+@test "cli exec in a plan whose area is read-only says so, and works again afterwards" {
+	is_root || skip 'needs root'
+	outside_tmp
+	two_dirs
+	mkdir -p "$ATOLL_HOME/plans"
+	chmod 700 "$ATOLL_HOME" "$ATOLL_HOME/plans"
+	atoll start p --dir a >/dev/null 2>&1
+	area=$(dirname "$(atoll path p a 2>/dev/null)")
+	mount --bind "$area" "$area"
+	mount -o remount,bind,ro "$area"
+	run atoll exec p -- true
+	umount "$area"
+	status_is 125
+	says 'Read-only file system'
+	says "$area"
+	run atoll exec p -- true
+	status_is 0
+}
+
+@test "cli diff and commit name a directory that the command locked, and what to do" {
+	! is_root || skip 'root may look anywhere'
+	outside_tmp
+	two_dirs
+	atoll start p --strategy overlay --dir a >/dev/null 2>&1
+	atoll exec p -- sh -c 'mkdir a/new && echo x >a/new/f && chmod 0 a/new'
+	run atoll diff p
+	status_is 1
+	says "'new': its mode keeps its owner out"
+	run atoll commit p
+	status_is 1
+	says 'chmod u+rwX'
+	[ ! -e a/new ]
+	atoll exec p -- chmod u+rwX a/new
+	atoll commit p
+	[ "$(cat a/new/f)" = x ]
+}
+
 @test "cli exec without a helper is exit 125" {
 	plan_p
 	before=$(untouched a b)
