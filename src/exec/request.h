@@ -32,8 +32,14 @@ enum request_field {
 	REQUEST_VIEW_WORK,  /* "" for a bind */
 	REQUEST_TMP,        /* the directory shown as /tmp */
 	REQUEST_RECORD,     /* the directory for EXEC_RUNNING */
-	/* Fences get fields of their own here: seccomp filter, Landlock rules, network, limits,
-	 * scratch layer over the home directory. */
+	/* Fences get fields of their own here. Who carries them out, and when:
+	 *   network (none, loopback, host)     space.c, with the other namespaces
+	 *   scratch layer over the home        view.c: a view whose upper is kept with the plan
+	 *   paths to show, fix or hide         tree.c, after the views
+	 *   limits (memory, cpus, processes)   space.c, before pid 1 begins
+	 *   Landlock rules, seccomp filter     fence.c, in this order, last before execve
+	 * Each is one value per rule, as text; a field given to a helper that does not know it
+	 * is an error, never left out. */
 	REQUEST_FIELD_END_
 };
 /* File that says who pid 1 of a running command is: pid, start time, boot. */
