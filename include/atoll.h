@@ -9,8 +9,8 @@
  * Calling sequence:
  *
  *   - atoll_open() a store; one handle may be used by any number of threads.
- *   - atoll_plan_start() a plan, or atoll_plan_find() an existing one.
- *   - atoll_plan_add() each resource.
+ *   - atoll_plan_start_with() a plan and its resources, all or none of them; or atoll_plan_start()
+ *     one and atoll_plan_add() each; or atoll_plan_find() an existing one.
  *   - atoll_plan_exec() commands, or write below atoll_sandbox_path() yourself.
  *   - atoll_plan_diff(), then decide: atoll_plan_commit() or atoll_plan_rollback().
  *   - atoll_plan_stop() removes what the plan keeps; atoll_plan_free() only the handle.
@@ -173,6 +173,7 @@ enum atoll_note_kind {
 	ATOLL_NOTE_LATE_WRITE,    /* an original still written to after it was replaced */
 	ATOLL_NOTE_WARNING,       /* text only, e.g. weakened atomicity */
 	ATOLL_NOTE_UNREADABLE,    /* could not be read at create; left out of the view */
+	ATOLL_NOTE_INFO,          /* text only, and nothing to worry about */
 	ATOLL_NOTE_END_
 };
 ATOLL_API const char *atoll_note_kind_name(enum atoll_note_kind k);
@@ -214,6 +215,7 @@ ATOLL_API int atoll_recover(struct atoll *a, const char *plan_ref, bool accept,
 
 #define ATOLL_START_OWNED   0x1u /* ends with this handle; default: lives until stopped */
 #define ATOLL_START_OR_OPEN 0x2u /* an existing plan of that name is opened instead */
+#define ATOLL_START_AS_IS   0x4u /* what is opened gets no resources: they are for a new plan */
 
 /* NAME NULL: made up. A name has 1 to 64 of [A-Za-z0-9._-], not starting with '.' or '-'. */
 ATOLL_API int atoll_plan_start(struct atoll *a, const char *name, unsigned flags,
@@ -237,6 +239,28 @@ struct atoll_resource {
 ATOLL_API int atoll_plan_add(struct atoll_plan *p, const struct atoll_resource *resource,
                              struct atoll_result *res);
 
+/*
+ * A plan with its resources, as one unit: all sandboxes are made, or there is no plan. Until it is
+ * whole other processes wait for it; if its maker dies before, the next call on the store that
+ * meets it removes what was made. It is on disk when the call returns.
+ *
+ * A resource that lies in another one of the plan is its child without being told (a note says so).
+ * With ATOLL_START_OR_OPEN the resources that an existing plan lacks are added to it, together.
+ * Returns 0 when the plan was made, 1 when it was opened.
+ */
+struct atoll_start {
+	const char *name; /* NULL: made up */
+	unsigned flags;   /* ATOLL_START_* */
+	const struct atoll_resource *resources;
+	size_t n_resources;
+	const char *run_dir; /* canonical path; NULL: see atoll_plan_find_run() */
+};
+ATOLL_API int atoll_plan_start_with(struct atoll *a, const struct atoll_start *start,
+                                    struct atoll_plan **ret_plan, struct atoll_result *res);
+/* The latest plan, not yet stopped, that was started with this RUN_DIR. */
+ATOLL_API int atoll_plan_find_run(struct atoll *a, const char *run_dir,
+                                  struct atoll_plan **ret_plan, struct atoll_result *res);
+
 struct atoll_plan_info {
 	const char *id;
 	const char *name;
@@ -247,6 +271,7 @@ struct atoll_plan_info {
 	int64_t created_ms; /* UTC, ms since the epoch */
 	size_t sandboxes;
 	size_t batches; /* commits that can still be undone */
+	bool starting;  /* being made: no other command can use it yet */
 };
 struct atoll_sandbox_info {
 	const char *id;

@@ -20,7 +20,9 @@ static void put_line(const struct atoll_plan_info *info)
 	clock_format(info->created_ms, created);
 	(void)printf("%-24s %-12s %9zu  %s%s%s\n", info->name, atoll_plan_state_name(info->state),
 	             info->sandboxes, created, info->abandoned ? "  abandoned" : "",
-	             info->in_doubt ? "  in doubt" : "");
+	             info->in_doubt   ? "  in doubt"
+	             : info->starting ? "  being made"
+	                              : "");
 }
 
 static void put_json(struct json *j, const struct atoll_plan_info *info)
@@ -35,6 +37,7 @@ static void put_json(struct json *j, const struct atoll_plan_info *info)
 	json_bool(j, "owned", info->owned);
 	json_bool(j, "abandoned", info->abandoned);
 	json_bool(j, "in_doubt", info->in_doubt);
+	json_bool(j, "starting", info->starting);
 	json_string(j, "created", created);
 	json_uint(j, "sandboxes", info->sandboxes);
 	json_uint(j, "undoable_commits", info->batches);

@@ -156,6 +156,15 @@ static void put_json(const struct cli *c, const struct atoll_exec_status *status
 	cli_json_end(&j);
 }
 
+/* Where it was run is recorded: `rollback` without a name looks for it. */
+static int start(struct cli *c)
+{
+	cleanup_free char *here = realpath(".", NULL);
+	const struct atoll_start how = { .flags = ATOLL_START_OWNED, .run_dir = here };
+
+	return resources_start(c, &how, NULL);
+}
+
 static int run_run(struct cli *c)
 {
 	cleanup_changes struct changes ch = CHANGES_INIT;
@@ -166,7 +175,7 @@ static int run_run(struct cli *c)
 
 	failed = read_decision(c, &d);
 	if (failed == 0)
-		failed = resources_start(c, NULL, ATOLL_START_OWNED, NULL);
+		failed = start(c);
 	if (failed)
 		return failed;
 	r = command_run(c, c->args.words, c->args.n_words, &exec, &status);

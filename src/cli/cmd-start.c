@@ -55,9 +55,9 @@ static int report(struct cli *c, bool opened)
 
 static int start_run(struct cli *c)
 {
-	const char *name = c->args.n_words ? c->args.words[0] : NULL;
+	const struct atoll_start start = { .name = c->args.n_words ? c->args.words[0] : NULL };
 	bool opened = false;
-	int status = resources_start(c, name, 0, &opened);
+	int status = resources_start(c, &start, &opened);
 
 	return status ? status : report(c, opened);
 }

@@ -2,10 +2,7 @@
 /* Resources from the command line: a new plan over them, whole or not at all. */
 #include "cli/resources.h"
 
-#include "diff/change.h"
 #include "util/cleanup.h"
-#include "util/limits.h"
-#include "util/list.h"
 #include "util/mem.h"
 
 #include <errno.h>
@@ -18,7 +15,6 @@ struct wanted {
 	char *root; /* absolute where it exists, else as given */
 	const char *strategy;
 	char *parent; /* root of another, or NULL */
-	bool added;
 };
 
 /* What is being started. */
@@ -26,8 +22,6 @@ struct start {
 	struct cli *c;
 	struct wanted *v;
 	size_t n;
-	bool opened;          /* the plan was there before */
-	struct strlist there; /* roots it had then */
 };
 
 static void start_done(struct start *s)
@@ -37,7 +31,6 @@ static void start_done(struct start *s)
 		free(s->v[i].parent);
 	}
 	free(s->v);
-	strlist_done(&s->there);
 }
 
 #define cleanup_start __attribute__((__cleanup__(start_done)))
@@ -103,114 +96,31 @@ static int read_parents(struct start *s)
 	return 0;
 }
 
-/* A resource inside another is its child without being told. */
-static void find_parents(struct start *s)
-{
-	for (size_t i = 0; i < s->n; i++) {
-		struct wanted *w = &s->v[i];
-		const char *nearest = NULL;
-
-		for (size_t k = 0; k < s->n; k++) {
-			const char *outer = s->v[k].root;
-
-			if (k != i && strcmp(outer, w->root) != 0 && path_below(w->root, outer) &&
-			    (!nearest || strlen(outer) > strlen(nearest)))
-				nearest = outer;
-		}
-		if (!nearest || w->parent)
-			continue;
-		w->parent = xstrdup(nearest);
-		cli_say(s->c, "%s lies in %s and is committed before it", w->root, nearest);
-	}
-}
-
 /* ---- making it ---- */
 
-static bool parent_is_there(const struct start *s, const struct wanted *w)
+static void to_resources(const struct start *s, struct atoll_resource *ret)
 {
-	if (!w->parent)
-		return true;
 	for (size_t i = 0; i < s->n; i++)
-		if (!s->v[i].added && &s->v[i] != w && strcmp(s->v[i].root, w->parent) == 0)
-			return false;
-	return true;
+		ret[i] = (struct atoll_resource){
+			.root = s->v[i].root,
+			.strategy = s->v[i].strategy,
+			.parent = s->v[i].parent,
+			.work_in_store = args_has(&s->c->args, "work-in-store"),
+		};
 }
 
-/* The next one in the order given whose parent is there; in a circle, the library has the word. */
-static struct wanted *next_wanted(struct start *s)
+static unsigned start_flags(const struct start *s, unsigned flags)
 {
-	struct wanted *first = NULL;
-
-	for (size_t i = 0; i < s->n; i++) {
-		if (s->v[i].added)
-			continue;
-		if (parent_is_there(s, &s->v[i]))
-			return &s->v[i];
-		first = first ? first : &s->v[i];
-	}
-	return first;
+	if (args_has(&s->c->args, "or-open"))
+		flags |= ATOLL_START_OR_OPEN;
+	return flags;
 }
 
-static int add_one(struct start *s, struct wanted *w)
-{
-	const struct atoll_resource resource = {
-		.root = w->root,
-		.strategy = w->strategy,
-		.parent = w->parent,
-		.work_in_store = args_has(&s->c->args, "work-in-store"),
-	};
-	bool or_open = args_has(&s->c->args, "or-open");
-	int r;
-
-	w->added = true;
-	if (or_open && strlist_has(&s->there, w->root))
-		return 0;
-	r = atoll_plan_add(s->c->plan, &resource, s->c->res);
-	/* Somebody who opened the same plan at the same time was quicker: that is what we want. */
-	if (r == -ATOLL_E_EXISTS && or_open)
-		return 0;
-	if (r == 0)
-		cli_notes(s->c);
-	return r;
-}
-
-/* Nothing is left of a plan that could not be made whole. */
-static int give_up(struct start *s, int r)
-{
-	struct atoll_result *res = atoll_result_new();
-	int status = cli_fail(s->c, r);
-
-	if (!s->opened && atoll_plan_stop(s->c->plan, ATOLL_FORCE, res) < 0)
-		cli_say(s->c, "atoll: and plan %s could not be removed again: %s",
-		        atoll_plan_name(s->c->plan), atoll_result_message(res));
-	atoll_result_free(res);
-	return status;
-}
-
-static int note_root(void *user, const struct atoll_sandbox_info *info)
-{
-	strlist_add(user, info->root);
-	return 0;
-}
-
-static int open_plan(struct start *s, const char *name, unsigned flags)
-{
-	struct cli *c = s->c;
-	int r = atoll_plan_start(c->atoll, name, flags, &c->plan, c->res);
-
-	if (r == -ATOLL_E_EXISTS && args_has(&c->args, "or-open")) {
-		s->opened = true;
-		r = atoll_plan_start(c->atoll, name, ATOLL_START_OR_OPEN, &c->plan, c->res);
-		if (r == 0)
-			r = atoll_plan_sandboxes(c->plan, note_root, &s->there, c->res);
-	}
-	return r;
-}
-
-int resources_start(struct cli *c, const char *name, unsigned flags, bool *ret_opened)
+int resources_start(struct cli *c, const struct atoll_start *how, bool *ret_opened)
 {
 	cleanup_start struct start s = { .c = c };
-	struct wanted *w;
+	cleanup_free struct atoll_resource *resources = NULL;
+	struct atoll_start start = *how;
 	int status, r;
 
 	read_resources(&s);
@@ -219,18 +129,20 @@ int resources_start(struct cli *c, const char *name, unsigned flags, bool *ret_o
 		status = cli_open_settled(c);
 	if (status)
 		return status;
-	r = open_plan(&s, name, flags);
+	start.flags = start_flags(&s, start.flags);
+	if (s.n == 0) {
+		want(&s, ".", args_value(&c->args, "strategy"));
+		start.flags |= ATOLL_START_AS_IS;
+	}
+	resources = xcalloc(s.n, sizeof(*resources));
+	to_resources(&s, resources);
+	start.resources = resources;
+	start.n_resources = s.n;
+	r = atoll_plan_start_with(c->atoll, &start, &c->plan, c->res);
 	if (r < 0)
 		return cli_fail(c, r);
-	if (s.n == 0 && !s.opened)
-		want(&s, ".", args_value(&c->args, "strategy"));
-	find_parents(&s);
-	while ((w = next_wanted(&s))) {
-		r = add_one(&s, w);
-		if (r < 0)
-			return give_up(&s, r);
-	}
+	cli_notes(c);
 	if (ret_opened)
-		*ret_opened = s.opened;
+		*ret_opened = r > 0;
 	return 0;
 }

@@ -17,8 +17,8 @@
 	}
 
 /* Opens the store and makes c->plan of what the options name (nothing: the current directory).
- * NAME NULL: made up. FLAGS: ATOLL_START_OWNED or 0. With --or-open an existing plan is opened. 0 or an exit status: everything
- * was said then, and nothing is left of a plan that could not be made whole. */
-int resources_start(struct cli *c, const char *name, unsigned flags, bool *ret_opened);
+ * HOW says the rest: name, ATOLL_START_OWNED, where `run` is. With --or-open an existing plan is
+ * opened. 0 or an exit status: everything was said then, and there is no plan that is not whole. */
+int resources_start(struct cli *c, const struct atoll_start *how, bool *ret_opened);
 
 #endif

@@ -137,7 +137,8 @@ static int check_name(struct subtree *s, const char *dir, int fd, const char *na
 	int r;
 
 	r = tree_join(dir, name, &path);
-	if (r < 0)
+	/* Another sandbox's: whether it may go at all is not for us to judge. */
+	if (r < 0 || tree_excluded(s->t->excludes, path))
 		return r;
 	r = e ? fs_stat_at(fd, name, FS_STAT_ID, &now) : 0;
 	if (r == -ENOENT)

@@ -132,13 +132,49 @@ int atoll_recover(struct atoll *a, const char *plan_ref, bool accept, struct ato
 
 /* ---- plans ---- */
 
+static bool is_resource(const struct atoll_resource *r)
+{
+	return is_text(r->root) && (!r->strategy || *r->strategy) && (!r->parent || *r->parent);
+}
+
+static int start_bare(struct atoll *a, const char *name, unsigned flags,
+                      struct atoll_plan **ret_plan, struct atoll_result *res, struct error *err)
+{
+	const struct atoll_start start = { .name = name, .flags = flags };
+	int r = plan_start(a, &start, ret_plan, res, err);
+
+	return r < 0 ? r : 0;
+}
+
 int atoll_plan_start(struct atoll *a, const char *name, unsigned flags,
                      struct atoll_plan **ret_plan, struct atoll_result *res)
 {
 	if (!ret_plan || flags & ~(ATOLL_START_OWNED | ATOLL_START_OR_OPEN))
 		return refuse(res,
 		              "atoll_plan_start: a place for the plan is needed, and known flags");
-	ANSWER(check_handle(a, res), plan_start(a, name, flags, ret_plan, &err));
+	ANSWER(check_handle(a, res), start_bare(a, name, flags, ret_plan, res, &err));
+}
+
+int atoll_plan_start_with(struct atoll *a, const struct atoll_start *start,
+                          struct atoll_plan **ret_plan, struct atoll_result *res)
+{
+	if (!start || !ret_plan || (start->n_resources && !start->resources) ||
+	    start->flags & ~(ATOLL_START_OWNED | ATOLL_START_OR_OPEN | ATOLL_START_AS_IS) ||
+	    (start->run_dir && start->run_dir[0] != '/'))
+		return refuse(res, "atoll_plan_start_with: resources and a place for the plan are "
+		                   "needed, and known flags");
+	for (size_t i = 0; i < start->n_resources; i++)
+		if (!is_resource(&start->resources[i]))
+			return refuse(res, "which resource? Its root, strategy or parent is empty");
+	ANSWER(check_handle(a, res), plan_start(a, start, ret_plan, res, &err));
+}
+
+int atoll_plan_find_run(struct atoll *a, const char *run_dir, struct atoll_plan **ret_plan,
+                        struct atoll_result *res)
+{
+	if (!is_text(run_dir) || !ret_plan)
+		return refuse(res, "which directory? Its name is empty");
+	ANSWER(check_handle(a, res), plan_open_run(a, run_dir, ret_plan, &err));
 }
 
 int atoll_plan_find(struct atoll *a, const char *ref, struct atoll_plan **ret_plan,
@@ -167,8 +203,7 @@ const char *atoll_plan_name(const struct atoll_plan *p)
 int atoll_plan_add(struct atoll_plan *p, const struct atoll_resource *resource,
                    struct atoll_result *res)
 {
-	if (!resource || !is_text(resource->root) || (resource->strategy && !*resource->strategy) ||
-	    (resource->parent && !*resource->parent))
+	if (!resource || !is_resource(resource))
 		return refuse(res, "which resource? Its root, strategy or parent is empty");
 	ANSWER(check_plan(p, res), plan_add(p, resource, res, &err));
 }

@@ -84,7 +84,8 @@ static bool in_resource(const struct sandboxes *all, const char *path)
 }
 
 /* The highest usable one, preferably in no resource; NULL: none. */
-static const char *pick(const struct strlist *ancestors, const struct sandboxes *all)
+static const char *pick(const struct strlist *ancestors, const struct sandboxes *all,
+                        const struct sandboxes *newcomers)
 {
 	const char *second = NULL;
 
@@ -93,7 +94,7 @@ static const char *pick(const struct strlist *ancestors, const struct sandboxes 
 
 		if (!*path)
 			continue;
-		if (!in_resource(all, path))
+		if (!in_resource(all, path) && !(newcomers && in_resource(newcomers, path)))
 			return path;
 		if (!second)
 			second = path;
@@ -111,7 +112,7 @@ static char *path_in(const char *dir)
 	return xasprintf("%s/%s/%s", strcmp(dir, "/") == 0 ? "" : dir, name, random);
 }
 
-static int choose_beside(struct atoll *a, const char *root, int root_fd,
+static int choose_beside(struct atoll *a, const struct area_request *rq,
                          const struct mount_info *mount, struct area *ret, struct error *err)
 {
 	cleanup_sandboxes struct sandboxes all = SANDBOXES_INIT;
@@ -121,10 +122,10 @@ static int choose_beside(struct atoll *a, const char *root, int root_fd,
 
 	if (r < 0)
 		return r;
-	list_ancestors(root, mount, &ancestors);
-	dir = pick(&ancestors, &all);
-	if (!dir && is_usable(root_fd)) {
-		dir = root;
+	list_ancestors(rq->root, mount, &ancestors);
+	dir = pick(&ancestors, &all, rq->newcomers);
+	if (!dir && is_usable(rq->root_fd)) {
+		dir = rq->root;
 		ret->in_root = true;
 	}
 	if (!dir) {
@@ -132,7 +133,7 @@ static int choose_beside(struct atoll *a, const char *root, int root_fd,
 			err, -ATOLL_E_UNSUPPORTED,
 			"nowhere on the mount of '%s' can you make a directory; nothing was "
 			"changed",
-			root);
+			rq->root);
 		error_hint(err, "set ATOLL_HOME to a directory on that mount");
 		return -ATOLL_E_UNSUPPORTED;
 	}
@@ -140,30 +141,30 @@ static int choose_beside(struct atoll *a, const char *root, int root_fd,
 	return 0;
 }
 
-int area_choose(struct atoll *a, const char *root, int root_fd, const char *sandbox_id,
-                bool work_in_store, struct area *ret, struct error *err)
+int area_choose(struct atoll *a, const struct area_request *rq, struct area *ret, struct error *err)
 {
 	cleanup_area struct area ar = AREA_INIT;
 	struct mount_info of_root, of_store;
-	bool in_store = root_fd == FD_NONE;
+	bool in_store = rq->root_fd == FD_NONE;
 	int r = 0;
 
 	if (!in_store) {
-		r = mount_info(root_fd, &of_root);
+		r = mount_info(rq->root_fd, &of_root);
 		if (r == 0)
 			r = mount_info(a->plans_fd, &of_store);
 		if (r < 0)
-			return error_sys(err, r, "look at the mount of", root);
+			return error_sys(err, r, "look at the mount of", rq->root);
 		in_store = mount_same(&of_root, &of_store);
 	}
 	if (in_store)
-		ar.path = xasprintf("%s/plans/%s", a->home, sandbox_id);
+		ar.path = xasprintf("%s/plans/%s", a->home, rq->sandbox_id);
 	else
-		r = choose_beside(a, root, root_fd, &of_root, &ar, err);
+		r = choose_beside(a, rq, &of_root, &ar, err);
 	if (r < 0)
 		return r;
-	ar.work = work_in_store && !in_store ? xasprintf("%s/plans/%s.w", a->home, sandbox_id)
-	                                     : xstrdup(ar.path);
+	ar.work = rq->work_in_store && !in_store
+	                  ? xasprintf("%s/plans/%s.w", a->home, rq->sandbox_id)
+	                  : xstrdup(ar.path);
 	*ret = ar;
 	ar = AREA_INIT;
 	return 0;

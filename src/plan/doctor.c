@@ -220,6 +220,9 @@ static void examine_area(struct doctor *d, const char *path, int fd)
 {
 	cleanup_error struct error err = ERROR_INIT;
 	cleanup_area struct area ar = AREA_INIT;
+	const struct area_request rq = { .root = path,
+		                         .root_fd = fd,
+		                         .sandbox_id = "0000000000000000-1" };
 	int r;
 
 	if (!d->a)
@@ -229,7 +232,7 @@ static void examine_area(struct doctor *d, const char *path, int fd)
 		    "not possible: the store lies inside, around or at it");
 		return;
 	}
-	r = area_choose(d->a, path, fd, "0000000000000000-1", false, &ar, &err);
+	r = area_choose(d->a, &rq, &ar, &err);
 	if (r < 0)
 		say(d, BAD("strategy copy", r, err.hint), "not possible: %s", err.msg);
 	else if (ar.in_root)

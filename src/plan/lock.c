@@ -100,6 +100,15 @@ void plan_lock_release(struct plan_lock *l)
 	ticket_release(&l->ticket);
 }
 
+bool plan_lock_held(struct atoll *a, const char *plan_id)
+{
+	char file[PLAN_ID_LEN + sizeof(".plan")];
+	struct ticket_holder holder;
+
+	(void)snprintf(file, sizeof(file), "%.*s.plan", PLAN_ID_LEN, plan_id);
+	return ticket_peek(registry_locks_fd(a->reg), file, &holder) != 0;
+}
+
 void plan_lock_forget(struct atoll *a, const char *plan_id)
 {
 	static const char *const suffixes[] = { "plan", "own" };

@@ -48,7 +48,7 @@ static bool meets_any(const struct sandbox_row *row, const struct sandboxes *box
 }
 
 /* The first other plan with an unfinished batch on a resource of ours: 1 and *ret, or 0. */
-static int find_unsettled(struct atoll *a, const char *plan_id, const struct sandbox_row *newcomer,
+static int find_unsettled(struct atoll *a, const char *plan_id, const struct sandboxes *newcomers,
                           struct plan_row *ret, struct error *err)
 {
 	cleanup_free struct plan_row *plans = NULL;
@@ -65,7 +65,7 @@ static int find_unsettled(struct atoll *a, const char *plan_id, const struct san
 			r = sandboxes_load(a->reg, plans[i].id, &theirs, err);
 		for (size_t j = 0; r == 0 && j < theirs.n; j++) {
 			if (meets_any(&theirs.v[j], &mine) ||
-			    (newcomer && meets(&theirs.v[j], newcomer))) {
+			    (newcomers && meets_any(&theirs.v[j], newcomers))) {
 				*ret = plans[i];
 				return 1;
 			}
@@ -149,11 +149,39 @@ static int cause_of(struct error *cause, struct error *err)
 	return r;
 }
 
+/* We hold the lock of a plan that is still marked as being made: its maker is dead. */
+static int take_back_start(struct plan_op *op, struct error *err)
+{
+	cleanup_error struct error cause = ERROR_INIT;
+	int r = plan_unmake(op, &cause);
+
+	if (r == 0) {
+		store_event(op->a, op->plan.id, "recover", 0,
+		            "a start that was interrupted was taken back");
+		return error_set(err, -ATOLL_E_NOT_FOUND,
+		                 "there is no plan '%s': its start was interrupted, and what it "
+		                 "left is removed now",
+		                 op->plan.name);
+	}
+	if (op->flags & OP_UNRECOVERED) {
+		op->unrecovered = true;
+		return 0;
+	}
+	(void)error_set(err, -ATOLL_E_NEEDS_RECOVERY,
+	                "the start of plan '%s' was interrupted, and what it left cannot be "
+	                "removed: %s",
+	                op->plan.name, cause.msg ? cause.msg : "unknown cause");
+	error_hint(err, "mend the cause, then atoll recover %s", op->plan.name);
+	return -ATOLL_E_NEEDS_RECOVERY;
+}
+
 static int op_recover(struct plan_op *op, struct error *err)
 {
 	cleanup_error struct error cause = ERROR_INIT;
 	int r;
 
+	if (op->plan.starting)
+		return take_back_start(op, err);
 	if (!recover_needed(op->a->reg, &op->plan, &cause))
 		return cause_of(&cause, err);
 	r = recover_locked(op, &cause);
@@ -224,13 +252,13 @@ static int settle(struct atoll *a, const struct plan_row *row, const char *what,
 	return error_prefix(err, r, "plan '%s', which shares a resource", row->name);
 }
 
-int plan_settle_others(struct atoll *a, const char *plan_id, const struct sandbox_row *newcomer,
+int plan_settle_others(struct atoll *a, const char *plan_id, const struct sandboxes *newcomers,
                        const char *what, int64_t deadline, struct error *err)
 {
 	struct plan_row other;
 	int r;
 
-	while ((r = find_unsettled(a, plan_id, newcomer, &other, err)) > 0) {
+	while ((r = find_unsettled(a, plan_id, newcomers, &other, err)) > 0) {
 		r = settle(a, &other, what, deadline, err);
 		if (r < 0)
 			return r;
@@ -281,19 +309,41 @@ static int lock_and_load(struct plan_op *op, struct atoll_plan *p, struct error 
 	return r < 0 ? r : bury_command(op, err);
 }
 
+static int lock_new(struct plan_op *op, const struct atoll_plan *p, struct error *err)
+{
+	int r = plan_lock_acquire(&op->lock, op->a, p->id, p->name, op->what, op->deadline, err);
+
+	op->plan = (struct plan_row){ .epoch = op->lock.ticket.epoch };
+	(void)snprintf(op->plan.id, sizeof(op->plan.id), "%s", p->id);
+	(void)snprintf(op->plan.name, sizeof(op->plan.name), "%s", p->name);
+	op->epoch = op->plan.epoch;
+	return r;
+}
+
+static int lock_old(struct plan_op *op, struct atoll_plan *p, struct error *err)
+{
+	int r = lock_and_load(op, p, err);
+
+	if (r == 0)
+		r = op_recover(op, err);
+	if (r == 0)
+		r = mark_lost(op, err);
+	return r < 0 ? r : clear_remains(op, err);
+}
+
 /* 1: others must be settled first, start again. */
-static int lock_resources(struct plan_op *op, const struct sandbox_row *newcomer, struct error *err)
+static int lock_resources(struct plan_op *op, const struct sandboxes *newcomers, struct error *err)
 {
 	struct plan_row other;
 	int r;
 
-	if (newcomer)
-		r = resource_locks_acquire(op->a, newcomer, 1, RESOURCE_SHARED, op->what,
-		                           op->deadline, &op->resources, err);
+	if (newcomers)
+		r = resource_locks_acquire(op->a, newcomers->v, newcomers->n, RESOURCE_SHARED,
+		                           op->what, op->deadline, &op->resources, err);
 	else
 		r = resource_locks_acquire(op->a, op->boxes.v, op->boxes.n, RESOURCE_EXCLUSIVE,
 		                           op->what, op->deadline, &op->resources, err);
-	return r < 0 ? r : find_unsettled(op->a, op->plan.id, newcomer, &other, err);
+	return r < 0 ? r : find_unsettled(op->a, op->plan.id, newcomers, &other, err);
 }
 
 static void let_go(struct plan_op *op)
@@ -303,29 +353,21 @@ static void let_go(struct plan_op *op)
 	plan_lock_release(&op->lock);
 }
 
-static int begin_once(struct plan_op *op, struct atoll_plan *p, const struct sandbox_row *newcomer,
+static int begin_once(struct plan_op *op, struct atoll_plan *p, const struct sandboxes *newcomers,
                       struct error *err)
 {
 	int r = 0;
 
 	if (!(op->flags & OP_UNRECOVERED))
-		r = plan_settle_others(op->a, p->id, newcomer, op->what, op->deadline, err);
+		r = plan_settle_others(op->a, p->id, newcomers, op->what, op->deadline, err);
 	if (r < 0)
 		return r;
-	r = lock_and_load(op, p, err);
+	r = op->flags & OP_NEW ? lock_new(op, p, err) : lock_old(op, p, err);
 	if (r < 0)
 		return r;
-	r = op_recover(op, err);
-	if (r < 0)
-		return r;
-	r = mark_lost(op, err);
-	if (r == 0)
-		r = clear_remains(op, err);
-	if (r < 0)
-		return r;
-	if (!newcomer && !(op->flags & OP_RESOURCES))
+	if (!newcomers && !(op->flags & OP_RESOURCES))
 		return 0;
-	r = lock_resources(op, newcomer, err);
+	r = lock_resources(op, newcomers, err);
 	return r > 0 && (op->flags & OP_UNRECOVERED) ? 0 : r;
 }
 
@@ -344,7 +386,7 @@ int plan_op_begin(struct plan_op *op, struct atoll_plan *p, const struct plan_op
 		return error_set(
 			err, -ATOLL_E_STATE,
 			"this handle was opened by another process; a child opens its own");
-	while ((r = begin_once(op, p, opt->newcomer, err)) > 0)
+	while ((r = begin_once(op, p, opt->newcomers, err)) > 0)
 		let_go(op);
 	if (r < 0)
 		plan_op_done(op);

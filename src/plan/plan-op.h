@@ -23,13 +23,14 @@
 #define OP_QUIET       0x8u  /* no line of history */
 #define OP_UNASKED     0x10u /* housekeeping: an abandoned plan is not adopted by it */
 #define OP_FORCE       0x20u /* what is nowhere else may go, too */
+#define OP_NEW         0x40u /* there is no such plan yet: only locks are taken */
 
 struct plan_op_options {
 	const char *verb;   /* "commit" */
 	const char *detail; /* more for the lock's record, or NULL */
 	unsigned flags;
-	/* A resource about to join the plan: its lock is taken shared. */
-	const struct sandbox_row *newcomer;
+	/* Resources about to join the plan: their locks are taken shared. */
+	const struct sandboxes *newcomers;
 };
 
 struct plan_op {
@@ -60,8 +61,11 @@ int plan_op_reload(struct plan_op *op, struct error *err);
 /* Within a transaction: brings the plan to TO, by way of OPEN where there is no direct step. */
 int plan_op_set_state(struct plan_op *op, enum atoll_plan_state to, struct error *err);
 
-/* Plans that share a resource with PLAN_ID (or NEWCOMER) and died in a batch are recovered. */
-int plan_settle_others(struct atoll *a, const char *plan_id, const struct sandbox_row *newcomer,
+/* Plans that share a resource with PLAN_ID (or NEWCOMERS) and died in a batch are recovered. */
+int plan_settle_others(struct atoll *a, const char *plan_id, const struct sandboxes *newcomers,
                        const char *what, int64_t deadline, struct error *err);
+
+/* plan-start.c: removes a plan whose maker died before it was whole. */
+int plan_unmake(struct plan_op *op, struct error *err);
 
 #endif

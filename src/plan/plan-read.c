@@ -125,12 +125,15 @@ static int count_undoable(void *ctx, const struct batch_row *row)
 static int tell_plan(struct atoll *a, const struct tally *t, atoll_plan_fn fn, void *user)
 {
 	const struct plan_row *row = t->row;
+	bool starting = row->starting && plan_lock_held(a, row->id);
 	const struct atoll_plan_info info = { .id = row->id,
 		                              .name = row->name,
 		                              .state = row->state,
 		                              .owned = row->owned && owner_alive(a, row->id),
 		                              .abandoned = row->abandoned,
-		                              .in_doubt = t->pending || recover_unsettled(row),
+		                              .in_doubt = !starting &&
+		                                          (t->pending || recover_unsettled(row)),
+		                              .starting = starting,
 		                              .created_ms = row->created_ms,
 		                              .sandboxes = t->sandboxes,
 		                              .batches = t->batches };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plan's beginning, how it is found again, and its recovery on demand. */
+/* How a plan is found again, and its recovery on demand. */
 #include "plan/plan.h"
 
 #include <stdio.h>
@@ -10,12 +10,8 @@
 #include "txn/recover.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
-#include "util/crashpoint.h"
 #include "util/list.h"
 #include "util/mem.h"
-#include "util/random.h"
-
-#define NAME_ATTEMPTS 64
 
 static struct atoll_plan *handle_of(struct atoll *a, const struct plan_row *row)
 {
@@ -27,112 +23,6 @@ static struct atoll_plan *handle_of(struct atoll *a, const struct plan_row *row)
 	return p;
 }
 
-/* ---- start ---- */
-
-struct start_args {
-	struct plan_row row; /* to be inserted, or the one found */
-	bool or_open;
-	bool found;
-};
-
-static int find_by_name(void *ctx, const struct plan_row *row)
-{
-	struct start_args *s = ctx;
-
-	if (strcmp(row->name, s->row.name) != 0)
-		return 0;
-	s->row = *row;
-	s->found = true;
-	return 0;
-}
-
-/* Under the store lock: looking and inserting are one step. */
-static int write_plan(struct registry *reg, void *ctx, struct error *err)
-{
-	struct start_args *s = ctx;
-	int r = registry_plan_list(reg, find_by_name, s, err);
-
-	if (r < 0)
-		return r;
-	if (s->found && s->or_open)
-		return 0;
-	if (s->found) {
-		(void)error_set(err, -ATOLL_E_EXISTS, "there already is a plan '%s'", s->row.name);
-		error_hint(err, "choose another name, or open it with --or-open");
-		return -ATOLL_E_EXISTS;
-	}
-	r = registry_plan_insert(reg, &s->row, err);
-	if (r < 0)
-		return r;
-	return registry_event_add(reg, s->row.id, "start", 0, "", err);
-}
-
-static int start_named(struct atoll *a, const char *name, unsigned flags, struct plan_row *ret,
-                       struct error *err)
-{
-	struct start_args s = { .or_open = flags & ATOLL_START_OR_OPEN };
-	char id[PLAN_ID_LEN + 1];
-	int r = 0;
-
-	random_hex(id, PLAN_ID_LEN);
-	memcpy(s.row.id, id, sizeof(s.row.id));
-	(void)snprintf(s.row.name, sizeof(s.row.name), "%s", name);
-	s.row.state = ATOLL_PLAN_OPEN;
-	s.row.created_ms = clock_real_ms();
-	s.row.owned = flags & ATOLL_START_OWNED;
-
-	/* The owner's lock first: a recorded owned plan without one counts as abandoned. */
-	if (s.row.owned)
-		r = owner_take(a, id, name, err);
-	if (r < 0)
-		return r;
-	crashpoint("plan.start.before-record");
-	/* Nothing is on disk yet that only this record would name: what follows makes it durable. */
-	r = store_write(a, REGISTRY_NORMAL, write_plan, &s, err);
-	crashpoint("plan.start.after-record");
-	if ((r < 0 || s.found) && (flags & ATOLL_START_OWNED)) {
-		owner_drop(a, id);
-		plan_lock_forget(a, id);
-	}
-	if (r == 0)
-		*ret = s.row;
-	return r;
-}
-
-static int start_made_up(struct atoll *a, unsigned flags, struct plan_row *ret, struct error *err)
-{
-	char name[LIMIT_NAME + 1];
-	int r = -ATOLL_E_EXISTS;
-
-	for (int i = 0; i < NAME_ATTEMPTS && r == -ATOLL_E_EXISTS; i++) {
-		if (err)
-			error_done(err);
-		plan_name_make_up(name);
-		r = start_named(a, name, flags & ~ATOLL_START_OR_OPEN, ret, err);
-	}
-	return r;
-}
-
-int plan_start(struct atoll *a, const char *name, unsigned flags, struct atoll_plan **ret,
-               struct error *err)
-{
-	struct plan_row row;
-	int r;
-
-	if (name && !plan_name_valid(name)) {
-		(void)error_set(err, -ATOLL_E_INVALID, "'%.*s' is no name for a plan", LIMIT_NAME,
-		                name);
-		error_hint(err, "use 1 to %d of A-Z a-z 0-9 . _ -, not beginning with . or -",
-		           LIMIT_NAME);
-		return -ATOLL_E_INVALID;
-	}
-	r = name ? start_named(a, name, flags, &row, err) : start_made_up(a, flags, &row, err);
-	if (r < 0)
-		return r;
-	*ret = handle_of(a, &row);
-	return 0;
-}
-
 int plan_open(struct atoll *a, const char *ref, struct atoll_plan **ret, struct error *err)
 {
 	struct plan_row row;
@@ -140,6 +30,23 @@ int plan_open(struct atoll *a, const char *ref, struct atoll_plan **ret, struct 
 
 	if (r < 0)
 		return r;
+	*ret = handle_of(a, &row);
+	return 0;
+}
+
+int plan_open_run(struct atoll *a, const char *dir, struct atoll_plan **ret, struct error *err)
+{
+	struct plan_row row;
+	int r = registry_plan_last_run(a->reg, dir, &row, err);
+
+	if (r < 0)
+		return r;
+	if (r == 0) {
+		(void)error_set(err, -ATOLL_E_NOT_FOUND, "no plan was made by 'atoll run' in '%s'",
+		                dir);
+		error_hint(err, "atoll list");
+		return -ATOLL_E_NOT_FOUND;
+	}
 	*ret = handle_of(a, &row);
 	return 0;
 }
@@ -193,6 +100,8 @@ static int recover_named(struct atoll *a, const char *ref, bool accept, struct a
 	if (r < 0)
 		return r;
 	r = recover_one(a, &row, 0, accept, &cause);
+	if (r == -ATOLL_E_NOT_FOUND && row.starting) /* a start cut off is taken back whole */
+		return 0;
 	if (r == -ATOLL_E_NEEDS_RECOVERY) {
 		result_note(res, ATOLL_NOTE_WARNING, "", "", cause.msg);
 		return 1;

@@ -86,6 +86,8 @@ struct plan_lock {
 int plan_lock_acquire(struct plan_lock *l, struct atoll *a, const char *plan_id,
                       const char *plan_name, const char *what, int64_t deadline, struct error *err);
 void plan_lock_release(struct plan_lock *l);
+/* Somebody holds it. Takes nothing and waits for nobody. */
+bool plan_lock_held(struct atoll *a, const char *plan_id);
 #define cleanup_plan_lock __attribute__((__cleanup__(plan_lock_release)))
 /* Removes the lock files of a plan that is gone; waiters find it gone too. */
 void plan_lock_forget(struct atoll *a, const char *plan_id);
@@ -116,9 +118,17 @@ struct area {
 	bool in_root; /* it had to lie inside the root; excluded there */
 };
 #define AREA_INIT ((struct area){ 0 })
-/* Chooses, without making anything. ROOT_FD is the resource, FD_NONE when it is no file. */
-int area_choose(struct atoll *a, const char *root, int root_fd, const char *sandbox_id,
-                bool work_in_store, struct area *ret, struct error *err);
+struct sandboxes; /* sandbox.h */
+struct area_request {
+	const char *root;
+	int root_fd; /* FD_NONE: the resource is no file */
+	const char *sandbox_id;
+	bool work_in_store;
+	const struct sandboxes *newcomers; /* not on record yet, but resources all the same */
+};
+/* Chooses, without making anything. */
+int area_choose(struct atoll *a, const struct area_request *rq, struct area *ret,
+                struct error *err);
 int area_make(const struct area *ar, struct error *err); /* after it was recorded */
 /* Removes the area and the now empty directory of ours around it. Never follows links, never
  * crosses mounts. Absent is success. */
@@ -134,11 +144,14 @@ void area_dir_name(char out[AREA_DIR_LEN]);
 bool plan_name_valid(const char *name);
 void plan_name_make_up(char out[LIMIT_NAME + 1]);
 
-/* ---- plan.c, plan-add.c, plan-exec.c, plan-decide.c, plan-stop.c ---- */
+/* ---- plan-start.c, plan.c, plan-add.c, plan-exec.c, plan-decide.c, plan-stop.c ---- */
 
-int plan_start(struct atoll *a, const char *name, unsigned flags, struct atoll_plan **ret,
-               struct error *err);
+/* 0: made, 1: one that was there is opened. */
+int plan_start(struct atoll *a, const struct atoll_start *start, struct atoll_plan **ret,
+               struct atoll_result *res, struct error *err);
 int plan_open(struct atoll *a, const char *ref, struct atoll_plan **ret, struct error *err);
+/* The latest one made by `run` in DIR. */
+int plan_open_run(struct atoll *a, const char *dir, struct atoll_plan **ret, struct error *err);
 int plan_add(struct atoll_plan *p, const struct atoll_resource *resource, struct atoll_result *res,
              struct error *err);
 int plan_exec(struct atoll_plan *p, const struct atoll_exec *exec, struct atoll_exec_status *ret,

@@ -7,9 +7,9 @@
 
 #include <stdlib.h>
 
-#define COLUMNS                                                                           \
-	"id, name, state, seq, owned, abandoned, epoch, batch, created_ms, retry_at_ms, " \
-	"attempts"
+#define COLUMNS                                                                        \
+	"id, name, state, seq, owned, abandoned, starting, epoch, batch, created_ms, " \
+	"retry_at_ms, attempts"
 
 static void read_plan(struct cols *c, void *item)
 {
@@ -21,6 +21,7 @@ static void read_plan(struct cols *c, void *item)
 	row->seq = cols_u64(c);
 	row->owned = cols_bool(c);
 	row->abandoned = cols_bool(c);
+	row->starting = cols_bool(c);
 	row->epoch = cols_u64(c);
 	row->batch = cols_u32(c);
 	row->created_ms = cols_int(c, INT64_MIN, INT64_MAX);
@@ -34,18 +35,19 @@ int registry_plan_insert(struct registry *r, struct plan_row *row, struct error 
 {
 	static const char sql[] =
 		"INSERT INTO plan (id, name, state, owned, abandoned, epoch, batch, created_ms, "
-		"retry_at_ms, attempts) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) "
+		"retry_at_ms, attempts, starting) "
+		"VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) "
 		"ON CONFLICT DO NOTHING RETURNING seq";
 	int64_t seq = 0;
 	int k;
 
-	k = rows_write_number(r, sql,
-	                      ARGS(TEXT_VALUE(row->id), TEXT_VALUE(row->name),
-	                           INT_VALUE(row->state), INT_VALUE(row->owned),
-	                           INT_VALUE(row->abandoned), INT_VALUE(row->epoch),
-	                           INT_VALUE(row->batch), INT_VALUE(row->created_ms),
-	                           INT_VALUE(row->retry_at_ms), INT_VALUE(row->attempts)),
-	                      &seq, err);
+	k = rows_write_number(
+		r, sql,
+		ARGS(TEXT_VALUE(row->id), TEXT_VALUE(row->name), INT_VALUE(row->state),
+	             INT_VALUE(row->owned), INT_VALUE(row->abandoned), INT_VALUE(row->epoch),
+	             INT_VALUE(row->batch), INT_VALUE(row->created_ms), INT_VALUE(row->retry_at_ms),
+	             INT_VALUE(row->attempts), INT_VALUE(row->starting)),
+		&seq, err);
 	if (k < 0)
 		return k;
 	if (k == 0) {
@@ -65,10 +67,14 @@ int plan_find(struct registry *r, enum plan_key key, const char *value, struct p
 		"SELECT " COLUMNS " FROM plan WHERE id = ?1 AND state <> 7";
 	static const char open_by_name[] =
 		"SELECT " COLUMNS " FROM plan WHERE name = ?1 AND state <> 7";
+	static const char last_run[] =
+		"SELECT " COLUMNS " FROM plan JOIN run ON run.plan = plan.id "
+		"WHERE run.dir = ?1 AND state <> 7 ORDER BY seq DESC LIMIT 1";
 	static const char *const sql[] = {
 		[PLAN_BY_ID] = by_id,
 		[PLAN_OPEN_BY_ID] = open_by_id,
 		[PLAN_OPEN_BY_NAME] = open_by_name,
+		[PLAN_LAST_RUN] = last_run,
 	};
 	cleanup_rows struct rows rows = PLAN_ROWS;
 	int k = rows_fetch(r, sql[key], ARGS(TEXT_VALUE(value)), &rows, err);
@@ -87,6 +93,26 @@ int registry_plan_get(struct registry *r, const char *id, struct plan_row *ret, 
 	if (k == 0)
 		return error_set(err, -ATOLL_E_NOT_FOUND, "there is no plan with the id '%s'", id);
 	return k < 0 ? k : 0;
+}
+
+int registry_plan_named(struct registry *r, const char *name, struct plan_row *ret,
+                        struct error *err)
+{
+	return plan_find(r, PLAN_OPEN_BY_NAME, name, ret, err);
+}
+
+int registry_plan_ran_in(struct registry *r, const char *id, const char *dir, struct error *err)
+{
+	static const char sql[] = "INSERT INTO run (plan, dir) VALUES (?1, ?2)";
+	int k = registry_write(r, sql, ARGS(TEXT_VALUE(id), TEXT_VALUE(dir)), NULL, NULL, err);
+
+	return k < 0 ? k : 0;
+}
+
+int registry_plan_last_run(struct registry *r, const char *dir, struct plan_row *ret,
+                           struct error *err)
+{
+	return plan_find(r, PLAN_LAST_RUN, dir, ret, err);
 }
 
 int registry_plan_list(struct registry *r, registry_plan_fn fn, void *ctx, struct error *err)
@@ -139,7 +165,7 @@ int registry_plan_update(struct registry *r, const struct plan_row *row, struct 
 {
 	static const char sql[] =
 		"UPDATE plan SET owned = ?2, abandoned = ?3, epoch = ?4, batch = ?5, "
-		"created_ms = ?6, retry_at_ms = ?7, attempts = ?8 WHERE id = ?1";
+		"created_ms = ?6, retry_at_ms = ?7, attempts = ?8, starting = ?9 WHERE id = ?1";
 	struct plan_row old;
 	int k = registry_plan_get(r, row->id, &old, err);
 
@@ -148,13 +174,13 @@ int registry_plan_update(struct registry *r, const struct plan_row *row, struct 
 	k = check_epoch(&old, row->epoch, err);
 	if (k < 0)
 		return k;
-	k = registry_write(r, sql,
-	                   ARGS(TEXT_VALUE(row->id), INT_VALUE(row->owned),
-	                        INT_VALUE(row->abandoned),
-	                        INT_VALUE(row->epoch > 0 ? row->epoch : old.epoch),
-	                        INT_VALUE(row->batch), INT_VALUE(row->created_ms),
-	                        INT_VALUE(row->retry_at_ms), INT_VALUE(row->attempts)),
-	                   NULL, NULL, err);
+	k = registry_write(
+		r, sql,
+		ARGS(TEXT_VALUE(row->id), INT_VALUE(row->owned), INT_VALUE(row->abandoned),
+	             INT_VALUE(row->epoch > 0 ? row->epoch : old.epoch), INT_VALUE(row->batch),
+	             INT_VALUE(row->created_ms), INT_VALUE(row->retry_at_ms),
+	             INT_VALUE(row->attempts), INT_VALUE(row->starting)),
+		NULL, NULL, err);
 	return k < 0 ? k : 0;
 }
 

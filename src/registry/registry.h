@@ -43,6 +43,7 @@ struct plan_row {
 	uint64_t seq; /* creation order */
 	bool owned;
 	bool abandoned;
+	bool starting;  /* being made: no plan yet to anybody but its maker */
 	uint64_t epoch; /* of the last grant that wrote */
 	uint32_t batch; /* the unfinished batch; 0: none */
 	int64_t created_ms;
@@ -147,6 +148,9 @@ void registry_rollback(struct registry *r); /* harmless when none is open */
 int registry_plan_insert(struct registry *r, struct plan_row *row, struct error *err); /* sets seq;
 			-ATOLL_E_EXISTS when name or id is taken by a plan not CLOSED */
 int registry_plan_get(struct registry *r, const char *id, struct plan_row *ret, struct error *err);
+/* The plan of exactly that name, not CLOSED: 1 and *ret, or 0. */
+int registry_plan_named(struct registry *r, const char *name, struct plan_row *ret,
+                        struct error *err);
 /* By name, id, or unique prefix of either; exact name wins, then exact id; "-": the only plan.
  * -ATOLL_E_NOT_FOUND (hint: the nearest name), -ATOLL_E_AMBIGUOUS naming the candidates. */
 int registry_plan_resolve(struct registry *r, const char *ref, struct plan_row *ret,
@@ -158,6 +162,11 @@ int registry_plan_set_state(struct registry *r, const char *id, enum atoll_plan_
                             uint64_t epoch, struct error *err);
 /* Everything but id, name, seq and state. */
 int registry_plan_update(struct registry *r, const struct plan_row *row, struct error *err);
+/* Notes that the plan was made by `run` in the directory DIR (canonical). */
+int registry_plan_ran_in(struct registry *r, const char *id, const char *dir, struct error *err);
+/* The latest plan made by `run` in DIR that is still there: 1 and *ret, or 0. */
+int registry_plan_last_run(struct registry *r, const char *dir, struct plan_row *ret,
+                           struct error *err);
 /* The plan and all its rows, its recorded paths included. History stays. */
 int registry_plan_delete(struct registry *r, const char *id, struct error *err);
 

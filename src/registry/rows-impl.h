@@ -54,7 +54,7 @@ int rows_number(struct registry *r, const char *sql, struct args args, int64_t *
 int rows_write_number(struct registry *r, const char *sql, struct args args, int64_t *ret,
                       struct error *err);
 
-enum plan_key { PLAN_BY_ID = 0, PLAN_OPEN_BY_ID, PLAN_OPEN_BY_NAME, PLAN_KEY_END_ };
+enum plan_key { PLAN_BY_ID = 0, PLAN_OPEN_BY_ID, PLAN_OPEN_BY_NAME, PLAN_LAST_RUN, PLAN_KEY_END_ };
 /* 1 and *ret, 0 when there is none. */
 int plan_find(struct registry *r, enum plan_key key, const char *value, struct plan_row *ret,
               struct error *err);

@@ -116,4 +116,14 @@ static const char version_1[] =
 	"  ctime_ns INTEGER NOT NULL"
 	") STRICT, WITHOUT ROWID;";
 
-const char *const schema_steps[SCHEMA_VERSION] = { version_1 };
+/* A plan is made with all its resources or not at all; and what `run` made is known by where. */
+static const char version_2[] = "ALTER TABLE plan ADD COLUMN"
+				"  starting INTEGER NOT NULL DEFAULT 0 CHECK (starting IN (0, 1));"
+
+				"CREATE TABLE run ("
+				"  plan TEXT PRIMARY KEY REFERENCES plan (id) ON DELETE CASCADE,"
+				"  dir TEXT NOT NULL"
+				") STRICT, WITHOUT ROWID;"
+				"CREATE INDEX run_dir ON run (dir);";
+
+const char *const schema_steps[SCHEMA_VERSION] = { version_1, version_2 };

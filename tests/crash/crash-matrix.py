@@ -29,6 +29,9 @@ class Scenario:
         world.open_plan()
         world.edit()
 
+    def look(self, world, point):
+        """What must hold besides, after recovery from a death at POINT."""
+
     def finish(self, world, state):
         """Goes on from STATE: nothing of the work, and nothing of what undo needs, was lost."""
         if state == 'old':
@@ -187,6 +190,29 @@ class Start(Scenario):
         super().finish(world, state)
 
 
+class StartWith(Start):
+    """A plan with its resources: all of it, or nothing."""
+    verbs = ('start=r1:copy,r2:copy',)
+
+    def look(self, world, point):
+        if point not in COMPLETE:
+            world.nothing_left()
+        elif world.plans() != [(0, ','.join('1' * len(self.resources)))]:
+            raise Broken(f'not the whole plan: {world.plans()}')
+
+    def finish(self, world, state):
+        world.must(*self.verbs)
+        self.look(world, COMPLETE[0])
+        world.find_works(world.must('path'))
+        world.edit()
+        Scenario.finish(self, world, state)
+
+
+class StartWithThree(StartWith):
+    resources = ['o1', 'v', 'r2']
+    verbs = ('start=o1:overlay,v:value,r2:copy',)
+
+
 class Exec(Scenario):
     verbs = ('exec',)
     before = after = 'old'
@@ -218,7 +244,8 @@ class Stop(Scenario):
 
 SCENARIOS = {cls.__name__: cls() for cls in (
     Commit, CommitThree, CommitForGood, Undo, UndoTwoBatches, Withdraw, DryRun, Revoke, RevokeLast,
-    Redo, OverlayCommit, OverlayUndo, OverlayRevoke, OverlayAdd, Add, Start, Exec, Reset, Stop)}
+    Redo, OverlayCommit, OverlayUndo, OverlayRevoke, OverlayAdd, Add, Start,
+    StartWith, StartWithThree, Exec, Reset, Stop)}
 
 # From where recovery is killed in turn: one for every state it can find.
 LEFT_BEHIND = [
@@ -230,7 +257,10 @@ LEFT_BEHIND = [
     ('UndoTwoBatches', 'dir.undo.op:5'), ('UndoTwoBatches', 'txn.undo.undone:1'),
     ('Redo', 'txn.redo.recorded:1'), ('Redo', 'dir.apply.op:2'),
     ('Add', 'plan.add.after-area:1'), ('Add', 'plan.add.after-create:1'),
+    ('StartWith', 'plan.add.after-create:2'), ('StartWithThree', 'plan.add.after-create:1'),
 ]
+# From here on a plan that was started with its resources is whole.
+COMPLETE = ('plan.start.after-complete:1', 'registry.after-commit:2')
 # What the next process may be: told to recover, or busy with something else.
 NEXT_COMMANDS = [('recover=all',), ('recover',), ('purge', 'recover=all')]
 
@@ -252,7 +282,7 @@ def to_kill(passed, ends_only=False):
 
 # ---- one case, in a process of the pool ----
 
-def settle(scenario, world, allowed, number):
+def settle(scenario, world, allowed, number, point):
     following = NEXT_COMMANDS[number % len(NEXT_COMMANDS)]
     if isinstance(scenario, Start):
         following = ('recover=all',)
@@ -261,6 +291,7 @@ def settle(scenario, world, allowed, number):
     else:
         world.recover_twice('recover=all')
     state = world.expect(*allowed)
+    scenario.look(world, point)
     scenario.finish(world, state)
     if not isinstance(scenario, Stop):
         world.stop_and_count()
@@ -284,7 +315,7 @@ def die_once(case):
         with World(scenario.resources) as world:
             scenario.prepare(world)
             world.kill(point, *scenario.verbs, env=scenario.env)
-            settle(scenario, world, allowed, number)
+            settle(scenario, world, allowed, number, point)
     return guard(f'{name} at {point}', body)
 
 
@@ -297,7 +328,7 @@ def die_in_recovery(case):
             scenario.prepare(world)
             world.kill(point, *scenario.verbs, env=scenario.env)
             world.kill(again, 'recover=all')
-            settle(scenario, world, allowed, number)
+            settle(scenario, world, allowed, number, point)
     return guard(f'{name} at {point}, recovery at {again}', body)
 
 
@@ -310,7 +341,8 @@ def record(name):
         with World(scenario.resources) as world:
             scenario.prepare(world)
             passed.extend(world.points(*scenario.verbs, env=scenario.env))
-            settle(scenario, world, {scenario.before, scenario.after}, 0)
+            settle(scenario, world, {scenario.before, scenario.after}, 0,
+                   COMPLETE[0])
     return passed, guard(f'{name}, undisturbed', body)
 
 
@@ -376,6 +408,10 @@ def cln_03_kill_in_create():
     return killed('Start', 'Add', 'OverlayAdd')
 
 
+def der_13_kill_in_start_with_resources():
+    return killed('StartWith', 'StartWithThree')
+
+
 def atm_14_kill_in_exec_reset_stop():
     return killed('Exec', 'Reset', 'Stop')
 
@@ -423,6 +459,7 @@ if __name__ == '__main__':
             der_01_kill_in_redo,
             der_01_kill_with_overlays,
             cln_03_kill_in_create,
+            der_13_kill_in_start_with_resources,
             atm_14_kill_in_exec_reset_stop,
             der_01_kill_in_recovery,
             tst_08_every_crash_point_reached,

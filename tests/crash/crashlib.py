@@ -201,7 +201,14 @@ class World:
         return now
 
     def dump(self):
-        """The registry, byte by byte as text; read from a copy."""
+        """The registry, byte by byte as text."""
+        return self.read_registry(lambda database: list(database.iterdump()))
+
+    def ask(self, sql):
+        return self.read_registry(lambda database: database.execute(sql).fetchall())
+
+    def read_registry(self, how):
+        """From a copy."""
         with tempfile.TemporaryDirectory() as copy:
             for suffix in ('', '-wal'):
                 path = self.base / 'store' / f'atoll.db{suffix}'
@@ -209,7 +216,7 @@ class World:
                     shutil.copy(path, f'{copy}/db{suffix}')
             database = sqlite3.connect(f'{copy}/db')
             try:
-                return list(database.iterdump())
+                return how(database)
             finally:
                 database.close()
 
@@ -231,10 +238,21 @@ class World:
         self.must('stop=force')
         if self.look() != before:
             raise Broken('stop changed a resource')
+        self.nothing_left()
+
+    def nothing_left(self):
+        """No plan, no area, no file."""
+        if self.plans():
+            raise Broken(f'there still is a plan: {self.plans()}')
         store = self.base / 'store'
         left = [str(path.relative_to(self.base)) for path in self.base.rglob('*')
                 if path.name.startswith('.atoll-') or
                 (store in path.parents and path.parent != store and 'locks' not in path.parts)]
         left = [name for name in left if not name.startswith('store/durable')]
         if left:
-            raise Broken(f'left after stop: {left[:5]}')
+            raise Broken(f'left behind: {left[:5]}')
+
+    def plans(self):
+        """Of every plan: is it being made, and the states of its sandboxes (1: CREATED)."""
+        return self.ask('SELECT starting, (SELECT group_concat(state) FROM sandbox '
+                        'WHERE plan = plan.id) FROM plan WHERE state <> 7')

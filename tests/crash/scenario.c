@@ -4,7 +4,7 @@
  * plan "p" of the store BASE/store, through the public interface alone. Trees are made, edited
  * and compared by the Python that runs it.
  *
- *   start  add=DIR[:STRATEGY]  path  exec[=SHELL COMMAND]  diff  commit[=no-undo|dry-run|partial]  rollback
+ *   start[=DIR:STRATEGY,...]  add=DIR[:STRATEGY]  path  exec[=SHELL COMMAND]  diff  commit[=no-undo|dry-run|partial]  rollback
  *   reset  stop[=force]  recover[=all]  purge
  *
  * `path` prints "path ROOT WORKSPACE" for every resource of strategy copy. The first verb that fails
@@ -26,7 +26,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PLAN "p"
+#define PLAN          "p"
+#define RESOURCES_MAX 4
 
 struct run {
 	const char *base;
@@ -127,29 +128,56 @@ static const struct atoll_strategy value_strategy = {
 
 /* ---- the verbs ---- */
 
+/* "DIR[:STRATEGY]" as a resource; *ret_root is to be freed. */
+static int read_resource(const struct run *run, const char *arg, char **ret_root,
+                         struct atoll_resource *ret)
+{
+	char *strategy;
+
+	if (asprintf(ret_root, "%s/%s", run->base, arg) < 0)
+		return -ENOMEM;
+	strategy = strrchr(*ret_root, ':');
+	if (strategy)
+		*strategy++ = '\0';
+	*ret = (struct atoll_resource){ .root = *ret_root,
+		                        .strategy = strategy ? strategy : "copy" };
+	return 0;
+}
+
 static int do_start(struct run *run, const char *arg)
 {
-	(void)arg;
+	struct atoll_resource resources[RESOURCES_MAX];
+	struct atoll_start start = { .name = PLAN,
+		                     .flags = ATOLL_START_OR_OPEN,
+		                     .resources = resources };
+	char *roots[RESOURCES_MAX] = { NULL };
+	char *words = strdup(arg);
+	int r = words ? 0 : -ENOMEM;
+
 	atoll_plan_free(run->plan);
 	run->plan = NULL;
-	return atoll_plan_start(run->atoll, PLAN, ATOLL_START_OR_OPEN, &run->plan, run->res);
+	for (char *word = words ? strtok(words, ",") : NULL; word && r == 0;
+	     word = strtok(NULL, ",")) {
+		size_t n = start.n_resources++;
+
+		r = n < RESOURCES_MAX ? read_resource(run, word, &roots[n], &resources[n]) : -E2BIG;
+	}
+	if (r == 0)
+		r = atoll_plan_start_with(run->atoll, &start, &run->plan, run->res);
+	for (size_t i = 0; i < RESOURCES_MAX; i++)
+		free(roots[i]);
+	free(words);
+	return r;
 }
 
 static int do_add(struct run *run, const char *arg)
 {
 	char *root = NULL;
-	char *strategy;
 	struct atoll_resource resource;
-	int r;
+	int r = read_resource(run, arg, &root, &resource);
 
-	if (asprintf(&root, "%s/%s", run->base, arg) < 0)
-		return -ENOMEM;
-	strategy = strrchr(root, ':');
-	if (strategy)
-		*strategy++ = '\0';
-	resource =
-		(struct atoll_resource){ .root = root, .strategy = strategy ? strategy : "copy" };
-	r = atoll_plan_add(run->plan, &resource, run->res);
+	if (r == 0)
+		r = atoll_plan_add(run->plan, &resource, run->res);
 	free(root);
 	return r;
 }

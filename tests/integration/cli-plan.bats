@@ -77,7 +77,7 @@ load cli
 	two_dirs
 	run atoll start p --dir a/sub --dir a
 	status_is 0
-	says "$work/a/sub lies in $work/a"
+	says "$work/a/sub: lies in '$work/a'"
 	outer=$(atoll show p --json | jq -r --arg r "$work/a" '.sandboxes[] | select(.root == $r).id')
 	inner=$(atoll show p --json | jq -r --arg r "$work/a/sub" '.sandboxes[] | select(.root == $r).parent')
 	[ "$inner" = "$outer" ]

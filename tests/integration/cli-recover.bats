@@ -79,9 +79,9 @@ committed_now() {
 	killed_at plan.add.after-area start p --dir a
 	run atoll recover
 	status_is 0
-	run atoll stop p
-	status_is 0
 	no_plans
+	run atoll stop p
+	status_is 1
 	[ "$(untouched a)" = "$before" ]
 }
 

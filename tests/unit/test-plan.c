@@ -54,7 +54,8 @@ static int setup(void **state)
 	put(f->root, "a", "one");
 	resource.root = f->root;
 	assert_int_equal(store_open(f->home, &f->a, NULL), 0);
-	assert_int_equal(plan_start(f->a, "x", 0, &f->p, NULL), 0);
+	assert_int_equal(plan_start(f->a, &(struct atoll_start){ .name = "x" }, &f->p, NULL, NULL),
+	                 0);
 	assert_int_equal(plan_add(f->p, &resource, NULL, NULL), 0);
 	*state = f;
 	return 0;
@@ -277,7 +278,8 @@ static void plans_share_a_resource_but_not_a_commit(void **state)
 	cleanup_free struct atoll_plan *other = NULL;
 	cleanup_error struct error err = ERROR_INIT;
 
-	assert_int_equal(plan_start(f->a, "y", 0, &other, NULL), 0);
+	assert_int_equal(plan_start(f->a, &(struct atoll_start){ .name = "y" }, &other, NULL, NULL),
+	                 0);
 	assert_int_equal(plan_add(other, &resource, NULL, NULL), 0);
 	assert_int_equal(sandboxes_load(f->a->reg, f->p->id, &boxes, NULL), 0);
 	assert_int_equal(

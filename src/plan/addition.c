@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a resource is, and whether it may be one. See addition.h. */
+#include "plan/addition.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fs/mount.h"
+#include "fs/resolve.h"
+#include "fs/stat.h"
+#include "util/cleanup.h"
+#include "util/mem.h"
+
+static void addition_done(struct addition *add)
+{
+	close_fd(&add->root_fd);
+	area_done(&add->area);
+	free(add->outer);
+}
+
+void additions_done(struct additions *adds)
+{
+	for (size_t i = 0; i < adds->rows.n; i++)
+		addition_done(&adds->v[i]);
+	free(adds->v);
+	sandboxes_done(&adds->rows);
+	*adds = ADDITIONS_INIT;
+}
+
+/* ---- may it be added at all? ---- */
+
+static bool is_kind(const struct addition *add, const char *kind)
+{
+	return strcmp(add->strategy->kind, kind) == 0;
+}
+
+static int check_type(const struct addition *add, const struct sandbox_row *row,
+                      const struct fs_stat *st, struct error *err)
+{
+	if (is_kind(add, "directory") && !S_ISDIR(st->mode))
+		return error_set(err, -ATOLL_E_UNSUPPORTED,
+		                 "'%s' is a file where a directory is due", row->root);
+	if (is_kind(add, "file") && !S_ISREG(st->mode))
+		return error_set(err, -ATOLL_E_UNSUPPORTED,
+		                 "'%s' is not a regular file, which is due", row->root);
+	if (faccessat(add->root_fd, "", W_OK, AT_EACCESS | AT_EMPTY_PATH) < 0 &&
+	    st->uid != geteuid() && geteuid() != 0)
+		return error_set(
+			err, -EACCES,
+			"'%s' belongs to user %u and you may not write to it, so nothing could "
+			"be committed",
+			row->root, st->uid);
+	return 0;
+}
+
+static int check_mount(const struct addition *add, const struct sandbox_row *row, struct error *err)
+{
+	struct mount_info mi;
+	int r = mount_info(add->root_fd, &mi);
+
+	if (r < 0)
+		return error_sys(err, r, "look at the mount of", row->root);
+	if (mi.network)
+		return error_set(err, -ATOLL_E_UNSUPPORTED,
+		                 "'%s' lies on a network filesystem (%s), where a commit cannot be "
+		                 "made safe",
+		                 row->root, mi.name);
+	if (mi.read_only)
+		return error_set(err, -ATOLL_E_UNSUPPORTED,
+		                 "'%s' lies on a read-only mount, so nothing could be committed",
+		                 row->root);
+	return 0;
+}
+
+static int check_root(struct atoll *a, const struct addition *add, const struct sandbox_row *row,
+                      struct error *err)
+{
+	struct fs_stat st;
+	int r;
+
+	if (strcmp(row->root, "/") == 0)
+		return error_set(err, -ATOLL_E_UNSUPPORTED, "'/' cannot be a resource");
+	if (store_overlaps(a, row->root)) {
+		(void)error_set(err, -ATOLL_E_UNSUPPORTED,
+		                "'%s' and the store '%s' lie in one another", row->root, a->home);
+		error_hint(err, "set ATOLL_HOME to a directory outside of the resource");
+		return -ATOLL_E_UNSUPPORTED;
+	}
+	r = fs_stat_at(add->root_fd, "", 0, &st);
+	if (r < 0)
+		return error_sys(err, r, "look at", row->root);
+	r = check_type(add, row, &st, err);
+	return r < 0 ? r : check_mount(add, row, err);
+}
+
+/* Fills root, root_id and root_fd. Resources that are no files have their name for an identity. */
+static int identify(struct atoll *a, struct addition *add, struct sandbox_row *row,
+                    struct error *err)
+{
+	const char *given = add->resource->root;
+	bool is_file = is_kind(add, "directory") || is_kind(add, "file");
+	int r = resolve_canonical(given, &row->root);
+
+	if (r < 0 && is_file)
+		return error_sys(err, r, "open the resource", given);
+	if (r < 0) {
+		char hash[HASH_TEXT_LEN];
+
+		hash_buffer(given, strlen(given), hash);
+		row->root = xstrdup(given);
+		row->root_id = xasprintf("name-%s", hash);
+		return 0;
+	}
+	add->root_fd = open(row->root, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	if (add->root_fd < 0) {
+		r = -errno;
+		add->root_fd = FD_NONE;
+		return error_sys(err, r, "open the resource", row->root);
+	}
+	r = check_root(a, add, row, err);
+	return r < 0 ? r : sandbox_root_id(add->root_fd, &row->root_id, err);
+}
+
+static int identify_one(struct atoll *a, struct addition *add, struct sandbox_row *row,
+                        struct error *err)
+{
+	/* Without a name: a directory, and which way is chosen once it has an area. */
+	const char *strategy = add->resource->strategy ? add->resource->strategy : "copy";
+	int r = strategy_find(strategy, &add->strategy, err);
+
+	if (r < 0)
+		return r;
+	row->strategy = xstrdup(strategy);
+	row->state = ATOLL_SANDBOX_PENDING;
+	row->error = xstrdup("");
+	row->parent = xstrdup("");
+	return identify(a, add, row, err);
+}
+
+int additions_identify(struct additions *adds, struct atoll *a,
+                       const struct atoll_resource *resources, size_t n, struct error *err)
+{
+	int r = 0;
+
+	if (n > LIMIT_SANDBOXES)
+		return error_set(err, -ATOLL_E_TOO_BIG, "a plan has at most %d resources",
+		                 LIMIT_SANDBOXES);
+	adds->v = xcalloc(n + 1, sizeof(*adds->v));
+	adds->rows.v = xcalloc(n + 1, sizeof(*adds->rows.v));
+	adds->rows.cap = n + 1;
+	for (size_t i = 0; r == 0 && i < n; i++) {
+		adds->v[i] = (struct addition){ .resource = &resources[i], .root_fd = FD_NONE };
+		adds->rows.n++;
+		r = identify_one(a, &adds->v[i], &adds->rows.v[i], err);
+	}
+	return r;
+}
+
+bool additions_present(const struct sandboxes *boxes, const struct sandbox_row *row)
+{
+	for (size_t i = 0; i < boxes->n; i++)
+		if (strcmp(boxes->v[i].root_id, row->root_id) == 0)
+			return true;
+	return false;
+}
+
+void additions_skip_present(struct additions *adds, const struct sandboxes *boxes)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < adds->rows.n; i++) {
+		if (additions_present(boxes, &adds->rows.v[i])) {
+			addition_done(&adds->v[i]);
+			sandbox_row_done(&adds->rows.v[i]);
+			continue;
+		}
+		adds->v[kept] = adds->v[i];
+		adds->rows.v[kept++] = adds->rows.v[i];
+	}
+	adds->rows.n = kept;
+}
