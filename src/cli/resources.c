@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Resources from the command line: a new plan over them, whole or not at all. */
+/* Resources from the command line and from a file: a new plan over them, whole or not at all. */
 #include "cli/resources.h"
 
+#include "cli/plan-file.h"
 #include "util/cleanup.h"
 #include "util/mem.h"
 
@@ -15,11 +16,13 @@ struct wanted {
 	char *root; /* absolute where it exists, else as given */
 	const char *strategy;
 	char *parent; /* root of another, or NULL */
+	bool work_in_store;
 };
 
 /* What is being started. */
 struct start {
 	struct cli *c;
+	struct plan_file file; /* empty without one */
 	struct wanted *v;
 	size_t n;
 };
@@ -31,6 +34,7 @@ static void start_done(struct start *s)
 		free(s->v[i].parent);
 	}
 	free(s->v);
+	plan_file_done(&s->file);
 }
 
 #define cleanup_start __attribute__((__cleanup__(start_done)))
@@ -59,12 +63,31 @@ static void want(struct start *s, const char *path, const char *strategy)
 	s->v[s->n++] = (struct wanted){ .root = absolute(path), .strategy = strategy };
 }
 
+static int read_file(struct start *s)
+{
+	struct error err = ERROR_INIT;
+	const char *file = args_value(&s->c->args, "file");
+	int r = file ? plan_file_read(file, &s->file, &err) : 0;
+
+	return r < 0 ? cli_fail_error(s->c, &err) : 0;
+}
+
 static void read_resources(struct start *s)
 {
 	const struct args *a = &s->c->args;
 	const char *strategy = args_value(a, "strategy");
 
-	s->v = xcalloc(a->n_given + 1, sizeof(*s->v));
+	s->v = xcalloc(a->n_given + s->file.n + 1, sizeof(*s->v));
+	for (size_t i = 0; i < s->file.n; i++) {
+		const struct plan_file_resource *res = &s->file.v[i];
+
+		s->v[s->n++] = (struct wanted){
+			.root = xstrdup(res->path),
+			.strategy = res->strategy ? res->strategy : strategy,
+			.parent = xstrdup(plan_file_parent(&s->file, res)),
+			.work_in_store = res->work_in_store,
+		};
+	}
 	for (size_t i = 0; i < a->n_given; i++) {
 		if (strcmp(a->given[i].row->name, "dir") == 0)
 			want(s, a->given[i].value, strategy);
@@ -105,7 +128,8 @@ static void to_resources(const struct start *s, struct atoll_resource *ret)
 			.root = s->v[i].root,
 			.strategy = s->v[i].strategy,
 			.parent = s->v[i].parent,
-			.work_in_store = args_has(&s->c->args, "work-in-store"),
+			.work_in_store =
+				s->v[i].work_in_store || args_has(&s->c->args, "work-in-store"),
 		};
 }
 
@@ -123,6 +147,11 @@ int resources_start(struct cli *c, const struct atoll_start *how, bool *ret_open
 	struct atoll_start start = *how;
 	int status, r;
 
+	status = read_file(&s);
+	if (status)
+		return status;
+	if (!start.name && !(start.flags & ATOLL_START_OWNED))
+		start.name = s.file.name;
 	read_resources(&s);
 	status = read_parents(&s);
 	if (status == 0)

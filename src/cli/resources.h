@@ -6,14 +6,15 @@
 #include "cli/cli.h"
 
 /* Rows for the option table of a command that calls resources_start(). */
-#define RESOURCE_OPTIONS                                                                         \
-	{ "dir", "PATH", "a directory; may be given again (default: the current one)" },         \
-		{ "none", "PATH", "a resource worked on in place, without protection" },         \
-		{ "strategy", "NAME", "how the directories are isolated (default: what fits)" }, \
-		{ "parent", "CHILD=PARENT",                                                      \
-		  "CHILD is committed before PARENT, and undone after it" },                     \
-	{                                                                                        \
-		"work-in-store", NULL, "keep the work in the store; a commit then copies it"     \
+#define RESOURCE_OPTIONS                                                                          \
+	{ "dir", "PATH", "a directory; may be given again (default: the current one)" },          \
+		{ "none", "PATH", "a resource worked on in place, without protection" },          \
+		{ "strategy", "NAME", "how the directories are isolated (default: what fits)" },  \
+		{ "parent", "CHILD=PARENT",                                                       \
+		  "CHILD is committed before PARENT, and undone after it" },                      \
+		{ "file", "FILE", "resources written down in a file; its name, too, for start" }, \
+	{                                                                                         \
+		"work-in-store", NULL, "keep the work in the store; a commit then copies it"      \
 	}
 
 /* Opens the store and makes c->plan of what the options name (nothing: the current directory).

@@ -48,9 +48,9 @@ struct start_args {
 	bool taken; /* somebody has the name since we looked */
 };
 
-static int write_started(struct registry *reg, const char *plan_id, struct error *err)
+static int write_started(struct registry *reg, const struct plan_row *row, struct error *err)
 {
-	return registry_event_add(reg, plan_id, "start", 0, "", err);
+	return registry_event_add(reg, row->id, "start", 0, row->name, err);
 }
 
 static int write_record(struct registry *reg, void *ctx, struct error *err)
@@ -65,7 +65,7 @@ static int write_record(struct registry *reg, void *ctx, struct error *err)
 	if (r == 0)
 		r = additions_record(&args->s->adds, reg, err);
 	if (r == 0 && !args->row->starting)
-		r = write_started(reg, args->row->id, err);
+		r = write_started(reg, args->row, err);
 	return r;
 }
 
@@ -78,7 +78,7 @@ static int write_complete(struct registry *reg, void *ctx, struct error *err)
 	if (r == 0)
 		r = registry_plan_update(reg, args->row, err);
 	if (r == 0)
-		r = write_started(reg, args->row->id, err);
+		r = write_started(reg, args->row, err);
 	args->row->starting = r < 0;
 	return r;
 }
