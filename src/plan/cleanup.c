@@ -131,8 +131,11 @@ int cleanup_retire(struct atoll *a, const struct plan_row *row, unsigned flags,
                    struct atoll_result *res, struct error *err)
 {
 	cleanup_plan_op struct plan_op op = PLAN_OP_INIT;
+	/* A killed owner's command ends a moment after it, and holds the plan until then. One who
+	 * lives is ending himself and waits for nobody. */
+	unsigned wait = owner_alive(a, row->id) ? OP_TRY : OP_BRIEFLY;
 	const struct plan_op_options opt = { .verb = "purge",
-		                             .flags = OP_RESOURCES | OP_TRY | OP_UNASKED |
+		                             .flags = OP_RESOURCES | wait | OP_UNASKED |
 		                                      (flags & ATOLL_FORCE ? OP_FORCE : 0) };
 	struct atoll_plan p = { .a = a };
 	int r;

@@ -12,6 +12,9 @@
 #include "diff/change.h"
 #include "txn/recover.h"
 #include "util/cleanup.h"
+#include "util/clock.h"
+
+#define BRIEFLY_MS 5000
 
 /* ---- other plans on the same resources ---- */
 
@@ -371,6 +374,15 @@ static int begin_once(struct plan_op *op, struct atoll_plan *p, const struct san
 	return r > 0 && (op->flags & OP_UNRECOVERED) ? 0 : r;
 }
 
+static int64_t deadline_of(struct atoll *a, unsigned flags)
+{
+	int64_t limit = store_deadline(a), soon = clock_deadline(BRIEFLY_MS);
+
+	if (flags & OP_TRY)
+		return 0;
+	return flags & OP_BRIEFLY && soon < limit ? soon : limit;
+}
+
 int plan_op_begin(struct plan_op *op, struct atoll_plan *p, const struct plan_op_options *opt,
                   struct error *err)
 {
@@ -379,7 +391,7 @@ int plan_op_begin(struct plan_op *op, struct atoll_plan *p, const struct plan_op
 	op->a = p->a;
 	op->verb = opt->verb;
 	op->flags = opt->flags;
-	op->deadline = opt->flags & OP_TRY ? 0 : store_deadline(p->a);
+	op->deadline = deadline_of(p->a, opt->flags);
 	(void)snprintf(op->what, sizeof(op->what), "atoll %s %s%s%s", opt->verb, p->name,
 	               opt->detail ? " -- " : "", opt->detail ? opt->detail : "");
 	if (p->a->pid != getpid())

@@ -24,6 +24,7 @@
 #define OP_UNASKED     0x10u /* housekeeping: an abandoned plan is not adopted by it */
 #define OP_FORCE       0x20u /* what is nowhere else may go, too */
 #define OP_NEW         0x40u /* there is no such plan yet: only locks are taken */
+#define OP_BRIEFLY     0x80u /* wait for the plan no longer than a command takes to die */
 
 struct plan_op_options {
 	const char *verb;   /* "commit" */

@@ -112,12 +112,8 @@ the_plan() {
 	done
 	kill -KILL "$pid"
 	wait "$pid" || true
-	# The plan is busy until the last of its processes is gone.
-	for _ in $(seq 100); do
-		run atoll clean
-		[ "$status" -eq 5 ] || break
-		sleep 0.05
-	done
+	# The plan is busy until the last of its processes is gone; that is waited for.
+	run atoll clean
 	status_is 0
 	# There is work in it: it stays, as nobody's.
 	[ "$(atoll list --json | jq -r '.plans[0].abandoned')" = true ]
