@@ -5,6 +5,7 @@
  */
 #include "cli/changes.h"
 #include "cli/command.h"
+#include "cli/question.h"
 #include "cli/resources.h"
 
 #include "util/cleanup.h"
@@ -53,8 +54,7 @@ static enum decision ask(const struct cli *c)
 	if (c->json || !isatty(STDIN_FILENO) || !isatty(STDERR_FILENO))
 		return DECIDE_KEEP;
 	for (;;) {
-		(void)fputs("[c]ommit / [r]oll back / [k]eep? ", stderr);
-		if (!fgets(line, sizeof(line), stdin))
+		if (!question_ask("[c]ommit / [r]oll back / [k]eep? ", line, sizeof(line)))
 			return DECIDE_KEEP;
 		switch (line[0]) {
 		case 'c':
@@ -129,6 +129,8 @@ static int decide(struct cli *c, enum decision *d, const struct changes *ch, int
 		cli_say(c, "the command failed with %d, so nothing is committed", exit_code);
 		*d = DECIDE_KEEP;
 	}
+	if (question_signal()) /* then nothing is final */
+		*d = DECIDE_KEEP;
 	switch (*d) {
 	case DECIDE_COMMIT:
 		return commit(c, ch->n);
@@ -179,6 +181,7 @@ static int run_run(struct cli *c)
 	if (failed)
 		return failed;
 	r = command_run(c, c->args.words, c->args.n_words, &exec, &status);
+	question_hold_signals();
 	if (r < 0) {
 		failed = cli_fail(c, r);
 		(void)atoll_plan_stop(c->plan, ATOLL_FORCE, NULL);
@@ -191,6 +194,7 @@ static int run_run(struct cli *c)
 		return failed;
 	}
 	failed = decide(c, &d, &ch, status.exit_code);
+	question_obey_signal();
 	if (failed)
 		return failed;
 	if (c->json)
