@@ -375,6 +375,26 @@ def rules_of_create(way, sabotage):
         return t.bad
 
 
+def rules_of_start(way, sabotage):
+    with World(['r1', 'r2']) as world:
+        world.must('recover=all')
+        t = record(world, 'start=r1:copy,r2:copy', way=way, sabotage=sabotage)
+        t.recorded('plan.start.after-record')
+        t.untouched(t.at('plan.start.after-record'), [t.areas],
+                    'an area was made before its path was recorded')
+        t.recorded('plan.start.after-complete')
+        t.untouched(len(t.calls), t.roots, 'the resource was changed')
+        return t.bad
+
+
+def rules_of_bare_start(way, sabotage):
+    with World(['r1']) as world:
+        world.must('recover=all')
+        t = record(world, 'start', way=way, sabotage=sabotage)
+        t.recorded('plan.start.after-record')
+        return t.bad
+
+
 def recovery(kill, before, env=(), undo=False):
     """Rules of a recovery that finds what a kill at KILL left; it must be durable at BEFORE."""
     def rules(way, sabotage):
@@ -445,7 +465,7 @@ def der_02_order_of_redo():
 
 
 def der_02_order_of_create():
-    return both_ways(rules_of_create)
+    return both_ways(rules_of_create) + both_ways(rules_of_start) + both_ways(rules_of_bare_start)
 
 
 def der_02_order_of_recovery():
@@ -497,7 +517,9 @@ def tst_05_left_out_in_redo():
 
 
 def tst_05_left_out_in_create():
-    return must_complain(rules_of_create, 'registry-sync')
+    return (must_complain(rules_of_create, 'registry-sync') +
+            must_complain(rules_of_start, 'registry-sync') +
+            must_complain(rules_of_bare_start, 'registry-sync'))
 
 
 def tst_05_left_out_in_recovery():

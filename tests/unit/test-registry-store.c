@@ -176,6 +176,33 @@ static void half_made_file_is_finished(void **state)
 	registry_close(r);
 }
 
+/* A plan of a store of the first version is as whole as it was, and made by no `run`. */
+static void a_store_of_version_1_is_migrated(void **state)
+{
+	struct plan_row row;
+	struct registry *r;
+
+	(void)state;
+	raw_sql("PRAGMA journal_mode=WAL");
+	raw_sql(schema_steps[0]);
+	raw_sql("INSERT INTO meta VALUES ('uuid', '0123456789abcdef0123456789abcdef');"
+	        "INSERT INTO plan (id, name, state, owned, abandoned, epoch, batch, created_ms, "
+	        "retry_at_ms, attempts) VALUES ('0123456789abcdef', 'old', 0, 0, 0, 0, 0, 0, 0, 0);"
+	        "PRAGMA application_id=1098149740; PRAGMA user_version=1");
+	_Static_assert(SCHEMA_APPLICATION_ID == 1098149740, "the number in the statement above");
+	r = open_store();
+	assert_int_equal(registry_plan_named(r, "old", &row, NULL), 1);
+	assert_false(row.starting);
+	assert_int_equal(registry_plan_last_run(r, "/x", &row, NULL), 0);
+	check_ok(registry_begin(r, REGISTRY_DURABLE, err));
+	check_ok(registry_plan_ran_in(r, "0123456789abcdef", "/x", err));
+	check_ok(registry_commit(r, err));
+	assert_int_equal(registry_plan_last_run(r, "/x", &row, NULL), 1);
+	assert_string_equal(row.name, "old");
+	check_ok(registry_check(r, err));
+	registry_close(r);
+}
+
 static void creator(void *arg)
 {
 	cleanup_registry struct registry *r = NULL;
@@ -991,6 +1018,7 @@ int main(void)
 		store_test(open_makes_it),
 		store_test(empty_file_is_finished),
 		store_test(half_made_file_is_finished),
+		store_test(a_store_of_version_1_is_migrated),
 		store_test(ten_processes_make_it_at_once),
 		store_test(sto_05_garbage_is_damage),
 		store_test(foreign_database_is_left_alone),
