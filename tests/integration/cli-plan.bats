@@ -68,7 +68,7 @@ load cli
 		atoll start same --or-open --dir a >"$BATS_TEST_TMPDIR/out.$i" 2>&1 3>&- &
 	done
 	wait
-	[ "$(cat "$BATS_TEST_TMPDIR"/out.* | grep -cx same)" -eq 12 ]
+	[ "$(cat "$BATS_TEST_TMPDIR"/out.* | grep -cx same)" -eq 12 ] || { cat "$BATS_TEST_TMPDIR"/out.*; return 1; }
 	[ "$(atoll list --json | jq '.plans | length')" -eq 1 ]
 	[ "$(atoll show --json same | jq '.sandboxes | length')" -eq 1 ]
 }
