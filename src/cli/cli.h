@@ -27,13 +27,14 @@ struct cli;
 struct command {
 	const char *name;
 	int (*run)(struct cli *c); /* exit status */
-	const char *words;         /* for the usage line, besides options */
+	const char *words;         /* what it takes besides options; see enum value_kind */
 	const char *summary;
 	const char *about; /* more, for help; may be NULL */
 	const struct option_row *options;
 	size_t min_words, max_words;
 	size_t stop_at; /* see args_parse() */
 	bool reads;     /* it changes nothing in the store; see registry_program() */
+	bool hidden;    /* not for people: no help, no manual page */
 	int own_exit;   /* of any failure that is not the command's; 0: by its code */
 };
 
@@ -92,6 +93,7 @@ void cli_json_plan(const struct cli *c, struct json *j);
 void cli_json_result(const struct cli *c, struct json *j);
 void cli_json_end(struct json *j);
 
+bool cli_is_terminal(FILE *f);
 /* Colour codes for F, or "" when it is to have none. */
 enum cli_paint { PAINT_NONE = 0, PAINT_GOOD, PAINT_BAD, PAINT_CHANGED, PAINT_DIM, PAINT_END_ };
 const char *cli_paint(const struct cli *c, FILE *f, enum cli_paint p);
@@ -106,6 +108,8 @@ extern const struct option_row common_options[];
 
 extern const struct command cmd_clean;
 extern const struct command cmd_commit;
+extern const struct command cmd_complete;
+extern const struct command cmd_completion;
 extern const struct command cmd_diff;
 extern const struct command cmd_doctor;
 extern const struct command cmd_exec;
@@ -122,8 +126,7 @@ extern const struct command cmd_start;
 extern const struct command cmd_stop;
 extern const struct command cmd_version;
 
-/* What `atoll help` and `atoll help NAME` print. */
-void help_overview(FILE *f);
-void help_command(FILE *f, const struct command *cmd);
+/* What `atoll help CMD` prints; CMD may be NULL. Returns an exit status. */
+int help_about(const struct cli *c, const struct command *cmd);
 
 #endif

@@ -88,10 +88,10 @@ static int commit_run(struct cli *c)
 }
 
 static const struct option_row options[] = {
-	{ "allow", "WHAT",
+	{ "allow", "special|setuid|partial",
 	  "special: new devices, sockets, FIFOs; setuid: new set-id bits;\n"
 	  "partial: resources that cannot be undone beside others" },
-	{ "deny", "WHAT", "escaping-links: refuse new links that leave their tree" },
+	{ "deny", "escaping-links", "refuse new links that leave their tree" },
 	{ "no-undo", NULL, "keep nothing to undo it with" },
 	{ "dry-run", NULL, "say whether it would work, change nothing" },
 	{ NULL, NULL, NULL },

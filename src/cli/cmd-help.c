@@ -2,26 +2,50 @@
 /* atoll help: what the tables of the commands say. Opens nothing. */
 #include "cli/cli.h"
 
+#include "util/cleanup.h"
+#include "util/mem.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #define COLUMN 26 /* where the explanations begin */
 
-static void put_option(FILE *f, const struct option_row *o)
-{
-	int width =
-		fprintf(f, "  --%s%s%s", o->name, o->value ? " " : "", o->value ? o->value : "");
-	const char *line = o->help;
+/* The published exit codes. README, help and manual pages show this table. */
+static const struct {
+	const char *status;
+	const char *others;  /* of commands that have their own; NULL: they never do */
+	const char *command; /* of exec, run and shell */
+} exits[] = {
+	{ "0", "done", "the command's" },
+	{ "1", "failed, or `diff --exit-code` found changes", "the command's" },
+	{ "2", "wrong usage", "the command's" },
+	{ "3", "conflict: somebody changed the same thing; nothing was changed", "the command's" },
+	{ "4", "refused by policy; nothing was changed", "the command's" },
+	{ "5", "waited for a lock in vain; its holder is named", "the command's" },
+	{ "6", "not possible on this host; `atoll doctor` says what is missing", "the command's" },
+	{ "7", "needs recovery; nothing more was touched", "the command's" },
+	{ "124", NULL, "its time was up" },
+	{ "125", NULL,
+	  "Atoll itself failed, waited for a lock in vain, or (`run`) the commit was refused" },
+	{ "126, 127", NULL, "the command cannot be run, cannot be found" },
+	{ "128+N", NULL, "signal N ended it" },
+};
+#define N_EXITS (sizeof(exits) / sizeof(exits[0]))
 
-	while (line) {
-		int len = (int)strcspn(line, "\n");
+/* ---- for people ---- */
+
+/* TEXT beginning at COLUMN, WIDTH being where the line is now. */
+static void put_text(FILE *f, int width, const char *text)
+{
+	while (text) {
+		int len = (int)strcspn(text, "\n");
 
 		if (width >= COLUMN)
 			(void)fprintf(f, "\n%*s", COLUMN, "");
 		else
 			(void)fprintf(f, "%*s", COLUMN - width, "");
-		(void)fprintf(f, "%.*s", len, line);
-		line = line[len] ? line + len + 1 : NULL;
+		(void)fprintf(f, "%.*s", len, text);
+		text = text[len] ? text + len + 1 : NULL;
 		width = COLUMN;
 	}
 	(void)fputc('\n', f);
@@ -29,11 +53,17 @@ static void put_option(FILE *f, const struct option_row *o)
 
 static void put_options(FILE *f, const struct option_row *o)
 {
-	for (; o && o->name; o++)
-		put_option(f, o);
+	for (; o && o->name; o++) {
+		char letter = option_letter(o->name);
+		int width = letter ? fprintf(f, "  -%c, ", letter) : fprintf(f, "  ");
+
+		width += fprintf(f, "--%s%s%s", o->name, o->value ? " " : "",
+		                 o->value ? o->value : "");
+		put_text(f, width, o->help);
+	}
 }
 
-void help_command(FILE *f, const struct command *cmd)
+static void put_command(FILE *f, const struct command *cmd)
 {
 	(void)fprintf(f, "usage: atoll %s%s%s%s\n\n%s\n", cmd->name,
 	              cmd->options ? " [OPTION]..." : "", *cmd->words ? " " : "", cmd->words,
@@ -50,9 +80,21 @@ void help_command(FILE *f, const struct command *cmd)
 		(void)fputs("\nPLAN is a name, an id, the beginning of either, or - for the only "
 		            "plan there is.\n",
 		            f);
+	(void)fprintf(f, "\nmore: man atoll-%s\n", cmd->name);
 }
 
-void help_overview(FILE *f)
+static void put_exits(FILE *f)
+{
+	for (size_t i = 0; i < N_EXITS; i++)
+		if (exits[i].others)
+			(void)fprintf(f, "  %-9s %s\n", exits[i].status, exits[i].others);
+	(void)fputs("\nexit status of exec, run and shell: the command's, or\n", f);
+	for (size_t i = 0; i < N_EXITS; i++)
+		if (!exits[i].others)
+			(void)fprintf(f, "  %-9s %s\n", exits[i].status, exits[i].command);
+}
+
+static void put_overview(FILE *f)
 {
 	const struct command *cmd;
 
@@ -61,50 +103,116 @@ void help_overview(FILE *f)
 	            "nothing.\n\n",
 	            f);
 	for (size_t i = 0; (cmd = command_at(i)); i++)
-		(void)fprintf(f, "  %-10s %s\n", cmd->name, cmd->summary);
+		if (!cmd->hidden)
+			(void)fprintf(f, "  %-10s %s\n", cmd->name, cmd->summary);
 	(void)fputs("\noptions of every command:\n", f);
 	put_options(f, common_options);
-	(void)fputs("\nexit status: 0 done, 1 failed, 2 usage, 3 conflict, 4 refused by policy,\n"
-	            "  5 lock wait timed out, 6 not possible on this host, 7 needs recovery;\n"
-	            "  of exec: the command's, 124 time-out, 125 atoll itself, 126, 127 not run\n\n"
-	            "atoll help COMMAND says more; so does the manual page, atoll(1).\n",
+	(void)fputs("\nexit status:\n", f);
+	put_exits(f);
+	(void)fputs("\nfirst steps: atoll run -- COMMAND, or atoll start NAME --dir DIR\n"
+	            "more: atoll help COMMAND, man atoll\n",
 	            f);
+}
+
+/* ---- for programs, among them those that make the manual pages ---- */
+
+static void json_value(struct json *j, const char *value)
+{
+	const char *word, *at = NULL;
+	size_t len;
+
+	json_string(j, "value", value);
+	json_string(j, "kind", value_kind_name(value_kind(value)));
+	if (value_kind(value) != VALUE_CHOICE)
+		return;
+	json_open_array(j, "choices");
+	while ((word = value_choice(value, &at, &len))) {
+		cleanup_free char *text = xstrndup(word, len);
+
+		json_string(j, NULL, text);
+	}
+	json_close(j);
 }
 
 static void json_options(struct json *j, const struct option_row *o)
 {
 	json_open_array(j, "options");
 	for (; o && o->name; o++) {
+		char letter[2] = { option_letter(o->name), '\0' };
+
 		json_open_object(j, NULL);
 		json_string(j, "name", o->name);
-		json_string(j, "value", o->value);
+		json_string(j, "letter", *letter ? letter : NULL);
+		json_value(j, o->value);
 		json_string(j, "help", o->help);
 		json_close(j);
 	}
 	json_close(j);
 }
 
-static int help_json(const struct cli *c, const struct command *only)
+static void json_words(struct json *j, const char *words)
+{
+	const char *name, *before = NULL;
+	size_t len;
+
+	json_open_array(j, "word_kinds");
+	for (size_t i = 0; (name = words_at(words, i, &len)) && name != before; i++) {
+		cleanup_free char *text = xstrndup(name, len);
+
+		json_string(j, NULL, value_kind_name(value_kind(text)));
+		before = name;
+	}
+	json_close(j);
+}
+
+static void json_command(struct json *j, const struct command *cmd)
+{
+	json_open_object(j, NULL);
+	json_string(j, "name", cmd->name);
+	json_string(j, "words", cmd->words);
+	json_words(j, cmd->words);
+	json_string(j, "summary", cmd->summary);
+	json_string(j, "about", cmd->about);
+	json_bool(j, "command_exit", cmd->own_exit != 0);
+	json_options(j, cmd->options);
+	json_close(j);
+}
+
+static void put_json(const struct command *only)
 {
 	const struct command *cmd;
 	struct json j;
 
-	cli_json_begin(c, &j);
+	json_init(&j, stdout);
+	json_open_object(&j, NULL);
+	json_string(&j, "format", "atoll.help/1"); /* also of "atoll commit --help" */
+	json_string(&j, "version", atoll_version());
 	json_open_array(&j, "commands");
-	for (size_t i = 0; (cmd = command_at(i)); i++) {
-		if (only && cmd != only)
-			continue;
+	for (size_t i = 0; (cmd = command_at(i)); i++)
+		if (!cmd->hidden && (!only || cmd == only))
+			json_command(&j, cmd);
+	json_close(&j);
+	json_options(&j, common_options);
+	json_open_array(&j, "exit_status");
+	for (size_t i = 0; i < N_EXITS; i++) {
 		json_open_object(&j, NULL);
-		json_string(&j, "name", cmd->name);
-		json_string(&j, "words", cmd->words);
-		json_string(&j, "summary", cmd->summary);
-		json_string(&j, "about", cmd->about);
-		json_options(&j, cmd->options);
+		json_string(&j, "status", exits[i].status);
+		json_string(&j, "others", exits[i].others);
+		json_string(&j, "command", exits[i].command);
 		json_close(&j);
 	}
 	json_close(&j);
-	json_options(&j, common_options);
 	cli_json_end(&j);
+}
+
+int help_about(const struct cli *c, const struct command *cmd)
+{
+	if (c->json)
+		put_json(cmd);
+	else if (cmd)
+		put_command(stdout, cmd);
+	else
+		put_overview(stdout);
 	return EXIT_SUCCESS;
 }
 
@@ -118,13 +226,7 @@ static int help_run(struct cli *c)
 		if (!cmd)
 			return cli_fail_error(c, &err);
 	}
-	if (c->json)
-		return help_json(c, cmd);
-	if (cmd)
-		help_command(stdout, cmd);
-	else
-		help_overview(stdout);
-	return EXIT_SUCCESS;
+	return help_about(c, cmd);
 }
 
 const struct command cmd_help = {

@@ -59,7 +59,7 @@ static int rollback_run(struct cli *c)
 
 static const struct option_row options[] = {
 	{ "keep-theirs", NULL, "leave alone what somebody changed since, undo the rest" },
-	{ "allow", "WHAT", "partial: undo what can be, where some cannot" },
+	{ "allow", "partial", "partial: undo what can be, where some cannot" },
 	{ NULL, NULL, NULL },
 };
 

@@ -4,23 +4,46 @@
 
 #include "cli/suggest.h"
 #include "util/cleanup.h"
+#include "util/mem.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* In the order help shows them: work, look, decide, keep house. */
+/* In the order help shows them. */
 static const struct command *const commands[] = {
-	&cmd_run,   &cmd_start,   &cmd_exec,   &cmd_shell,    &cmd_path,    &cmd_diff,
-	&cmd_show,  &cmd_list,    &cmd_commit, &cmd_rollback, &cmd_reset,   &cmd_stop,
-	&cmd_clean, &cmd_recover, &cmd_doctor, &cmd_help,     &cmd_version,
+	/* work */
+	&cmd_run,
+	&cmd_start,
+	&cmd_exec,
+	&cmd_shell,
+	&cmd_path,
+	/* look */
+	&cmd_diff,
+	&cmd_show,
+	&cmd_list,
+	/* decide */
+	&cmd_commit,
+	&cmd_rollback,
+	&cmd_reset,
+	&cmd_stop,
+	/* keep house */
+	&cmd_clean,
+	&cmd_recover,
+	&cmd_doctor,
+	/* about atoll */
+	&cmd_completion,
+	&cmd_help,
+	&cmd_version,
+	/* for scripts of ours */
+	&cmd_complete,
 };
 
 const struct option_row common_options[] = {
 	{ "json", NULL, "one JSON object on standard output" },
 	{ "wait", "SECONDS", "wait at most so long for a lock; 0: not at all (default: for ever)" },
-	{ "color", "WHEN", "auto, always or never" },
+	{ "color", "auto|always|never", "whether to use colours (default: on a terminal)" },
 	{ "yes", NULL, "ask nothing" },
-	{ "help", NULL, "say how the command is used (also -h)" },
+	{ "help", NULL, "say how the command is used" },
 	{ NULL, NULL, NULL },
 };
 
@@ -37,48 +60,37 @@ const struct command *command_at(size_t i)
 
 const struct command *command_find(const char *name, struct error *err)
 {
-	struct suggestion s = { .wanted = name };
+	struct suggestions s = { .wanted = name };
 	const struct command *cmd;
 
 	for (size_t i = 0; (cmd = command_at(i)); i++) {
 		if (strcmp(cmd->name, name) == 0)
 			return cmd;
-		suggest_try(&s, cmd->name);
+		if (!cmd->hidden)
+			suggest_try(&s, cmd->name, strlen(cmd->name));
 	}
 	(void)error_set(err, -ATOLL_E_INVALID, "unknown command '%s'", name);
-	if (s.best)
-		error_hint(err, "did you mean '%s'?", s.best);
-	else
-		error_hint(err, "atoll help");
+	suggest_hint(&s, "", err);
 	return NULL;
 }
 
-static int set_color(struct cli *c, const char *when, struct error *err)
+static enum cli_color color_of(const char *when)
 {
-	static const char *const names[] = { "auto", "always", "never" };
-
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		if (strcmp(when, names[i]) == 0) {
-			c->color = (enum cli_color)i;
-			return 0;
-		}
-	}
-	return error_set(err, -ATOLL_E_INVALID,
-	                 "option '--color': '%s' is not auto, always or never", when);
+	if (strcmp(when, "always") == 0)
+		return COLOR_ALWAYS;
+	return strcmp(when, "never") == 0 ? COLOR_NEVER : COLOR_AUTO;
 }
 
 /* Options that every command has, wherever they stood. */
 static int take_common(struct cli *c, const struct args *a, struct error *err)
 {
 	const char *color = args_value(a, "color");
-	int r;
 
 	c->json |= args_has(a, "json");
 	c->yes |= args_has(a, "yes");
-	r = args_seconds(a, "wait", &c->wait_ms, err);
-	if (r == 0 && color)
-		r = set_color(c, color, err);
-	return r;
+	if (color)
+		c->color = color_of(color);
+	return args_seconds(a, "wait", &c->wait_ms, err);
 }
 
 /* An option that is not understood must not hide a --json behind it. */
@@ -88,6 +100,35 @@ static bool wants_json(char **argv)
 		if (strcmp(*argv, "--json") == 0)
 			return true;
 	return false;
+}
+
+/* A usage error that has no better hint says where to read. */
+static int fail_parse(struct cli *c, char **argv, struct error *err)
+{
+	c->json |= wants_json(argv);
+	if (!err->hint)
+		error_hint(err, "atoll help%s%s", c->command ? " " : "",
+		           c->command ? c->command->name : "");
+	return cli_fail_error(c, err);
+}
+
+static int check_choices(struct cli *c)
+{
+	const struct command *cmd = c->command;
+	struct error err = ERROR_INIT;
+
+	for (size_t i = 0; i < c->args.n_words; i++) {
+		size_t len;
+		const char *name = words_at(cmd->words, i, &len);
+		cleanup_free char *text = name ? xstrndup(name, len) : NULL;
+
+		if (text && value_check(cmd->name, text, c->args.words[i], &err) < 0) {
+			if (!err.hint)
+				error_hint(&err, "atoll help %s", cmd->name);
+			return cli_fail_error(c, &err);
+		}
+	}
+	return 0;
 }
 
 static int check_words(struct cli *c)
@@ -100,7 +141,7 @@ static int check_words(struct cli *c)
 	if (c->args.n_words > cmd->max_words)
 		return cli_fail_usage(c, "%s: '%s' is one word too many: atoll %s %s", cmd->name,
 		                      c->args.words[cmd->max_words], cmd->name, cmd->words);
-	return 0;
+	return check_choices(c);
 }
 
 static int run_command(struct cli *c, char **argv)
@@ -112,14 +153,10 @@ static int run_command(struct cli *c, char **argv)
 	               &err);
 	if (r == 0)
 		r = take_common(c, &c->args, &err);
-	if (r < 0) {
-		c->json |= wants_json(argv);
-		return cli_fail_error(c, &err);
-	}
-	if (args_has(&c->args, "help")) {
-		help_command(stdout, c->command);
-		return EXIT_SUCCESS;
-	}
+	if (r < 0)
+		return fail_parse(c, argv, &err);
+	if (args_has(&c->args, "help"))
+		return help_about(c, c->command);
 	status = check_words(c);
 	return status ? status : c->command->run(c);
 }
@@ -143,9 +180,8 @@ static int dispatch(struct cli *c, char **argv)
 		c->command = command_find(name, &err);
 	}
 	if (!c->command) {
-		c->json |= wants_json(argv);
 		args_done(&front);
-		return cli_fail_error(c, &err);
+		return fail_parse(c, argv, &err);
 	}
 	if (front.n_words == 0) {
 		/* Asked for, it is an answer; else it says what was missing. */

@@ -14,6 +14,11 @@
 
 /* ---- people ---- */
 
+bool cli_is_terminal(FILE *f)
+{
+	return isatty(fileno(f));
+}
+
 const char *cli_paint(const struct cli *c, FILE *f, enum cli_paint p)
 {
 	static const char *const codes[] = {
@@ -24,7 +29,7 @@ const char *cli_paint(const struct cli *c, FILE *f, enum cli_paint p)
 
 	if (c->color == COLOR_NEVER)
 		return "";
-	if (c->color == COLOR_AUTO && ((no_color && *no_color) || !isatty(fileno(f))))
+	if (c->color == COLOR_AUTO && ((no_color && *no_color) || !cli_is_terminal(f)))
 		return "";
 	return codes[p];
 }

@@ -7,9 +7,10 @@
 
 /* Rows for the option table of a command that calls resources_start(). */
 #define RESOURCE_OPTIONS                                                                          \
-	{ "dir", "PATH", "a directory; may be given again (default: the current one)" },          \
+	{ "dir", "DIR", "a directory; may be given again (default: the current one)" },           \
 		{ "none", "PATH", "a resource worked on in place, without protection" },          \
-		{ "strategy", "NAME", "how the directories are isolated (default: what fits)" },  \
+		{ "strategy", "overlay|copy|none",                                                \
+		  "how the directories are isolated (default: what fits)" },                      \
 		{ "parent", "CHILD=PARENT",                                                       \
 		  "CHILD is committed before PARENT, and undone after it" },                      \
 		{ "file", "FILE", "resources written down in a file; its name, too, for start" }, \

@@ -2,6 +2,8 @@
 /* Distance between two words: letters added, left out or changed, neighbours swapped. */
 #include "cli/suggest.h"
 
+#include "util/strbuf.h"
+
 #include <stdint.h>
 #include <string.h>
 
@@ -32,21 +34,46 @@ static size_t distance(const char *a, size_t a_len, const char *b, size_t b_len)
 	return d[a_len][b_len];
 }
 
-void suggest_try(struct suggestion *s, const char *word)
+/* How far, or SIZE_MAX: too far to be a slip. */
+static size_t slip(const char *wanted, const char *word, size_t len)
 {
-	size_t wanted_len = strlen(s->wanted);
-	size_t word_len = strlen(word);
-	size_t far, d;
+	size_t wanted_len = strlen(wanted), d;
 
-	if (wanted_len == 0 || wanted_len > WORD_MAX || word_len > WORD_MAX)
-		return;
-	d = distance(s->wanted, wanted_len, word, word_len);
+	if (wanted_len == 0 || wanted_len > WORD_MAX || len > WORD_MAX)
+		return SIZE_MAX;
 	/* The beginning of a word is a hint whatever is missing of the rest. */
-	if (wanted_len >= 3 && strncmp(word, s->wanted, wanted_len) == 0)
-		d = 1;
-	far = wanted_len < 4 ? 1 : 2;
-	if (d > far || (s->best && d >= s->distance))
+	if (wanted_len >= 3 && wanted_len <= len && strncmp(word, wanted, wanted_len) == 0)
+		return 1;
+	d = distance(wanted, wanted_len, word, len);
+	return d <= (wanted_len < 4 ? 1 : 2) ? d : SIZE_MAX;
+}
+
+void suggest_try(struct suggestions *s, const char *word, size_t len)
+{
+	size_t d = slip(s->wanted, word, len);
+
+	if (d == SIZE_MAX || (s->n > 0 && d > s->distance))
 		return;
-	s->best = word;
+	if (d < s->distance)
+		s->n = 0;
 	s->distance = d;
+	if (s->n < SUGGEST_MAX) {
+		s->best[s->n].word = word;
+		s->best[s->n].len = len;
+		s->n++;
+	}
+}
+
+void suggest_hint(const struct suggestions *s, const char *before, struct error *err)
+{
+	cleanup_strbuf struct strbuf sb = STRBUF_INIT;
+
+	for (size_t i = 0; i < s->n; i++)
+		strbuf_printf(&sb, "%s'%s%.*s'",
+		              i == 0         ? ""
+		              : i + 1 < s->n ? ", "
+		                             : " or ",
+		              before, (int)s->best[i].len, s->best[i].word);
+	if (s->n > 0)
+		error_hint(err, "did you mean %s?", strbuf_str(&sb));
 }

@@ -1,16 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* "did you mean ...?": the nearest of several words, when it is near enough to be a slip. */
+/* "did you mean ...?": the nearest of several words, when they are near enough to be a slip. */
 #ifndef CLI_SUGGEST_H
 #define CLI_SUGGEST_H
 
 #include <stddef.h>
+#include "util/error.h"
 
-struct suggestion {
+#define SUGGEST_MAX 3 /* more is no help */
+
+struct suggestions {
 	const char *wanted;
-	const char *best; /* NULL: nothing is near */
-	size_t distance;
+	size_t distance; /* of each in `best` */
+	size_t n;        /* of `best` */
+	struct {
+		const char *word;
+		size_t len;
+	} best[SUGGEST_MAX];
 };
 
-void suggest_try(struct suggestion *s, const char *word);
+/* WORD (not copied) is one of those that could have been meant. */
+void suggest_try(struct suggestions *s, const char *word, size_t len);
+/* "did you mean 'BEFOREword'?", with all that are equally near; nothing when none is near. */
+void suggest_hint(const struct suggestions *s, const char *before, struct error *err);
 
 #endif

@@ -53,6 +53,8 @@ struct atoll_plan {
 
 /* As registry_program(). */
 void store_program(bool reads);
+/* Whether the store that store_open(NULL) opens has been made yet; makes nothing. */
+bool store_is_made(void);
 int store_open(const char *home, struct atoll **ret, struct error *err);
 void store_close(struct atoll *a);
 /* PATH (canonical) is the store, inside it, or contains it. */

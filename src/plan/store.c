@@ -212,6 +212,16 @@ void store_program(bool reads)
 	registry_program(reads);
 }
 
+bool store_is_made(void)
+{
+	cleanup_free char *home = NULL, *registry = NULL;
+
+	if (default_home(&home, NULL) < 0)
+		return false;
+	registry = xasprintf("%s/atoll.db", home);
+	return access(registry, R_OK) == 0;
+}
+
 int store_open(const char *home, struct atoll **ret, struct error *err)
 {
 	cleanup_free char *chosen = NULL;

@@ -51,10 +51,45 @@ load cli
 	run atoll diff p --jsno
 	status_is 2
 	says "did you mean '--json'?"
+	run atoll commit p --allow specal
+	status_is 2
+	says "did you mean 'special'?"
+	run atoll co
+	status_is 2
+	says "hint: atoll help"
+	run atoll comp
+	says "did you mean 'completion'?"
+	run atoll __comple
+	[[ $output != *__complete* ]]
 	run atoll frobnicate
 	status_is 2
 	says 'atoll help'
 	[ ! -e "$ATOLL_HOME" ]
+}
+
+@test "cli letters stand for options, alone and together" {
+	two_dirs
+	atoll start p --dir a
+	run atoll commit -n p
+	status_is 0
+	says 'no changes'
+	run atoll commit -yn p
+	status_is 0
+	run atoll stop -fy p
+	status_is 0
+	run atoll list -f
+	status_is 2
+	says "unknown option '-f'"
+	run atoll stop -yx p
+	status_is 2
+	says "unknown option '-x' in '-yx'"
+	says 'hint: atoll help stop'
+	run atoll help stop
+	says '-f, --force'
+	# One letter, one meaning.
+	letters=$(atoll help --json | jq -r '[.commands[].options[], .options[]] | map(select(.letter) | .letter + " " + .name) | unique[]')
+	[ "$(cut -d ' ' -f 1 <<<"$letters" | uniq -d)" = '' ]
+	[ "$(wc -l <<<"$letters")" -ge 4 ]
 }
 
 @test "cli wrong usage is exit 2" {
