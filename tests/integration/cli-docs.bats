@@ -34,30 +34,65 @@ load cli
 	[ -z "$(ls -A tmp)" ]
 }
 
-@test "doc the manual page is clean and knows every command and option" {
-	command -v mandoc >/dev/null
-	run mandoc -T lint -W warning "$ATOLL_SOURCE_ROOT/man/atoll.1"
-	status_is 0
-	[ -z "$output" ]
-	page=$(mandoc -T ascii "$ATOLL_SOURCE_ROOT/man/atoll.1" | sed 's/.\x08//g')
-	for command in $(atoll help --json | jq -r '.commands[].name'); do
-		grep -qE "^ +$command( |\$)" <<<"$page" || { echo "no $command"; return 1; }
+# page NAME: as people see it.
+page() {
+	mandoc -T ascii "$ATOLL_BUILD_ROOT/man/$1" | sed 's/.\x08//g'
+}
+
+@test "doc the manual pages are clean and there is one for each command" {
+	for file in "$ATOLL_BUILD_ROOT"/man/*.[13]; do
+		run mandoc -T lint -W warning "$file"
+		status_is 0
+		[ -z "$output" ]
 	done
-	for option in $(atoll help --json | jq -r '[.commands[].options[].name, .options[].name] | unique[]'); do
-		grep -qF -- "--$option" <<<"$page" || { echo "no --$option"; return 1; }
+	(cd "$ATOLL_BUILD_ROOT/man" && ls atoll-*.1) | sort >have
+	atoll help --json | jq -r '"atoll-" + .commands[].name + ".1"' | sort >want
+	diff want have
+	# No prose for a page that is none.
+	for file in "$ATOLL_SOURCE_ROOT"/man/*.mdoc; do
+		name=$(basename "$file" .mdoc)
+		[ -e "$ATOLL_BUILD_ROOT/man/$name.1" ] || [ -e "$ATOLL_BUILD_ROOT/man/$name.3" ]
 	done
 }
 
-@test "doc the exit codes of the README are those of the program" {
-	two_dirs
-	grep -q '^| 5 | waited for a lock' "$ATOLL_SOURCE_ROOT/README.md"
-	run atoll list --frobnicate
-	status_is 2
-	run atoll start p --dir /
-	status_is 6
-	atoll start p --dir a
-	atoll exec p -- sh -c 'echo x >"$ATOLL_RESOURCE_1/one"'
-	echo theirs >a/one
-	run atoll commit p
-	status_is 3
+@test "doc each manual page has the options its command has, and no other" {
+	help=$(atoll help --json)
+	jq -r '[.commands[].options[].name, .options[].name] | unique[]' <<<"$help" | sort >all
+	for command in $(jq -r '.commands[].name' <<<"$help"); do
+		page "atoll-$command.1" >text
+		sed -n '/^OPTIONS/,/^EXIT STATUS/p' text | grep -oE '^ +(-., )?--[a-z-]+' |
+			sed 's/.*--//' | sort >have
+		jq -r --arg c "$command" '.commands[] | select(.name == $c).options[].name' <<<"$help" |
+			sort >want
+		diff want have
+		# Wherever a page, or help, names an option, there is one of that name.
+		{
+			cat text
+			atoll help "$command"
+		} | grep -oE '(^|[^a-z-])--[a-z][a-z-]*' | sed 's/.*--//' | sort -u | comm -23 - all >unknown
+		[ ! -s unknown ] || { echo "atoll-$command:"; cat unknown; return 1; }
+	done
+	page atoll.1 >text
+	for option in $(jq -r '.options[].name' <<<"$help"); do
+		grep -qE -- "^ +(-., )?--$option" text
+	done
+	for command in $(jq -r '.commands[].name' <<<"$help"); do
+		grep -qF "atoll-$command(1)" text
+	done
+}
+
+@test "doc the manual page of the library names every function, and its example compiles" {
+	page libatoll.3 | grep -oE 'atoll_[a-z_]+\(' | tr -d '(' | sort -u >have
+	sed 's,/\*.*\*/,,' "$ATOLL_SOURCE_ROOT/include/atoll.h" | grep '^ATOLL_API\|^atoll_' |
+		grep -oE 'atoll_[a-z_]+\(' | tr -d '(' | sort -u >want
+	diff want have
+	sed -n '/^\.Bd -literal/,/^\.Ed/p' "$ATOLL_SOURCE_ROOT/man/libatoll.mdoc" | sed '/^\./d; s/\\e/\\/g' >example.c
+	cc -std=c11 -Wall -Wextra -Werror -I"$ATOLL_SOURCE_ROOT/include" -fsyntax-only example.c
+}
+
+@test "doc the exit codes of the README are those the program publishes" {
+	sed -n '/^## Exit status/,/^## /p' "$ATOLL_SOURCE_ROOT/README.md" | grep '^| [0-9]' >have
+	atoll help --json | jq -r '.exit_status[] | "| \(.status) | \(.others // "") | \(.command) |"' |
+		sed 's/|  |/| |/' >want
+	diff want have
 }
