@@ -2,9 +2,9 @@
 /* atoll: one table of commands. A new command is one file and one row here. */
 #include "cli/cli.h"
 
-#include "cli/suggest.h"
 #include "util/cleanup.h"
 #include "util/mem.h"
+#include "util/suggest.h"
 
 #include <stdlib.h>
 #include <string.h>

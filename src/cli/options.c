@@ -2,10 +2,10 @@
 /* The parser of command lines. */
 #include "cli/options.h"
 
-#include "cli/suggest.h"
 #include "util/cleanup.h"
 #include "util/mem.h"
 #include "util/strbuf.h"
+#include "util/suggest.h"
 
 #include <ctype.h>
 #include <errno.h>

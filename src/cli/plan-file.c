@@ -11,10 +11,10 @@
 #include <unistd.h>
 
 #include <atoll.h>
-#include "cli/suggest.h"
 #include "util/cleanup.h"
 #include "util/gitconfig.h"
 #include "util/mem.h"
+#include "util/suggest.h"
 
 #define FILE_MAX_LEN  ((size_t)1 << 20)
 #define RESOURCES_MAX 1024 /* of a file; how many a plan may have, the library knows */
@@ -32,11 +32,10 @@ static int wrong(const struct reading *rd, unsigned line, const char *text)
 }
 
 static int wrong_word(const struct reading *rd, unsigned line, const char *what, const char *word,
-                      const struct suggestion *s)
+                      const struct suggestions *s)
 {
 	(void)error_set(rd->err, -ATOLL_E_INVALID, "%s:%u: %s '%s'", rd->file, line, what, word);
-	if (s->best)
-		error_hint(rd->err, "did you mean '%s'?", s->best);
+	suggest_hint(s, "", rd->err);
 	return -ATOLL_E_INVALID;
 }
 
@@ -53,12 +52,12 @@ static const struct kind {
 
 static int settle_kind(const struct reading *rd, struct plan_file_resource *res)
 {
-	struct suggestion s = { .wanted = res->kind };
+	struct suggestions s = { .wanted = res->kind };
 
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
 		const struct kind *k = &kinds[i];
 
-		suggest_try(&s, k->name);
+		suggest_try(&s, k->name, strlen(k->name));
 		if (strcmp(res->kind, k->name) != 0)
 			continue;
 		if (!k->supported)
@@ -125,17 +124,17 @@ static int take_resource_key(const struct reading *rd, struct plan_file_resource
 		{ "strategy", &res->strategy, NULL },
 		{ "parent", &res->parent, &res->parent_line },
 	};
-	struct suggestion s = { .wanted = name };
+	struct suggestions s = { .wanted = name };
 
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
-		suggest_try(&s, texts[i].name);
+		suggest_try(&s, texts[i].name, strlen(texts[i].name));
 		if (strcmp(name, texts[i].name) != 0)
 			continue;
 		if (texts[i].line)
 			*texts[i].line = e->line;
 		return take_text(rd, e, texts[i].to);
 	}
-	suggest_try(&s, "work-in-store");
+	suggest_try(&s, "work-in-store", strlen("work-in-store"));
 	if (strcmp(name, "work-in-store") != 0)
 		return wrong_word(rd, e->line, "unknown key", name, &s);
 	if (gitconfig_bool(e->value ? e->value : "true", &res->work_in_store) < 0)
@@ -146,9 +145,9 @@ static int take_resource_key(const struct reading *rd, struct plan_file_resource
 static int take_plan_key(const struct reading *rd, const char *name,
                          const struct gitconfig_entry *e)
 {
-	struct suggestion s = { .wanted = name };
+	struct suggestions s = { .wanted = name };
 
-	suggest_try(&s, "name");
+	suggest_try(&s, "name", strlen("name"));
 	if (strcmp(name, "name") != 0)
 		return wrong_word(rd, e->line, "unknown key", name, &s);
 	return take_text(rd, e, &rd->pf->name);
@@ -160,11 +159,11 @@ static int take_entry(void *user, const struct gitconfig_entry *e)
 	const struct reading *rd = user;
 	const char *first = strchr(e->key, '.'), *last = strrchr(e->key, '.');
 	cleanup_free char *section = xstrndup(e->key, (size_t)(first - e->key));
-	struct suggestion s = { .wanted = section };
+	struct suggestions s = { .wanted = section };
 	struct plan_file_resource *res;
 
-	suggest_try(&s, "plan");
-	suggest_try(&s, "resource");
+	suggest_try(&s, "plan", strlen("plan"));
+	suggest_try(&s, "resource", strlen("resource"));
 	if (strcmp(section, "plan") == 0 && first == last)
 		return take_plan_key(rd, last + 1, e);
 	if (strcmp(section, "plan") == 0)
@@ -227,14 +226,14 @@ static int settle_path(const struct reading *rd, struct plan_file_resource *res)
 
 static int check_parent(const struct reading *rd, const struct plan_file_resource *res)
 {
-	struct suggestion s = { .wanted = res->parent };
+	struct suggestions s = { .wanted = res->parent };
 
 	for (size_t i = 0; res->parent && i < rd->pf->n; i++) {
 		const struct plan_file_resource *other = &rd->pf->v[i];
 
 		if (other == res)
 			continue;
-		suggest_try(&s, other->label);
+		suggest_try(&s, other->label, strlen(other->label));
 		if (strcmp(other->label, res->parent) == 0)
 			return 0;
 	}

@@ -6,65 +6,25 @@
 #include "util/cleanup.h"
 #include "util/escape.h"
 #include "util/strbuf.h"
+#include "util/suggest.h"
 
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define NAMED_MAX 8 /* candidates in a message; the rest is counted */
 
-/* Plans that match, and the nearest name among those that do not. */
+/* Plans that match, and the names nearest to it among those that do not. */
 struct search {
 	const char *ref; /* "": everything matches */
 	size_t matches;
 	struct plan_row match; /* the first */
 	struct strbuf names;
-	unsigned distance; /* of `nearest`; UINT_MAX: there is none */
-	char nearest[LIMIT_NAME + 1];
+	struct suggestions near;
 };
-
-/* Insertions, deletions and replacements of bytes; both at most LIMIT_NAME long. */
-static unsigned edit_distance(const char *a, const char *b)
-{
-	unsigned row[LIMIT_NAME + 1];
-	size_t len = strlen(b);
-
-	for (size_t j = 0; j <= len; j++)
-		row[j] = (unsigned)j;
-	for (size_t i = 0; a[i] != '\0'; i++) {
-		unsigned diagonal = row[0];
-
-		row[0] = (unsigned)i + 1;
-		for (size_t j = 0; j < len; j++) {
-			unsigned best = diagonal + (a[i] != b[j]);
-
-			diagonal = row[j + 1];
-			if (row[j] + 1 < best)
-				best = row[j] + 1;
-			if (diagonal + 1 < best)
-				best = diagonal + 1;
-			row[j + 1] = best;
-		}
-	}
-	return row[len];
-}
 
 static bool has_prefix(const char *s, const char *prefix)
 {
 	return strncmp(s, prefix, strlen(prefix)) == 0;
-}
-
-static void note_near(struct search *s, const struct plan_row *row)
-{
-	unsigned distance;
-
-	if (strlen(s->ref) > LIMIT_NAME)
-		return;
-	distance = edit_distance(s->ref, row->name);
-	if (distance >= s->distance)
-		return;
-	s->distance = distance;
-	memcpy(s->nearest, row->name, sizeof(s->nearest));
 }
 
 static int look_at(void *ctx, const struct plan_row *row)
@@ -72,7 +32,7 @@ static int look_at(void *ctx, const struct plan_row *row)
 	struct search *s = ctx;
 
 	if (!has_prefix(row->name, s->ref) && !has_prefix(row->id, s->ref)) {
-		note_near(s, row);
+		suggest_try(&s->near, row->name, strlen(row->name));
 		return 0;
 	}
 	if (s->matches == 0)
@@ -95,11 +55,8 @@ static int not_found(const struct search *s, struct error *err)
 		return k;
 	}
 	k = error_set(err, -ATOLL_E_NOT_FOUND, "there is no plan '%s'", shown);
-	/* A name that differs in more than a third is another name, not a slip. */
-	if (s->distance <= 1 + strlen(s->ref) / 3)
-		error_hint(err, "did you mean '%s'?", s->nearest);
-	else
-		error_hint(err, "atoll list");
+	error_hint(err, "atoll list");
+	suggest_hint(&s->near, "", err);
 	return k;
 }
 
@@ -123,7 +80,7 @@ static int ambiguous(struct search *s, struct error *err)
 static int resolve_prefix(struct registry *r, const char *prefix, struct plan_row *ret,
                           struct error *err)
 {
-	struct search s = { .ref = prefix, .distance = UINT_MAX };
+	struct search s = { .ref = prefix, .near = { .wanted = prefix } };
 	int k = registry_plan_list(r, look_at, &s, err);
 
 	if (k == 0 && s.matches == 0)

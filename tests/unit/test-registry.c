@@ -254,6 +254,15 @@ static void resolve_suggests(void **state)
 	check_fails(registry_plan_resolve(r, "fxi-42", &got, &e), -ATOLL_E_NOT_FOUND);
 	assert_string_equal(e.hint, "did you mean 'fix-42'?");
 	error_done(&e);
+	(void)add_plan(r, "fix-43");
+	(void)add_plan(r, "fix-4x");
+	(void)add_plan(r, "other");
+	check_fails(registry_plan_resolve(r, "fix-44", &got, &e), -ATOLL_E_NOT_FOUND);
+	assert_string_equal(e.hint, "did you mean 'fix-42', 'fix-43' or 'fix-4x'?");
+	error_done(&e);
+	check_fails(registry_plan_resolve(r, "fxi-42", &got, &e), -ATOLL_E_NOT_FOUND);
+	assert_string_equal(e.hint, "did you mean 'fix-42'?");
+	error_done(&e);
 	check_fails(registry_plan_resolve(r, "wholly-else", &got, &e), -ATOLL_E_NOT_FOUND);
 	assert_string_equal(e.hint, "atoll list");
 	error_done(&e);

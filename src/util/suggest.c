@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Distance between two words: letters added, left out or changed, neighbours swapped. */
-#include "cli/suggest.h"
+#include "util/suggest.h"
 
 #include "util/strbuf.h"
 
 #include <stdint.h>
 #include <string.h>
-
-#define WORD_MAX 32
 
 static size_t least(size_t a, size_t b)
 {
@@ -16,7 +14,7 @@ static size_t least(size_t a, size_t b)
 
 static size_t distance(const char *a, size_t a_len, const char *b, size_t b_len)
 {
-	size_t d[WORD_MAX + 1][WORD_MAX + 1];
+	size_t d[SUGGEST_WORD + 1][SUGGEST_WORD + 1]; /* 33 KiB */
 
 	for (size_t i = 0; i <= a_len; i++)
 		d[i][0] = i;
@@ -39,13 +37,14 @@ static size_t slip(const char *wanted, const char *word, size_t len)
 {
 	size_t wanted_len = strlen(wanted), d;
 
-	if (wanted_len == 0 || wanted_len > WORD_MAX || len > WORD_MAX)
+	if (wanted_len == 0 || wanted_len > SUGGEST_WORD || len > SUGGEST_WORD)
 		return SIZE_MAX;
 	/* The beginning of a word is a hint whatever is missing of the rest. */
 	if (wanted_len >= 3 && wanted_len <= len && strncmp(word, wanted, wanted_len) == 0)
 		return 1;
 	d = distance(wanted, wanted_len, word, len);
-	return d <= (wanted_len < 4 ? 1 : 2) ? d : SIZE_MAX;
+	/* What differs in more is another word, not a slip. */
+	return d <= 1 + wanted_len / 4 ? d : SIZE_MAX;
 }
 
 void suggest_try(struct suggestions *s, const char *word, size_t len)
@@ -58,9 +57,8 @@ void suggest_try(struct suggestions *s, const char *word, size_t len)
 		s->n = 0;
 	s->distance = d;
 	if (s->n < SUGGEST_MAX) {
-		s->best[s->n].word = word;
-		s->best[s->n].len = len;
-		s->n++;
+		memcpy(s->best[s->n], word, len);
+		s->best[s->n++][len] = '\0';
 	}
 }
 
@@ -69,11 +67,11 @@ void suggest_hint(const struct suggestions *s, const char *before, struct error 
 	cleanup_strbuf struct strbuf sb = STRBUF_INIT;
 
 	for (size_t i = 0; i < s->n; i++)
-		strbuf_printf(&sb, "%s'%s%.*s'",
+		strbuf_printf(&sb, "%s'%s%s'",
 		              i == 0         ? ""
 		              : i + 1 < s->n ? ", "
 		                             : " or ",
-		              before, (int)s->best[i].len, s->best[i].word);
+		              before, s->best[i]);
 	if (s->n > 0)
 		error_hint(err, "did you mean %s?", strbuf_str(&sb));
 }
