@@ -207,7 +207,8 @@ ATOLL_API void atoll_set_wait(struct atoll *a, int64_t wait_ms);
 
 /* Finish or withdraw what dead processes left, for every plan whose lock is free (or, with
  * PLAN_REF, wait for that one). Returns the number of plans that still need recovery. ACCEPT:
- * take a workspace that a machine crash may have damaged as it is. */
+ * take a workspace that a machine crash may have damaged as it is. Without RES, which is how one
+ * calls it in passing, what failed a moment ago is left for later. */
 ATOLL_API int atoll_recover(struct atoll *a, const char *plan_ref, bool accept,
                             struct atoll_result *res);
 

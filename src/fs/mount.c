@@ -12,7 +12,7 @@
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
 
-enum fs_kind { FS_LOCAL = 0, FS_NETWORK, FS_OVERLAY };
+enum fs_kind { FS_LOCAL = 0, FS_NETWORK, FS_OVERLAY, FS_KERNEL };
 
 struct fs_type {
 	uint32_t magic;
@@ -21,28 +21,34 @@ struct fs_type {
 };
 
 static const struct fs_type fs_types[] = {
-	{ 0x0000ef53, "ext4", FS_LOCAL },       { 0x58465342, "xfs", FS_LOCAL },
-	{ 0x9123683e, "btrfs", FS_LOCAL },      { 0x01021994, "tmpfs", FS_LOCAL },
-	{ 0x858458f6, "ramfs", FS_LOCAL },      { 0x2fc12fc1, "zfs", FS_LOCAL },
-	{ 0xf2f52010, "f2fs", FS_LOCAL },       { 0xca451a4e, "bcachefs", FS_LOCAL },
-	{ 0x52654973, "reiserfs", FS_LOCAL },   { 0x3153464a, "jfs", FS_LOCAL },
-	{ 0x00003434, "nilfs2", FS_LOCAL },     { 0x00004d44, "vfat", FS_LOCAL },
-	{ 0x2011bab0, "exfat", FS_LOCAL },      { 0x7366746e, "ntfs3", FS_LOCAL },
-	{ 0x73717368, "squashfs", FS_LOCAL },   { 0xe0f5e1e2, "erofs", FS_LOCAL },
-	{ 0x28cd3d45, "cramfs", FS_LOCAL },     { 0x00009660, "iso9660", FS_LOCAL },
-	{ 0x15013346, "udf", FS_LOCAL },        { 0x24051905, "ubifs", FS_LOCAL },
-	{ 0x0000f15f, "ecryptfs", FS_LOCAL },   { 0x00009fa0, "proc", FS_LOCAL },
-	{ 0x62656572, "sysfs", FS_LOCAL },      { 0x63677270, "cgroup2", FS_LOCAL },
-	{ 0x794c7630, "overlay", FS_OVERLAY },  { 0x00006969, "nfs", FS_NETWORK },
-	{ 0x0000517b, "smb", FS_NETWORK },      { 0xff534d42, "cifs", FS_NETWORK },
-	{ 0xfe534d42, "smb2", FS_NETWORK },     { 0x01021997, "9p", FS_NETWORK },
-	{ 0x5346414f, "afs", FS_NETWORK },      { 0x6b414653, "kafs", FS_NETWORK },
-	{ 0x00c36400, "ceph", FS_NETWORK },     { 0x73757245, "coda", FS_NETWORK },
-	{ 0x0000564c, "ncp", FS_NETWORK },      { 0x01161970, "gfs2", FS_NETWORK },
-	{ 0x7461636f, "ocfs2", FS_NETWORK },    { 0x0bd00bd0, "lustre", FS_NETWORK },
-	{ 0x47504653, "gpfs", FS_NETWORK },     { 0x19830326, "fhgfs", FS_NETWORK },
-	{ 0x20030528, "orangefs", FS_NETWORK }, { 0x786f4256, "vboxsf", FS_NETWORK },
-	{ 0xbacbacbc, "vmhgfs", FS_NETWORK },   { 0x65735546, "fuse", FS_NETWORK },
+	{ 0x0000ef53, "ext4", FS_LOCAL },         { 0x58465342, "xfs", FS_LOCAL },
+	{ 0x9123683e, "btrfs", FS_LOCAL },        { 0x01021994, "tmpfs", FS_LOCAL },
+	{ 0x858458f6, "ramfs", FS_LOCAL },        { 0x2fc12fc1, "zfs", FS_LOCAL },
+	{ 0xf2f52010, "f2fs", FS_LOCAL },         { 0xca451a4e, "bcachefs", FS_LOCAL },
+	{ 0x52654973, "reiserfs", FS_LOCAL },     { 0x3153464a, "jfs", FS_LOCAL },
+	{ 0x00003434, "nilfs2", FS_LOCAL },       { 0x00004d44, "vfat", FS_LOCAL },
+	{ 0x2011bab0, "exfat", FS_LOCAL },        { 0x7366746e, "ntfs3", FS_LOCAL },
+	{ 0x73717368, "squashfs", FS_LOCAL },     { 0xe0f5e1e2, "erofs", FS_LOCAL },
+	{ 0x28cd3d45, "cramfs", FS_LOCAL },       { 0x00009660, "iso9660", FS_LOCAL },
+	{ 0x15013346, "udf", FS_LOCAL },          { 0x24051905, "ubifs", FS_LOCAL },
+	{ 0x0000f15f, "ecryptfs", FS_LOCAL },     { 0x00009fa0, "proc", FS_KERNEL },
+	{ 0x62656572, "sysfs", FS_KERNEL },       { 0x63677270, "cgroup2", FS_KERNEL },
+	{ 0x0027e0eb, "cgroup", FS_KERNEL },      { 0x64626720, "debugfs", FS_KERNEL },
+	{ 0x74726163, "tracefs", FS_KERNEL },     { 0x73636673, "securityfs", FS_KERNEL },
+	{ 0x00001cd1, "devpts", FS_KERNEL },      { 0x19800202, "mqueue", FS_KERNEL },
+	{ 0xcafe4a11, "bpf", FS_KERNEL },         { 0x6165676c, "pstore", FS_KERNEL },
+	{ 0xde5e81e4, "efivarfs", FS_KERNEL },    { 0x62656570, "configfs", FS_KERNEL },
+	{ 0x42494e4d, "binfmt_misc", FS_KERNEL }, { 0x794c7630, "overlay", FS_OVERLAY },
+	{ 0x00006969, "nfs", FS_NETWORK },        { 0x0000517b, "smb", FS_NETWORK },
+	{ 0xff534d42, "cifs", FS_NETWORK },       { 0xfe534d42, "smb2", FS_NETWORK },
+	{ 0x01021997, "9p", FS_NETWORK },         { 0x5346414f, "afs", FS_NETWORK },
+	{ 0x6b414653, "kafs", FS_NETWORK },       { 0x00c36400, "ceph", FS_NETWORK },
+	{ 0x73757245, "coda", FS_NETWORK },       { 0x0000564c, "ncp", FS_NETWORK },
+	{ 0x01161970, "gfs2", FS_NETWORK },       { 0x7461636f, "ocfs2", FS_NETWORK },
+	{ 0x0bd00bd0, "lustre", FS_NETWORK },     { 0x47504653, "gpfs", FS_NETWORK },
+	{ 0x19830326, "fhgfs", FS_NETWORK },      { 0x20030528, "orangefs", FS_NETWORK },
+	{ 0x786f4256, "vboxsf", FS_NETWORK },     { 0xbacbacbc, "vmhgfs", FS_NETWORK },
+	{ 0x65735546, "fuse", FS_NETWORK },
 };
 
 static const struct fs_type *find_type(uint32_t magic)
@@ -80,6 +86,7 @@ int mount_info(int fd, struct mount_info *ret)
 		.read_only = ((unsigned long)sf.f_flags & ST_RDONLY) != 0,
 		.network = type->kind == FS_NETWORK,
 		.overlay = type->kind == FS_OVERLAY,
+		.kernel = type->kind == FS_KERNEL,
 		.free_bytes = sf.f_bavail * (uint64_t)sf.f_frsize,
 		/* btrfs and others make inodes as they go and say 0 of 0. */
 		.free_inodes = sf.f_files == 0 ? UINT64_MAX : sf.f_ffree,

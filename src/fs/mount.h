@@ -15,6 +15,7 @@ struct mount_info {
 	bool read_only;
 	bool network; /* NFS, SMB, 9p, AFS, Ceph, ... or FUSE: no locks, no exchange to rely on */
 	bool overlay;
+	bool kernel;          /* proc, sysfs, ...: what is there are no files of anybody's */
 	uint64_t free_bytes;  /* for us */
 	uint64_t free_inodes; /* UINT64_MAX where they are not limited */
 };

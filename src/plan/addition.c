@@ -64,6 +64,10 @@ static int check_mount(const struct addition *add, const struct sandbox_row *row
 
 	if (r < 0)
 		return error_sys(err, r, "look at the mount of", row->root);
+	if (mi.kernel)
+		return error_set(err, -ATOLL_E_UNSUPPORTED,
+		                 "'%s' is the kernel's (%s): there are no files to commit",
+		                 row->root, mi.name);
 	if (mi.network)
 		return error_set(err, -ATOLL_E_UNSUPPORTED,
 		                 "'%s' lies on a network filesystem (%s), where a commit cannot be "

@@ -212,22 +212,22 @@ static int make_once(const char *path, bool keep_mtime)
 	return r < 0 ? r : fs_mkdir_at(fd, name, PRIVATE_MODE);
 }
 
-static int make_dir(const char *path, bool keep_mtime, struct error *err)
+int area_make_dir(const char *path, bool in_root, struct error *err)
 {
 	int r = -ENOENT;
 
 	/* Another process may remove the empty directory around it just then. */
 	for (int i = 0; i < MAKE_ATTEMPTS && r == -ENOENT; i++)
-		r = make_once(path, keep_mtime);
+		r = make_once(path, in_root);
 	return r < 0 ? error_sys(err, r, "make the area", path) : 0;
 }
 
 int area_make(const struct area *ar, struct error *err)
 {
-	int r = make_dir(ar->path, ar->in_root, err);
+	int r = area_make_dir(ar->path, ar->in_root, err);
 
 	if (r == 0 && strcmp(ar->work, ar->path) != 0)
-		r = make_dir(ar->work, false, err);
+		r = area_make_dir(ar->work, false, err);
 	return r;
 }
 

@@ -201,6 +201,10 @@ static void examine_store(struct doctor *d)
 /* What `copy` wants of a filesystem; NULL when it has all of it. */
 static const char *copy_lacks(const struct mount_info *mi, int fd, const char **ret_fix)
 {
+	if (mi->kernel) {
+		*ret_fix = "name a directory with files of yours";
+		return "it is the kernel's: there are no files to commit";
+	}
 	if (mi->network) {
 		*ret_fix = "put the directory on a local disk";
 		return "a network or FUSE filesystem cannot promise what a commit needs";

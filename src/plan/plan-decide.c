@@ -51,6 +51,8 @@ static int check_commit(struct plan_op *op, bool *ret_idle, struct error *err)
 			r = sandbox_allows(row, SANDBOX_VERB_PREPARE, op->plan.name, err);
 		if (r == 0)
 			r = sandbox_verify_root(row, err);
+		if (r == 0 && has_work(row))
+			r = sandbox_verify_area(row, op->plan.name, err);
 		if (r < 0)
 			return r;
 		idle &= !has_work(row);

@@ -40,6 +40,8 @@ static int open_workspace(struct plan_op *op, struct sandbox_row *row, give_fn g
 
 	if (r == 0)
 		r = sandbox_verify_root(row, err);
+	if (r == 0)
+		r = sandbox_verify_area(row, op->plan.name, err);
 	if (r == 0 && row->stale)
 		r = resource_locks_acquire(op->a, row, 1, RESOURCE_SHARED, op->what, op->deadline,
 		                           &locks, err);

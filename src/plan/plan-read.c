@@ -301,7 +301,9 @@ int64_t plan_diff(struct atoll_plan *p, atoll_change_fn fn, void *user, struct e
 		/* A stale workspace holds nothing that counts any more. */
 		if (!sandbox_is_live(row) || sandbox_is_remains(row) || row->stale)
 			continue;
-		r = sandbox_open(&s, p->a, p->name, row, err);
+		r = sandbox_find_area(row, p->name, err);
+		if (r == 0)
+			r = sandbox_open(&s, p->a, p->name, row, err);
 		if (r == 0)
 			r = participant_diff(s.part, count_change, &c, err);
 	}

@@ -136,7 +136,8 @@ static int recover_all(struct atoll *a, bool accept, struct atoll_result *res, s
 
 		if (!accept && !recover_unsettled(&rows[i]) && !strlist_has(&pending, rows[i].id))
 			continue;
-		r = rows[i].retry_at_ms > clock_real_ms()
+		/* Whoever does not listen is not served twice; who asks may just have mended it. */
+		r = !res && rows[i].retry_at_ms > clock_real_ms()
 		            ? -ATOLL_E_NEEDS_RECOVERY
 		            : recover_one(a, &rows[i], OP_TRY, accept, &cause);
 		/* A plan that is being worked on is no business of ours. */

@@ -186,6 +186,79 @@ int sandbox_verify_root(const struct sandbox_row *row, struct error *err)
 	return -ATOLL_E_CONFLICT;
 }
 
+static int area_gone(const struct sandbox_row *row, const char *path, const char *plan_name,
+                     struct error *err)
+{
+	(void)error_set(err, -ENOENT,
+	                "the work on '%s' is gone: somebody removed '%s'; the resource itself is "
+	                "as it was",
+	                row->root, path);
+	error_cause(err, "open", path, ENOENT, NULL);
+	error_hint(err, "atoll reset %s begins again from what is there now", plan_name);
+	return -ENOENT;
+}
+
+static int find_dir(const struct sandbox_row *row, const char *path, const char *plan_name,
+                    int *ret_fd, struct error *err)
+{
+	int fd = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	if (fd < 0 && errno == ENOENT)
+		return area_gone(row, path, plan_name, err);
+	if (fd < 0)
+		return error_sys(err, -errno, "open", path);
+	*ret_fd = fd;
+	return 0;
+}
+
+int sandbox_find_area(const struct sandbox_row *row, const char *plan_name, struct error *err)
+{
+	cleanup_close int area = FD_NONE, work = FD_NONE;
+	int r = find_dir(row, row->area, plan_name, &area, err);
+
+	return r < 0 ? r : find_dir(row, row->work, plan_name, &work, err);
+}
+
+static int make_again(const struct sandbox_row *row, const char *path, struct error *err)
+{
+	struct fs_stat st;
+
+	if (!row->stale || fs_stat_at(AT_FDCWD, path, 0, &st) != -ENOENT)
+		return 0;
+	return area_make_dir(path, path_below(path, row->root), err);
+}
+
+static int verify_dir(const struct sandbox_row *row, const char *path, const char *plan_name,
+                      struct error *err)
+{
+	cleanup_close int fd = FD_NONE;
+	struct mount_info mi;
+	int r = make_again(row, path, err);
+
+	if (r == 0)
+		r = find_dir(row, path, plan_name, &fd, err);
+	if (r < 0)
+		return r;
+	r = mount_info(fd, &mi);
+	if (r < 0)
+		return error_sys(err, r, "look at the mount of", path);
+	if (!mi.read_only)
+		return 0;
+	(void)error_set(err, -ATOLL_E_UNSUPPORTED,
+	                "the work on '%s' lies in '%s', whose mount has become read-only; nothing "
+	                "was changed",
+	                row->root, path);
+	error_hint(err, "as root: mount -o remount,rw its filesystem, then again");
+	return -ATOLL_E_UNSUPPORTED;
+}
+
+int sandbox_verify_area(const struct sandbox_row *row, const char *plan_name, struct error *err)
+{
+	int r = verify_dir(row, row->area, plan_name, err);
+
+	return r < 0 ? r : verify_dir(row, row->work, plan_name, err);
+}
+
 int sandbox_allows(const struct sandbox_row *row, enum sandbox_verb verb, const char *plan_name,
                    struct error *err)
 {

@@ -70,6 +70,11 @@ bool sandbox_is_remains(const struct sandbox_row *row);
 int sandbox_root_id(int fd, char **ret, struct error *err);
 /* -ATOLL_E_CONFLICT when the root is not the one the sandbox was made of. */
 int sandbox_verify_root(const struct sandbox_row *row, struct error *err);
+/* -ENOENT, saying so, when somebody removed what the sandbox keeps. */
+int sandbox_find_area(const struct sandbox_row *row, const char *plan_name, struct error *err);
+/* The same before it is written to: -ATOLL_E_UNSUPPORTED when its mount has become read-only. Of a
+ * stale one nothing is missed: the directories are made again, to make the workspace anew in. */
+int sandbox_verify_area(const struct sandbox_row *row, const char *plan_name, struct error *err);
 /* -ATOLL_E_STATE, saying why and what to do, unless VERB may start in the row's state. */
 int sandbox_allows(const struct sandbox_row *row, enum sandbox_verb verb, const char *plan_name,
                    struct error *err);

@@ -243,7 +243,7 @@ until_told='echo >started; while [ ! -e ended ]; do sleep 0.01; done'
 	run atoll exec p -- true
 	umount "$area"
 	status_is 125
-	says 'Read-only file system'
+	says 'has become read-only'
 	says "$area"
 	run atoll exec p -- true
 	status_is 0
