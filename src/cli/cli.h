@@ -50,6 +50,9 @@ struct cli {
 	bool yes;
 	enum cli_color color;
 	int64_t wait_ms; /* -1: for ever */
+	/* Of exec, run and shell: */
+	const struct atoll_exec_status *ran; /* how the command ended, once it has */
+	FILE *status; /* --status-file: gets the object of --json, whatever happens; or NULL */
 };
 
 /* ---- cli.c: the store and the plan ---- */
@@ -83,11 +86,17 @@ int cli_fail(struct cli *c, int code);
 int cli_fail_error(struct cli *c, struct error *err);
 int cli_fail_usage(struct cli *c, const char *fmt, ...)
 	__attribute__((__format__(__printf__, 2, 3)));
+/* What to do about CODE when nobody else said; the caller frees. In hint.c. */
+char *hint_for(const struct cli *c, int code, const char *op);
 /* Notes of c->res, as lines on standard error. */
 void cli_notes(const struct cli *c);
 
 /* An object of format "atoll.<command>/1" on standard output, open until cli_json_end(). */
 void cli_json_begin(const struct cli *c, struct json *j);
+/* The same elsewhere. */
+void cli_json_begin_on(const struct cli *c, struct json *j, FILE *f);
+/* "exit_code", "term_signal" and "timed_out" of c->ran. */
+void cli_json_ran(const struct cli *c, struct json *j);
 void cli_json_plan(const struct cli *c, struct json *j);
 /* "atomicity", "participants", "notes" of c->res. */
 void cli_json_result(const struct cli *c, struct json *j);

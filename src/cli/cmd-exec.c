@@ -5,53 +5,38 @@
  */
 #include "cli/command.h"
 
-#include <stdlib.h>
-#include <unistd.h>
-
-static int report(const struct cli *c, const struct atoll_exec_status *status)
+static int report(struct cli *c)
 {
 	const char *name = atoll_plan_name(c->plan);
-	struct json j;
 
-	if (c->json) {
-		/* On a line of its own, however the command's output ended. */
-		(void)putchar('\n');
-		cli_json_begin(c, &j);
-		cli_json_plan(c, &j);
-		json_int(&j, "exit_code", status->exit_code);
-		json_int(&j, "term_signal", status->term_signal);
-		json_bool(&j, "timed_out", status->timed_out);
-		cli_json_end(&j);
-	} else if (status->timed_out) {
+	command_report(c, NULL, NULL);
+	if (c->ran->timed_out)
 		cli_say(c, "atoll: the command's time was up; it was ended");
-	}
 	/* Elsewhere than on a terminal standard error is the command's alone. */
-	if (isatty(STDERR_FILENO))
+	if (cli_is_terminal(stderr))
 		cli_next(c, "atoll diff %s, then atoll commit %s or atoll rollback %s", name, name,
 		         name);
-	return command_end(c, status);
+	return command_end(c);
 }
 
 static int exec_run(struct cli *c)
 {
 	struct atoll_exec_status status = { 0 };
 	struct atoll_exec exec = { 0 };
-	struct error err = ERROR_INIT;
 	int failed, r;
 
-	r = args_seconds(&c->args, "timeout", &exec.timeout_ms, &err);
-	if (r < 0)
-		return cli_fail_error(c, &err);
-	failed = cli_open_plan_settled(c);
+	failed = command_options(c, &exec);
+	if (failed == 0)
+		failed = cli_open_plan_settled(c);
 	if (failed)
 		return failed;
 
 	r = command_run(c, c->args.words + 1, c->args.n_words - 1, &exec, &status);
-	return r < 0 ? cli_fail(c, r) : report(c, &status);
+	return r < 0 ? cli_fail(c, r) : report(c);
 }
 
 static const struct option_row options[] = {
-	{ "timeout", "SECONDS", "end the command then: SIGTERM, and SIGKILL two seconds later" },
+	COMMAND_OPTIONS,
 	{ NULL, NULL, NULL },
 };
 

@@ -144,18 +144,18 @@ static int decide(struct cli *c, enum decision *d, const struct changes *ch, int
 	return keep(c, ch->n);
 }
 
-static void put_json(const struct cli *c, const struct atoll_exec_status *status, enum decision d,
-                     uint64_t changes)
-{
-	struct json j;
+struct outcome {
+	enum decision decision;
+	uint64_t changes;
+};
 
-	(void)putchar('\n'); /* on a line of its own, however the command's output ended */
-	cli_json_begin(c, &j);
-	cli_json_plan(c, &j);
-	json_int(&j, "exit_code", status->exit_code);
-	json_string(&j, "decision", decision_names[d]);
-	json_uint(&j, "changes", changes);
-	cli_json_end(&j);
+static void put_outcome(const struct cli *c, struct json *j, void *ctx)
+{
+	const struct outcome *o = ctx;
+
+	(void)c;
+	json_string(j, "decision", decision_names[o->decision]);
+	json_uint(j, "changes", o->changes);
 }
 
 /* Where it was run is recorded: `rollback` without a name looks for it. */
@@ -172,10 +172,12 @@ static int run_run(struct cli *c)
 	cleanup_changes struct changes ch = CHANGES_INIT;
 	struct atoll_exec_status status = { 0 };
 	struct atoll_exec exec = { 0 };
-	enum decision d;
+	struct outcome o = { 0 };
 	int failed, r;
 
-	failed = read_decision(c, &d);
+	failed = read_decision(c, &o.decision);
+	if (failed == 0)
+		failed = command_options(c, &exec);
 	if (failed == 0)
 		failed = start(c);
 	if (failed)
@@ -193,17 +195,20 @@ static int run_run(struct cli *c)
 		(void)keep(c, 0);
 		return failed;
 	}
-	failed = decide(c, &d, &ch, status.exit_code);
+	if (status.timed_out)
+		cli_say(c, "atoll: the command's time was up; it was ended");
+	o.changes = ch.n;
+	failed = decide(c, &o.decision, &ch, status.exit_code);
 	question_obey_signal();
 	if (failed)
 		return failed;
-	if (c->json)
-		put_json(c, &status, d, ch.n);
-	return command_end(c, &status);
+	command_report(c, put_outcome, &o);
+	return command_end(c);
 }
 
 static const struct option_row options[] = {
 	RESOURCE_OPTIONS,
+	COMMAND_OPTIONS,
 	{ "commit", NULL, "commit if the command succeeds, else keep the plan" },
 	{ "rollback", NULL, "drop the changes" },
 	{ "keep", NULL, "keep the plan, decide later" },
@@ -218,7 +223,8 @@ const struct command cmd_run = {
 	.about =
 		"Without a resource: the current directory. On a terminal it asks: commit, roll back or\n"
 		"keep. Elsewhere, and with no option that says, the plan is kept. The exit status is\n"
-		"the command's; 125 when atoll itself failed or a commit was refused.",
+		"the command's; 125 when atoll itself failed or a commit was refused: the command's is\n"
+		"then in --json and --status-file.",
 	.options = options,
 	.min_words = 1,
 	.max_words = SIZE_MAX,

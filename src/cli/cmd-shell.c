@@ -13,7 +13,9 @@ static int shell_run(struct cli *c)
 	const char *name;
 	int failed, r;
 
-	failed = cli_open_plan_settled(c);
+	failed = command_options(c, &exec);
+	if (failed == 0)
+		failed = cli_open_plan_settled(c);
 	if (failed)
 		return failed;
 	name = atoll_plan_name(c->plan);
@@ -27,8 +29,14 @@ static int shell_run(struct cli *c)
 	if (isatty(STDERR_FILENO))
 		cli_next(c, "atoll diff %s, then atoll commit %s or atoll rollback %s", name, name,
 		         name);
-	return command_end(c, &status);
+	command_report(c, NULL, NULL);
+	return command_end(c);
 }
+
+static const struct option_row options[] = {
+	COMMAND_OPTIONS,
+	{ NULL, NULL, NULL },
+};
 
 const struct command cmd_shell = {
 	.name = "shell",
@@ -36,6 +44,7 @@ const struct command cmd_shell = {
 	.words = "PLAN",
 	.summary = "open a shell in a plan",
 	.about = "Runs $SHELL, else /bin/sh, as atoll exec would.",
+	.options = options,
 	.min_words = 1,
 	.max_words = 1,
 	.own_exit = EXIT_OWN,

@@ -66,21 +66,56 @@ static void pass_signals_on(void)
 			(void)sigaction(signals[i], &act, NULL);
 }
 
-/* A shell in the middle of a loop stops at ^C only if we, too, died of it. */
-int command_end(const struct cli *c, const struct atoll_exec_status *status)
+int command_options(struct cli *c, struct atoll_exec *exec)
 {
-	if (status->term_signal == SIGINT && !c->json) {
-		(void)fflush(stdout);
+	const char *file = args_value(&c->args, "status-file");
+	struct error err = ERROR_INIT;
+	int r = args_seconds(&c->args, "timeout", &exec->timeout_ms, &err);
+
+	/* Before anything is done: what cannot be written to is not found out afterwards. */
+	if (r == 0 && file && !(c->status = fopen(file, "we")))
+		r = error_sys(&err, -errno, "open the status file", file);
+	return r < 0 ? cli_fail_error(c, &err) : 0;
+}
+
+static void put_on(const struct cli *c, FILE *f, command_put_fn put, void *ctx)
+{
+	struct json j;
+
+	cli_json_begin_on(c, &j, f);
+	cli_json_plan(c, &j);
+	cli_json_ran(c, &j);
+	if (put)
+		put(c, &j, ctx);
+	cli_json_end(&j);
+}
+
+void command_report(const struct cli *c, command_put_fn put, void *ctx)
+{
+	if (c->status)
+		put_on(c, c->status, put, ctx);
+	if (!c->json)
+		return;
+	(void)putchar('\n'); /* on a line of its own, however the command's output ended */
+	put_on(c, stdout, put, ctx);
+}
+
+/* A shell in the middle of a loop stops at ^C only if we, too, died of it. */
+int command_end(struct cli *c)
+{
+	if (c->ran->term_signal == SIGINT && !c->json) {
+		(void)fflush(NULL);
 		(void)signal(SIGINT, SIG_DFL);
 		(void)raise(SIGINT);
 	}
-	return status->exit_code;
+	return c->ran->exit_code;
 }
 
 int command_run(struct cli *c, char **words, size_t n, struct atoll_exec *exec,
                 struct atoll_exec_status *ret)
 {
 	cleanup_free const char **argv = xcalloc(n + 1, sizeof(*argv));
+	int r;
 
 	for (size_t i = 0; i < n; i++)
 		argv[i] = words[i];
@@ -90,5 +125,8 @@ int command_run(struct cli *c, char **words, size_t n, struct atoll_exec *exec,
 		return -errno;
 	pass_signals_on();
 	(void)fflush(stdout);
-	return atoll_plan_exec(c->plan, exec, ret, c->res);
+	r = atoll_plan_exec(c->plan, exec, ret, c->res);
+	if (r == 0)
+		c->ran = ret;
+	return r;
 }

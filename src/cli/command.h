@@ -5,10 +5,22 @@
 
 #include "cli/cli.h"
 
+/* Rows for the option table of a command that calls command_options(). */
+#define COMMAND_OPTIONS                                                                           \
+	{ "timeout", "SECONDS", "end the command then: SIGTERM, and SIGKILL two seconds later" }, \
+	{                                                                                         \
+		"status-file", "FILE", "also write the object of --json there, at the end"        \
+	}
+
+/* Reads them: EXEC gets the time, c->status is open. 0 or an exit status. */
+int command_options(struct cli *c, struct atoll_exec *exec);
 /* Runs WORDS (N of them); EXEC says the rest. As atoll_plan_exec(), signals passed on. */
 int command_run(struct cli *c, char **words, size_t n, struct atoll_exec *exec,
                 struct atoll_exec_status *ret);
-/* Our exit status for the command's; died of ^C, so do we. */
-int command_end(const struct cli *c, const struct atoll_exec_status *status);
+/* The object of --json, in each place that is to have it. PUT adds members; may be NULL. */
+typedef void (*command_put_fn)(const struct cli *c, struct json *j, void *ctx);
+void command_report(const struct cli *c, command_put_fn put, void *ctx);
+/* Our exit status for the command's, which is c->ran; died of ^C, so do we. */
+int command_end(struct cli *c);
 
 #endif

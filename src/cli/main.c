@@ -208,6 +208,15 @@ static int flush_output(int status)
 	return status ? status : EXIT_FAILURE;
 }
 
+/* Whoever asked for the status will look there and not at us. */
+static int close_status(struct cli *c, int status)
+{
+	if (!c->status || fclose(c->status) == 0)
+		return status;
+	perror("atoll: cannot write the status file");
+	return EXIT_OWN;
+}
+
 int main(int argc, char **argv)
 {
 	struct cli c = { .res = atoll_result_new(), .wait_ms = -1 };
@@ -215,6 +224,7 @@ int main(int argc, char **argv)
 
 	status = dispatch(&c, argc > 0 ? argv + 1 : argv);
 	status = flush_output(status);
+	status = close_status(&c, status);
 	atoll_plan_free(c.plan);
 	atoll_close(c.atoll);
 	atoll_result_free(c.res);

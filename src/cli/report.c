@@ -186,14 +186,26 @@ static void put_failure(const struct cli *c, const char *message, const char *hi
 
 /* ---- programs ---- */
 
-void cli_json_begin(const struct cli *c, struct json *j)
+void cli_json_begin_on(const struct cli *c, struct json *j, FILE *f)
 {
 	char format[64];
 
 	(void)snprintf(format, sizeof(format), "atoll.%s/1", c->command->name);
-	json_init(j, stdout);
+	json_init(j, f);
 	json_open_object(j, NULL);
 	json_string(j, "format", format);
+}
+
+void cli_json_begin(const struct cli *c, struct json *j)
+{
+	cli_json_begin_on(c, j, stdout);
+}
+
+void cli_json_ran(const struct cli *c, struct json *j)
+{
+	json_int(j, "exit_code", c->ran->exit_code);
+	json_int(j, "term_signal", c->ran->term_signal);
+	json_bool(j, "timed_out", c->ran->timed_out);
 }
 
 void cli_json_plan(const struct cli *c, struct json *j)
@@ -280,16 +292,20 @@ struct failure {
 	int os_errno;
 };
 
-static void json_failure(const struct cli *c, const struct failure *f)
+static void json_failure(const struct cli *c, const struct failure *f, FILE *to)
 {
 	struct json j;
 
-	json_init(&j, stdout);
+	json_init(&j, to);
 	json_open_object(&j, NULL);
 	json_string(&j, "format", "atoll.error/1");
 	json_string(&j, "command", c->command ? c->command->name : NULL);
 	json_string(&j, "code", atoll_code_name(f->code));
 	json_int(&j, "exit", f->exit);
+	if (c->plan)
+		cli_json_plan(c, &j);
+	if (c->ran)
+		cli_json_ran(c, &j);
 	json_string(&j, "message", f->message);
 	json_string(&j, "hint", f->hint);
 	json_cause(&j, f->op, f->path, f->os_errno, f->detail);
@@ -311,9 +327,17 @@ static int exit_of(const struct cli *c, int code, const char *op)
 
 static int fail(const struct cli *c, struct failure *f)
 {
+	cleanup_free char *hint = *f->hint ? NULL : hint_for(c, f->code, f->op);
+
+	if (hint)
+		f->hint = hint;
 	f->exit = exit_of(c, f->code, f->op);
+	if (c->status)
+		json_failure(c, f, c->status);
+	if (c->json && c->ran)
+		(void)putchar('\n'); /* on a line of its own, however the command's output ended */
 	if (c->json)
-		json_failure(c, f);
+		json_failure(c, f, stdout);
 	else
 		put_failure(c, f->message, f->hint);
 	return f->exit;

@@ -97,8 +97,9 @@ static int check_root(struct atoll *a, const struct addition *add, const struct 
 	r = fs_stat_at(add->root_fd, "", 0, &st);
 	if (r < 0)
 		return error_sys(err, r, "look at", row->root);
-	r = check_type(add, row, &st, err);
-	return r < 0 ? r : check_mount(add, row, err);
+	/* First what nobody can do there, then what this user may not. */
+	r = check_mount(add, row, err);
+	return r < 0 ? r : check_type(add, row, &st, err);
 }
 
 /* Fills root, root_id and root_fd. Resources that are no files have their name for an identity. */

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What to type after a failure, where whoever found it has nothing better to say. So no failure
+ * leaves its reader without a next step.
+ */
+#include "cli/cli.h"
+
+#include "util/cleanup.h"
+#include "util/mem.h"
+
+#include <string.h>
+
+/* %s is the plan, where one is known, else the second text is used. */
+static const struct {
+	int code;
+	const char *of_plan;
+	const char *plain;
+} hints[] = {
+	{ ATOLL_E_NOT_FOUND, "atoll show %s", "atoll list" },
+	{ ATOLL_E_EXISTS, "atoll list", "atoll list" },
+	{ ATOLL_E_AMBIGUOUS, "give the whole name", "give the whole name" },
+	{ ATOLL_E_STATE, "atoll show %s", "atoll list" },
+	{ ATOLL_E_BUSY, "again with a longer --wait, or none: then it waits as long as it takes",
+	  "again with a longer --wait, or none: then it waits as long as it takes" },
+	{ ATOLL_E_TIMEOUT, "again with a longer --wait, or none: then it waits as long as it takes",
+	  "again with a longer --wait, or none: then it waits as long as it takes" },
+	{ ATOLL_E_CONFLICT, "atoll diff %s", "atoll list" },
+	{ ATOLL_E_POLICY, "atoll diff %s; atoll help commit says what --allow lets through",
+	  "atoll help commit" },
+	{ ATOLL_E_UNSUPPORTED, "atoll doctor", "atoll doctor" },
+	{ ATOLL_E_LOCK_UNSUPPORTED, "atoll doctor", "atoll doctor" },
+	{ ATOLL_E_CANNOT_PREPARE, "atoll show %s", "atoll list" },
+	{ ATOLL_E_NOT_UNDOABLE, "atoll show %s", "atoll list" },
+	{ ATOLL_E_RECOVERY_MISSING, "what was committed stays; atoll reset %s, then go on or stop",
+	  "atoll list" },
+	{ ATOLL_E_NEEDS_RECOVERY, "atoll recover %s", "atoll recover" },
+	{ ATOLL_E_DAMAGED, "leave it as it is; atoll doctor says more",
+	  "leave it as it is; atoll doctor says more" },
+	{ ATOLL_E_NEWER, "use the newer atoll that wrote it", "use the newer atoll that wrote it" },
+};
+
+static char *of_code(const struct cli *c, int code)
+{
+	for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++) {
+		if (hints[i].code != -code)
+			continue;
+		if (!c->plan)
+			return xstrdup(hints[i].plain);
+		if (!strstr(hints[i].of_plan, "%s"))
+			return xstrdup(hints[i].of_plan);
+		return xasprintf("%.*s%s%s", (int)strcspn(hints[i].of_plan, "%"), hints[i].of_plan,
+		                 atoll_plan_name(c->plan), strchr(hints[i].of_plan, '%') + 2);
+	}
+	return NULL;
+}
+
+char *hint_for(const struct cli *c, int code, const char *op)
+{
+	char *hint = of_code(c, code);
+
+	if (hint)
+		return hint;
+	if (strcmp(op, "run") == 0)
+		return xstrdup("name a program that the plan's commands can see and run");
+	if (code == -ATOLL_E_INVALID && c->command)
+		return xasprintf("atoll help %s", c->command->name);
+	if (c->plan)
+		return xasprintf("mend the cause and try again; atoll show %s says how it stands",
+		                 atoll_plan_name(c->plan));
+	return xstrdup("mend the cause and try again; atoll doctor looks for more");
+}
