@@ -14,7 +14,7 @@
 static void tell_waiting(void *user, const char *message)
 {
 	(void)user;
-	(void)fprintf(stderr, "%s\n", message);
+	cli_tell(message);
 }
 
 int cli_open(struct cli *c)

@@ -75,6 +75,8 @@ void cli_say(const struct cli *c, const char *fmt, ...)
 	__attribute__((__format__(__printf__, 2, 3)));
 void cli_next(const struct cli *c, const char *fmt, ...) /* "next: ..." */
 	__attribute__((__format__(__printf__, 2, 3)));
+/* A line on standard error that is wanted with --json, too. */
+void cli_tell(const char *message);
 /* A path or name on F, so that it can do no harm there. */
 void cli_put_path(FILE *f, const char *path);
 /* "1 file", "2 files". */

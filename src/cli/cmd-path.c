@@ -26,7 +26,12 @@ static int path_run(struct cli *c)
 		cli_json_end(&j);
 		return EXIT_SUCCESS;
 	}
-	(void)puts(path); /* as it is: it is there to be used */
+	/* As it is: it is there to be used. Unless it is there to be looked at. */
+	if (cli_is_terminal(stdout))
+		cli_put_path(stdout, path);
+	else
+		(void)fputs(path, stdout);
+	(void)putchar('\n');
 	cli_next(c, "work below it, then atoll diff %s", atoll_plan_name(c->plan));
 	return EXIT_SUCCESS;
 }

@@ -70,6 +70,15 @@ static void put_message(FILE *f, const char *text)
 	(void)fputs(strbuf_str(&sb), f);
 }
 
+void cli_tell(const char *message)
+{
+	cleanup_strbuf struct strbuf sb = STRBUF_INIT;
+
+	add_message(&sb, message);
+	strbuf_putc(&sb, '\n');
+	(void)fputs(strbuf_str(&sb), stderr);
+}
+
 static void put_line(const char *before, const char *fmt, va_list ap)
 	__attribute__((__format__(__printf__, 2, 0)));
 
