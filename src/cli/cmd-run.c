@@ -101,6 +101,7 @@ static int commit(struct cli *c, uint64_t changes)
 		return cli_fail(c, r);
 	cli_say(c, "committed %s: %" PRIu64 " %s; undo: atoll rollback %s", name, changes,
 	        cli_plural(changes, "change", "changes"), name);
+	cli_next(c, "atoll stop %s when it is no longer needed", name);
 	return 0;
 }
 

@@ -39,17 +39,25 @@ static const struct {
 	{ ATOLL_E_NEWER, "use the newer atoll that wrote it", "use the newer atoll that wrote it" },
 };
 
+/* A plan that is still being made may be gone before the hint is read. */
+static const char *plan_name(const struct cli *c)
+{
+	return c->plan && strstr(c->command->words, "PLAN") ? atoll_plan_name(c->plan) : NULL;
+}
+
 static char *of_code(const struct cli *c, int code)
 {
+	const char *plan = plan_name(c);
+
 	for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++) {
 		if (hints[i].code != -code)
 			continue;
-		if (!c->plan)
+		if (!plan)
 			return xstrdup(hints[i].plain);
 		if (!strstr(hints[i].of_plan, "%s"))
 			return xstrdup(hints[i].of_plan);
 		return xasprintf("%.*s%s%s", (int)strcspn(hints[i].of_plan, "%"), hints[i].of_plan,
-		                 atoll_plan_name(c->plan), strchr(hints[i].of_plan, '%') + 2);
+		                 plan, strchr(hints[i].of_plan, '%') + 2);
 	}
 	return NULL;
 }
@@ -64,8 +72,8 @@ char *hint_for(const struct cli *c, int code, const char *op)
 		return xstrdup("name a program that the plan's commands can see and run");
 	if (code == -ATOLL_E_INVALID && c->command)
 		return xasprintf("atoll help %s", c->command->name);
-	if (c->plan)
+	if (plan_name(c))
 		return xasprintf("mend the cause and try again; atoll show %s says how it stands",
-		                 atoll_plan_name(c->plan));
+		                 plan_name(c));
 	return xstrdup("mend the cause and try again; atoll doctor looks for more");
 }

@@ -148,12 +148,13 @@ void cli_notes(const struct cli *c)
 		put_note(c, atoll_result_note(c->res, i));
 }
 
-static void put_participant(const struct atoll_participant_result *p)
+/* SAID is what the whole failure was told as: a cause is told once. */
+static void put_participant(const struct atoll_participant_result *p, const char *said)
 {
 	(void)fputs("  ", stderr);
 	cli_put_path(stderr, p->root);
 	(void)fprintf(stderr, " (%s): %s", p->strategy, atoll_outcome_name(p->outcome));
-	if (*p->message) {
+	if (*p->message && !strstr(said, p->message)) {
 		(void)fputs(": ", stderr);
 		put_message(stderr, p->message);
 	}
@@ -165,7 +166,7 @@ static void put_participant(const struct atoll_participant_result *p)
 }
 
 /* Who is concerned: not worth a line when it is the only one and has nothing to add. */
-static void put_participants(const struct cli *c)
+static void put_participants(const struct cli *c, const char *said)
 {
 	size_t n = atoll_result_participants(c->res);
 
@@ -173,7 +174,7 @@ static void put_participants(const struct cli *c)
 		const struct atoll_participant_result *p = atoll_result_participant(c->res, i);
 
 		if (n > 1 || *p->recovery_path)
-			put_participant(p);
+			put_participant(p, said);
 	}
 }
 
@@ -185,7 +186,7 @@ static void put_failure(const struct cli *c, const char *message, const char *hi
 	put_message(stderr, message);
 	(void)fputc('\n', stderr);
 	cli_notes(c);
-	put_participants(c);
+	put_participants(c, message);
 	if (*hint) {
 		(void)fputs("hint: ", stderr);
 		put_message(stderr, hint);

@@ -4,7 +4,16 @@
 
 load cli
 
+# commands_in FILE...: what is shown as a command of ours: in sessions, in text, in examples.
+commands_in() {
+	{
+		grep -hoE '^\$ atoll .*' "$@" | sed 's/^\$ //'
+		grep -hoE '`atoll [a-z][^`]*`' "$@" | tr -d '`'
+	} | sed -E 's/ -- .*//; s/[;|&)(].*//; s/"[^"]*$//'
+}
+
 @test "doc the session in the README runs as shown" {
+	outside_tmp
 	session=$(sed -n '/^```console$/,/^```$/p' "$ATOLL_SOURCE_ROOT/README.md" | grep -v '^```')
 	[ "$(grep -c '^\$ ' <<<"$session")" -ge 10 ]
 	# Beside each command, what it is said to print; paths are those of whoever wrote it.
@@ -23,6 +32,48 @@ load cli
 		}
 	done <<<"$session"
 	no_plans
+}
+
+@test "doc the recorded session is what is printed" {
+	outside_tmp
+	mkdir bin you
+	ln -s "$ATOLL" bin/atoll
+	PATH=$work/bin:$PATH run /usr/bin/python3 "$ATOLL_SOURCE_ROOT/tools/session.py" \
+		"$ATOLL_SOURCE_ROOT/docs/session.md" "$work/you"
+	status_is 0
+	[ -z "$(ls "$work/you/.local/state/atoll/plans")" ]
+}
+
+@test "doc every command that is shown anywhere exists, and so do its options" {
+	help=$(atoll help --json)
+	n=0
+	while read -r _ command words; do
+		[ -n "$command" ] || continue
+		jq -e --arg c "$command" 'any(.commands[]; .name == $c)' <<<"$help" >/dev/null || {
+			# Slips are shown, too, as slips.
+			[ "$command" = comit ] && continue
+			echo "no command: atoll $command $words"
+			return 1
+		}
+		for option in $(grep -oE -- '(^| )--[a-z-]+' <<<"$words" | tr -d ' '); do
+			[ "$option" != --dryrun ] || continue
+			jq -e --arg c "$command" --arg o "${option#--}" \
+				'any(.options[], (.commands[] | select(.name == $c).options[]); .name == $o)' \
+				<<<"$help" >/dev/null || { echo "no such option: atoll $command $words"; return 1; }
+		done
+		n=$((n + 1))
+	done < <(cd "$ATOLL_SOURCE_ROOT" &&
+		commands_in README.md NEWS.md SECURITY.md CONTRIBUTING.md docs/*.md docs/design/*.md man/*.mdoc)
+	[ "$n" -ge 60 ]
+}
+
+@test "doc ./setup knows what the README has it do" {
+	"$ATOLL_SOURCE_ROOT/setup" --help >usage
+	grep -oE '^\./setup [a-z]+' "$ATOLL_SOURCE_ROOT/README.md" | sort -u >shown
+	[ -s shown ]
+	while read -r line; do
+		grep -q "^$line " usage
+	done <shown
 }
 
 @test "doc the tour ends well and leaves nothing" {
