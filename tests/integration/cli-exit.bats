@@ -361,3 +361,78 @@ lose_area() {
 		atoll stop --force p
 	done
 }
+
+@test "err_04 cli restored and reset are two facts of each resource" {
+	plan_at_work
+	atoll commit p
+	run --separate-stderr atoll rollback --json p
+	status_is 0
+	jq -e '[.participants[] | .resource_restored == true and .workspace_reset == true] | all' <<<"$output"
+	run --separate-stderr atoll reset --json p
+	jq -e '[.participants[] | .resource_restored == null] | all' <<<"$output"
+}
+
+@test "err_05 cli a cause is told once" {
+	two_dirs
+	atoll start p --dir a
+	atoll exec p -- sh -c 'echo new >"$ATOLL_RESOURCE_1/one"'
+	atoll commit p
+	lose_area
+	run atoll rollback p
+	status_is 1
+	[ "$(grep -o 'gone or damaged' <<<"$output" | wc -l)" -eq 1 ]
+	atoll stop --force p
+}
+
+@test "err_06 the public header alone is enough to tell all codes apart" {
+	codes=$(grep -oE '^	ATOLL_(OK|E_[A-Z_]*[A-Z])\b' "$ATOLL_SOURCE_ROOT/include/atoll.h")
+	[ "$(wc -w <<<"$codes")" -ge 20 ]
+	{
+		echo '#include <atoll.h>'
+		echo 'int kind(enum atoll_code c); int kind(enum atoll_code c) { switch (c) {'
+		# shellcheck disable=SC2086 # words
+		printf 'case %s:\n' $codes ATOLL_E_END_
+		echo 'return 1; } return 0; }'
+	} >all.c
+	for language in c c++; do
+		cc -x "$language" -Wall -Wextra -Werror -Wswitch-enum -I"$ATOLL_SOURCE_ROOT/include" -fsyntax-only all.c
+	done
+	# One left out is missed.
+	sed -i '/ATOLL_E_POLICY/d' all.c
+	run cc -Werror -Wswitch-enum -I"$ATOLL_SOURCE_ROOT/include" -fsyntax-only all.c
+	[ "$status" -ne 0 ]
+}
+
+@test "err_07 cli weakened atomicity is a field and one warning" {
+	two_dirs
+	atoll start p --dir a --none b
+	atoll exec p -- sh -c 'echo new >"$ATOLL_RESOURCE_1/one"'
+	run --separate-stderr atoll commit --allow partial --json p
+	status_is 0
+	jq -e '.atomicity == "none" and ([.notes[] | select(.kind == "warning")] | length) == 1' <<<"$output"
+	atoll rollback --allow partial p
+	atoll stop --force p
+	atoll start p --dir a
+	atoll exec p -- sh -c 'echo new >"$ATOLL_RESOURCE_1/one"'
+	run --separate-stderr atoll commit --json p
+	jq -e '.atomicity == "full" and (.notes | length) == 0' <<<"$output"
+}
+
+@test "err_08 cli a success after a failure is one, and times are UTC in every zone" {
+	export TZ=Asia/Kolkata
+	plan_at_work
+	atoll exec p -- sh -c 'mkfifo "$ATOLL_RESOURCE_1/pipe"'
+	run atoll commit p
+	status_is 4
+	atoll exec p -- sh -c 'rm "$ATOLL_RESOURCE_1/pipe"'
+	run --separate-stderr atoll commit --json p
+	status_is 0
+	history=$(atoll show --json p | jq -c .history)
+	jq -e '[.[] | select(.what == "commit").code] == ["policy", "ok"]' <<<"$history"
+	jq -e '[.[].at | endswith("Z")] | all' <<<"$history"
+	jq -e '[.[].at] | . == sort' <<<"$history"
+	# Not the wall clock's five and a half hours.
+	created=$(atoll list --json | jq -r '.plans[0].created')
+	age=$(($(date +%s) - $(date -d "$created" +%s)))
+	[ "$age" -ge -5 ] && [ "$age" -le 120 ]
+}
