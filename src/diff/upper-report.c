@@ -243,26 +243,66 @@ static int run(struct report *rep, const char *path, const struct item *top)
 	return r;
 }
 
+/* Files, links and the like were compared when the change was found. */
+static int say_alone(struct report *rep, const char *path, const struct change *c)
+{
+	static const enum atoll_change_kind kinds[] = {
+		[CHANGE_CREATE] = ATOLL_CHANGE_ADDED,
+		[CHANGE_REPLACE] = ATOLL_CHANGE_CHANGED,
+		[CHANGE_DELETE] = ATOLL_CHANGE_DELETED,
+		[CHANGE_ATTR] = ATOLL_CHANGE_CHANGED,
+	};
+	struct item it = { .base = c->base, .work = c->work };
+	cleanup_free char *target = NULL;
+	int r = S_ISLNK(c->work.mode) ? read_new(rep, path, &it, &(unsigned){ 0 }, &target) : 0;
+
+	if (r < 0)
+		return r;
+	return rep->fn(rep->ctx, path, kinds[c->op], c->what, c->base.mode ? &c->base : NULL,
+	               c->work.mode ? &c->work : NULL, target);
+}
+
+static int expand(struct report *rep, const char *path, const struct change *c)
+{
+	bool has_dir = S_ISDIR(c->base.mode) || S_ISDIR(c->work.mode);
+	struct item top = { .base = c->base, .work = c->work };
+	int r = 0;
+
+	if (c->op == CHANGE_ATTR || !has_dir)
+		return say_alone(rep, path, c);
+	if (!rep->owner.groups)
+		r = tree_owner_init(&rep->owner);
+	rep->extra = c->what & ATOLL_CHANGE_CONFLICT;
+	return r < 0 ? r : run(rep, path, &top);
+}
+
+static void report_done(struct report *rep)
+{
+	free(rep->stack);
+	tree_owner_done(&rep->owner);
+}
+
+int upper_expand_one(const struct upper_compare *u, const char *path, const struct change *c,
+                     tree_entry_fn fn, void *ctx)
+{
+	struct report rep = { .u = u, .fn = fn, .ctx = ctx };
+	int r = expand(&rep, path, c);
+
+	report_done(&rep);
+	return r;
+}
+
 int upper_expand(const struct upper_compare *u, const struct changeset *cs, tree_entry_fn fn,
                  void *ctx, struct error *err)
 {
 	struct report rep = { .u = u, .fn = fn, .ctx = ctx };
-	int r = tree_owner_init(&rep.owner);
+	int r = 0;
 
 	for (size_t i = 0; i < cs->n && r >= 0; i++) {
-		const struct change *c = &cs->v[i];
-		struct item top = { .base = c->base, .work = c->work };
-
-		rep.extra = c->what & ATOLL_CHANGE_CONFLICT;
-		if (c->op == CHANGE_ATTR)
-			r = fn(ctx, c->path, ATOLL_CHANGE_CHANGED, c->what, &c->base, &c->work,
-			       NULL);
-		else
-			r = run(&rep, c->path, &top);
+		r = expand(&rep, cs->v[i].path, &cs->v[i]);
 		if (r < 0 && err && !err->code)
-			(void)error_sys(err, r, "list", *c->path ? c->path : ".");
+			(void)error_sys(err, r, "list", *cs->v[i].path ? cs->v[i].path : ".");
 	}
-	free(rep.stack);
-	tree_owner_done(&rep.owner);
+	report_done(&rep);
 	return r < 0 ? r : 0;
 }

@@ -14,22 +14,30 @@
 #include "util/cleanup.h"
 #include "util/mem.h"
 
+/* Directories kept open on the way down; deeper ones are opened again on the way back. */
+#define OPEN_MAX_DEPTH 64
+
+/* One merged directory at hand, and how far we are in it. */
+struct merged {
+	char *path;
+	int upper_fd; /* FD_NONE: to be opened again */
+	int orig_fd;
+	struct dirlist names;
+	size_t next;
+	struct fs_stat base, work;
+	bool is_touched; /* one of its own entries changes */
+};
+
 struct walker {
 	const struct upper_compare *u;
 	struct tree_owner owner;
-	struct changeset *cs; /* NULL: only merged directories are wanted */
-	upper_dir_fn fn;
+	upper_change_fn change_fn; /* NULL: only merged directories are wanted */
+	struct changeset *dirs;    /* takes those that hold changes; NULL: nobody wants them */
+	upper_dir_fn dir_fn;
 	void *ctx;
-	struct strlist todo; /* merged directories still to be entered */
+	struct merged *stack; /* from the root to where we are */
+	size_t depth, cap;
 	struct error *err;
-};
-
-/* One merged directory at hand. */
-struct merged {
-	const char *path;
-	int upper_fd;
-	int orig_fd;
-	bool is_touched; /* one of its own entries changes */
 };
 
 static int fail(struct walker *w, int r, const char *op, const char *path)
@@ -62,10 +70,9 @@ static int add(struct walker *w, struct merged *m, const char *path, enum change
 		c.base = *base;
 	if (work)
 		c.work = *work;
-	c.path = xstrdup(path);
 	if (op != CHANGE_ATTR)
 		m->is_touched = true;
-	int r = changeset_add(w->cs, &c);
+	int r = w->change_fn(w->ctx, path, &c);
 	return r < 0 ? fail(w, r, "compare", path) : 0;
 }
 
@@ -114,7 +121,7 @@ static int merged_attrs(struct walker *w, struct merged *m, int upper_fd, int or
 	unsigned what = 0;
 	int r;
 
-	if (!w->cs)
+	if (!w->change_fn)
 		return 0;
 	r = dir_xattrs(orig_fd, name, &e.xattrs);
 	if (r == 0)
@@ -123,6 +130,54 @@ static int merged_attrs(struct walker *w, struct merged *m, int upper_fd, int or
 		return fail(w, r, "read the attributes of", path);
 	return what ? add(w, m, path, CHANGE_ATTR, what, base, work) : 0;
 }
+
+/* ---- the way down and back ---- */
+
+static void merged_done(struct merged *m)
+{
+	close_fd(&m->upper_fd);
+	close_fd(&m->orig_fd);
+	dirlist_done(&m->names);
+	free(m->path);
+}
+
+static int merged_open(struct walker *w, struct merged *m)
+{
+	int r = resolve_dir(w->u->upper_fd, m->path, &m->upper_fd);
+
+	if (r == 0)
+		r = resolve_dir_path(w->u->orig_fd, m->path, &m->orig_fd);
+	return r < 0 ? fail(w, r, "read", m->path) : 0;
+}
+
+/* PATH is entered next. */
+static int push(struct walker *w, const char *path)
+{
+	struct merged m = { .path = xstrdup(path), .upper_fd = FD_NONE, .orig_fd = FD_NONE };
+	int r = merged_open(w, &m);
+
+	if (r == 0)
+		r = fs_stat_at(m.upper_fd, "", FS_STAT_ID, &m.work);
+	if (r == 0)
+		r = fs_stat_at(m.orig_fd, "", FS_STAT_ID, &m.base);
+	if (r == 0)
+		r = dirlist_read(m.upper_fd, &m.names);
+	if (r == 0)
+		r = grow((void **)&w->stack, &w->cap, w->depth + 1, sizeof(*w->stack));
+	if (r < 0) {
+		r = fail(w, r, "read", path);
+		merged_done(&m);
+		return r;
+	}
+	if (w->depth > OPEN_MAX_DEPTH) {
+		close_fd(&w->stack[w->depth - 1].upper_fd);
+		close_fd(&w->stack[w->depth - 1].orig_fd);
+	}
+	w->stack[w->depth++] = m;
+	return w->dir_fn ? w->dir_fn(w->ctx, path, &m.base) : 0;
+}
+
+/* ---- one entry ---- */
 
 static int visit_dir(struct walker *w, struct merged *m, const char *name, const char *path,
                      const struct fs_stat *base, const struct fs_stat *work)
@@ -133,11 +188,9 @@ static int visit_dir(struct walker *w, struct merged *m, const char *name, const
 	if (opaque < 0)
 		return fail_upper(w, opaque, "read the marks of", path);
 	if (!base || !S_ISDIR(base->mode) || opaque)
-		return w->cs ? whole_dir(w, m, path, base, work) : 0;
+		return w->change_fn ? whole_dir(w, m, path, base, work) : 0;
 	r = merged_attrs(w, m, m->upper_fd, m->orig_fd, name, path, base, work);
-	if (r >= 0)
-		strlist_add(&w->todo, path);
-	return r;
+	return r < 0 ? r : push(w, path);
 }
 
 static int visit_other(struct walker *w, struct merged *m, const char *name, const char *path,
@@ -186,7 +239,7 @@ static int visit(struct walker *w, struct merged *m, const char *name)
 		return fail(w, r, "look at", path);
 	if (S_ISDIR(work.mode))
 		return visit_dir(w, m, name, path, base, &work);
-	if (!w->cs)
+	if (!w->change_fn)
 		return 0;
 	if (overlay_is_whiteout(&work))
 		return base ? add(w, m, path, CHANGE_DELETE, 0, base, NULL) : 0;
@@ -194,72 +247,66 @@ static int visit(struct walker *w, struct merged *m, const char *name)
 }
 
 /* Times: after its entries changed, or when a command changed them and back again. */
-static int note_dir(struct walker *w, const struct merged *m, const struct fs_stat *base,
-                    const struct fs_stat *work)
+static int note_dir(struct walker *w, const struct merged *m)
 {
-	struct change_dir d = { .base = *base, .work_mtime_ns = work->mtime_ns };
+	struct change_dir d = { .base = m->base, .work_mtime_ns = m->work.mtime_ns };
 	int r;
 
-	if (w->fn) {
-		r = w->fn(w->ctx, m->path, base);
-		if (r < 0)
-			return r;
-	}
-	if (!w->cs || (!m->is_touched && work->mtime_ns == base->mtime_ns))
+	if (!w->dirs || (!m->is_touched && m->work.mtime_ns == m->base.mtime_ns))
 		return 0;
 	d.path = xstrdup(m->path);
-	r = changeset_add_dir(w->cs, &d);
+	r = changeset_add_dir(w->dirs, &d);
 	return r < 0 ? fail(w, r, "compare", m->path) : 0;
 }
 
-static int enter(struct walker *w, const char *path)
+/* The next name of the deepest directory, or the way out of it. */
+static int step(struct walker *w)
 {
-	cleanup_close int upper_fd = FD_NONE, orig_fd = FD_NONE;
-	cleanup_dirlist struct dirlist names = DIRLIST_INIT;
-	struct fs_stat base, work;
-	struct merged m = { .path = path };
-	int r = resolve_dir(w->u->upper_fd, path, &upper_fd);
+	struct merged *m = &w->stack[w->depth - 1];
+	int r = 0;
 
-	if (r == 0)
-		r = resolve_dir_path(w->u->orig_fd, path, &orig_fd);
-	if (r == 0)
-		r = fs_stat_at(upper_fd, "", FS_STAT_ID, &work);
-	if (r == 0)
-		r = fs_stat_at(orig_fd, "", FS_STAT_ID, &base);
-	if (r == 0)
-		r = dirlist_read(upper_fd, &names);
-	if (r < 0)
-		return fail(w, r, "read", path);
-	m.upper_fd = upper_fd;
-	m.orig_fd = orig_fd;
-	if (!*path)
-		r = merged_attrs(w, &m, upper_fd, orig_fd, "", "", &base, &work);
-	for (size_t i = 0; i < names.n && r >= 0; i++)
-		r = visit(w, &m, names.v[i].name);
-	return r < 0 ? r : note_dir(w, &m, &base, &work);
+	if (m->next == m->names.n) {
+		r = note_dir(w, m);
+		merged_done(m);
+		w->depth--;
+		return r;
+	}
+	if (m->upper_fd == FD_NONE)
+		r = merged_open(w, m);
+	return r < 0 ? r : visit(w, m, m->names.v[m->next++].name);
 }
 
+/* In the order of path_compare(): a directory, all below it, the next name. */
 static int walk(struct walker *w)
 {
 	int r = tree_owner_init(&w->owner);
 
 	if (r < 0)
 		return fail(w, r, "look up", "our groups");
-	strlist_add(&w->todo, "");
-	while (w->todo.n && r >= 0) {
-		cleanup_free char *path = take_ptr(w->todo.v[w->todo.n - 1]);
-
-		w->todo.n--;
-		r = enter(w, path);
-	}
-	strlist_done(&w->todo);
+	r = push(w, "");
+	if (r >= 0)
+		r = merged_attrs(w, w->stack, w->stack->upper_fd, w->stack->orig_fd, "", "",
+		                 &w->stack->base, &w->stack->work);
+	while (w->depth && r >= 0)
+		r = step(w);
+	while (w->depth)
+		merged_done(&w->stack[--w->depth]);
+	free(w->stack);
 	tree_owner_done(&w->owner);
 	return r < 0 ? r : 0;
 }
 
+static int collect(void *ctx, const char *path, const struct change *c)
+{
+	struct change own = *c;
+
+	own.path = xstrdup(path);
+	return changeset_add(ctx, &own);
+}
+
 int upper_diff(const struct upper_compare *u, struct changeset *cs, struct error *err)
 {
-	struct walker w = { .u = u, .cs = cs, .err = err };
+	struct walker w = { .u = u, .change_fn = collect, .ctx = cs, .dirs = cs, .err = err };
 	int r = walk(&w);
 
 	if (r >= 0)
@@ -267,9 +314,16 @@ int upper_diff(const struct upper_compare *u, struct changeset *cs, struct error
 	return r;
 }
 
+int upper_each(const struct upper_compare *u, upper_change_fn fn, void *ctx, struct error *err)
+{
+	struct walker w = { .u = u, .change_fn = fn, .ctx = ctx, .err = err };
+
+	return walk(&w);
+}
+
 int upper_merged(const struct upper_compare *u, upper_dir_fn fn, void *ctx, struct error *err)
 {
-	struct walker w = { .u = u, .fn = fn, .ctx = ctx, .err = err };
+	struct walker w = { .u = u, .dir_fn = fn, .ctx = ctx, .err = err };
 
 	return walk(&w);
 }
