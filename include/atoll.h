@@ -347,7 +347,10 @@ enum atoll_change_kind {
 #define ATOLL_CHANGE_ESCAPING_LINK 0x100u
 #define ATOLL_CHANGE_SETUID        0x200u /* set-id bits or capabilities, stripped at commit */
 #define ATOLL_CHANGE_SPECIAL       0x400u
-#define ATOLL_CHANGE_CONFLICT      0x800u /* somebody else changed it too */
+#define ATOLL_CHANGE_CONFLICT      0x800u  /* somebody else changed it too */
+#define ATOLL_CHANGE_HARD_LINK     0x1000u /* the original has other names: they keep what it was */
+
+struct atoll_participant;
 
 struct atoll_change {
 	const char *sandbox; /* id */
@@ -357,13 +360,32 @@ struct atoll_change {
 	unsigned what;               /* ATOLL_CHANGE_* bits */
 	uint32_t old_mode, new_mode; /* with the type bits; 0 where absent */
 	uint64_t old_size, new_size;
-	const char *text; /* why it conflicts, where a link points, or "" */
+	const char *text; /* where a link points now, or "" */
+	uint32_t old_uid, new_uid, old_gid, new_gid;
+	uint32_t old_links, new_links; /* how many names the entry has */
+	const char *conflict; /* what somebody else did ("changed", "deleted", ...), or "" */
+	struct atoll_participant *from; /* for the functions below; set by the library */
 };
 typedef int (*atoll_change_fn)(void *user, const struct atoll_change *change);
-/* Every changed entry, sandboxes in creation order, paths sorted by bytes. Takes no lock, works
- * while a command runs. Returns the number of changes. */
+/* Every changed entry, sandboxes in creation order, paths sorted by bytes: of a directory that is
+ * new, deleted or replaced, each entry below it. Takes no lock, works while a command runs. Each
+ * change is told as it is found; a negative answer ends. Returns the number of changes. */
 ATOLL_API int64_t atoll_plan_diff(struct atoll_plan *p, atoll_change_fn fn, void *user,
                                   struct atoll_result *res);
+
+enum atoll_side { ATOLL_SIDE_OLD = 0, ATOLL_SIDE_NEW };
+/* What an entry holds before the change (in the resource, as it is now) or after it. Only from
+ * within the callback that was given CHANGE, in its thread. A regular file is opened for reading; a
+ * symbolic link as O_PATH, for readlinkat(fd, "", ...). Nothing is followed and nothing outside the
+ * tree is reached. The descriptor is the caller's. -ENOENT where that side has no entry (any more),
+ * -EISDIR, -ENXIO for devices and the like, -ATOLL_E_UNSUPPORTED when the strategy cannot. */
+ATOLL_API int atoll_change_open(const struct atoll_change *change, enum atoll_side side,
+                                int *ret_fd);
+/* The change as text, for what is no file: rows, refs. Each call of FN is one line without its end,
+ * which begins as those of a unified diff: '+', '-', ' ' or '@'. Returns 1 when that is how the change
+ * is to be shown, 0 when its two sides are to be compared. Same callers as atoll_change_open(). */
+typedef int (*atoll_line_fn)(void *user, const char *line, size_t len);
+ATOLL_API int atoll_change_lines(const struct atoll_change *change, atoll_line_fn fn, void *user);
 
 /* ---- decide ------------------------------------------------------------------------------ */
 
@@ -408,6 +430,8 @@ ATOLL_API int atoll_count_paths(struct atoll *a, struct atoll_result *res);
  *   mounts   say with atoll_participant_mount() what a command sees where (capability MOUNTS)
  *   observe  after a command: note what the base was under what it changed (optional)
  *   diff     report changes with atoll_participant_change() (capability DIFF)
+ *   content  within diff: open one side of a change just reported; see atoll_change_open() (optional)
+ *   lines    within diff: a change just reported as text; see atoll_change_lines() (optional)
  *   prepare  do all that can fail; nothing visible (capability PREPARE). With
  *            atoll_participant_undoing(): the same for an undo
  *   check    once more, right before the decision: is the base still the same? When recovering:
@@ -423,8 +447,6 @@ ATOLL_API int atoll_count_paths(struct atoll *a, struct atoll_result *res);
  * Every verb returns 0 or a negative code, with atoll_participant_fail() saying why. Anything
  * but 0 from prepare aborts the batch; anything but 0 from commit revokes it.
  */
-struct atoll_participant;
-
 #define ATOLL_STRATEGY_API_VERSION 1
 
 #define ATOLL_CAP_PREPARE 0x1u
@@ -447,6 +469,10 @@ struct atoll_strategy {
 	int (*mounts)(struct atoll_participant *p);
 	int (*observe)(struct atoll_participant *p);
 	int (*diff)(struct atoll_participant *p);
+	int (*content)(struct atoll_participant *p, const struct atoll_change *change,
+	               enum atoll_side side, int *ret_fd);
+	int (*lines)(struct atoll_participant *p, const struct atoll_change *change,
+	             atoll_line_fn fn, void *user);
 	int (*prepare)(struct atoll_participant *p);
 	int (*check)(struct atoll_participant *p);
 	int (*commit)(struct atoll_participant *p);

@@ -26,6 +26,8 @@ static int collect(void *user, const struct atoll_change *change)
 	to->change.root = xstrdup(change->root);
 	to->change.path = xstrdup(change->path);
 	to->change.text = xstrdup(change->text ? change->text : "");
+	to->change.conflict = xstrdup(change->conflict);
+	to->change.from = NULL;
 	return 0;
 }
 
@@ -53,6 +55,7 @@ void changes_done(struct changes *ch)
 		free_text(ch->v[i].change.root);
 		free_text(ch->v[i].change.path);
 		free_text(ch->v[i].change.text);
+		free_text(ch->v[i].change.conflict);
 	}
 	free(ch->v);
 	*ch = CHANGES_INIT;

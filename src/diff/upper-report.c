@@ -244,7 +244,7 @@ static int run(struct report *rep, const char *path, const struct item *top)
 }
 
 /* Files, links and the like were compared when the change was found. */
-static int say_alone(struct report *rep, const char *path, const struct change *c)
+static int say_alone(struct report *rep, const struct change *c)
 {
 	static const enum atoll_change_kind kinds[] = {
 		[CHANGE_CREATE] = ATOLL_CHANGE_ADDED,
@@ -254,26 +254,26 @@ static int say_alone(struct report *rep, const char *path, const struct change *
 	};
 	struct item it = { .base = c->base, .work = c->work };
 	cleanup_free char *target = NULL;
-	int r = S_ISLNK(c->work.mode) ? read_new(rep, path, &it, &(unsigned){ 0 }, &target) : 0;
+	int r = S_ISLNK(c->work.mode) ? read_new(rep, c->path, &it, &(unsigned){ 0 }, &target) : 0;
 
 	if (r < 0)
 		return r;
-	return rep->fn(rep->ctx, path, kinds[c->op], c->what, c->base.mode ? &c->base : NULL,
+	return rep->fn(rep->ctx, c->path, kinds[c->op], c->what, c->base.mode ? &c->base : NULL,
 	               c->work.mode ? &c->work : NULL, target);
 }
 
-static int expand(struct report *rep, const char *path, const struct change *c)
+static int expand(struct report *rep, const struct change *c)
 {
 	bool has_dir = S_ISDIR(c->base.mode) || S_ISDIR(c->work.mode);
 	struct item top = { .base = c->base, .work = c->work };
 	int r = 0;
 
 	if (c->op == CHANGE_ATTR || !has_dir)
-		return say_alone(rep, path, c);
+		return say_alone(rep, c);
 	if (!rep->owner.groups)
 		r = tree_owner_init(&rep->owner);
 	rep->extra = c->what & ATOLL_CHANGE_CONFLICT;
-	return r < 0 ? r : run(rep, path, &top);
+	return r < 0 ? r : run(rep, c->path, &top);
 }
 
 static void report_done(struct report *rep)
@@ -282,11 +282,11 @@ static void report_done(struct report *rep)
 	tree_owner_done(&rep->owner);
 }
 
-int upper_expand_one(const struct upper_compare *u, const char *path, const struct change *c,
-                     tree_entry_fn fn, void *ctx)
+int upper_expand_one(const struct upper_compare *u, const struct change *c, tree_entry_fn fn,
+                     void *ctx)
 {
 	struct report rep = { .u = u, .fn = fn, .ctx = ctx };
-	int r = expand(&rep, path, c);
+	int r = expand(&rep, c);
 
 	report_done(&rep);
 	return r;
@@ -299,7 +299,7 @@ int upper_expand(const struct upper_compare *u, const struct changeset *cs, tree
 	int r = 0;
 
 	for (size_t i = 0; i < cs->n && r >= 0; i++) {
-		r = expand(&rep, cs->v[i].path, &cs->v[i]);
+		r = expand(&rep, &cs->v[i]);
 		if (r < 0 && err && !err->code)
 			(void)error_sys(err, r, "list", *cs->v[i].path ? cs->v[i].path : ".");
 	}

@@ -72,7 +72,9 @@ static int add(struct walker *w, struct merged *m, const char *path, enum change
 		c.work = *work;
 	if (op != CHANGE_ATTR)
 		m->is_touched = true;
-	int r = w->change_fn(w->ctx, path, &c);
+	c.path = xstrdup(path);
+	int r = w->change_fn(w->ctx, &c);
+	free(c.path);
 	return r < 0 ? fail(w, r, "compare", path) : 0;
 }
 
@@ -296,12 +298,12 @@ static int walk(struct walker *w)
 	return r < 0 ? r : 0;
 }
 
-static int collect(void *ctx, const char *path, const struct change *c)
+static int collect(void *ctx, struct change *c)
 {
-	struct change own = *c;
+	int r = changeset_add(ctx, c);
 
-	own.path = xstrdup(path);
-	return changeset_add(ctx, &own);
+	c->path = NULL;
+	return r;
 }
 
 int upper_diff(const struct upper_compare *u, struct changeset *cs, struct error *err)

@@ -34,9 +34,9 @@ struct upper_compare {
 int upper_diff(const struct upper_compare *u, struct changeset *cs, struct error *err);
 
 /* The same changes one by one, in the same order, as they are found: nothing is kept, so memory
- * follows the largest directory and the depth. C's own path is NULL; its strings are borrowed. A
- * negative answer ends. */
-typedef int (*upper_change_fn)(void *ctx, const char *path, const struct change *c);
+ * follows the largest directory and the depth. FN may take C's path over, leaving NULL. A negative
+ * answer ends. */
+typedef int (*upper_change_fn)(void *ctx, struct change *c);
 int upper_each(const struct upper_compare *u, upper_change_fn fn, void *ctx, struct error *err);
 
 /* Merged directories, for which the caller records the base: every directory the upper shares
@@ -47,8 +47,8 @@ int upper_merged(const struct upper_compare *u, upper_dir_fn fn, void *ctx, stru
 /* As tree_expand(). A directory replaced by another is compared entry by entry. */
 int upper_expand(const struct upper_compare *u, const struct changeset *cs, tree_entry_fn fn,
                  void *ctx, struct error *err);
-/* The same for one change at PATH (C's own is not looked at). Nothing is said of a failure. */
-int upper_expand_one(const struct upper_compare *u, const char *path, const struct change *c,
-                     tree_entry_fn fn, void *ctx);
+/* The same for one change. Nothing is said of a failure. */
+int upper_expand_one(const struct upper_compare *u, const struct change *c, tree_entry_fn fn,
+                     void *ctx);
 
 #endif

@@ -174,6 +174,22 @@ int resolve_file(int root_fd, const char *path, int *ret_fd)
 	return 0;
 }
 
+int resolve_link(int root_fd, const char *path, int *ret_fd)
+{
+	cleanup_close int fd = FD_NONE;
+	struct fs_stat st;
+	int r;
+
+	r = open_path(root_fd, path, strlen(path), O_PATH | O_NOFOLLOW, &fd);
+	if (r == 0)
+		r = fs_stat_at(fd, "", 0, &st);
+	if (r == 0 && !S_ISLNK(st.mode))
+		r = -EINVAL;
+	if (r == 0)
+		*ret_fd = take_fd(&fd);
+	return r;
+}
+
 int resolve_canonical(const char *path, char **ret_path)
 {
 	char *p = realpath(path, NULL);

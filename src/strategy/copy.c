@@ -240,25 +240,29 @@ static int view_open(struct atoll_participant *p, struct view *v)
 	return r;
 }
 
-/* Marks changes somebody else interfered with, for the reader's eyes; commit checks again. */
-static int mark_conflicts(struct atoll_participant *p, struct view *v, struct changeset *cs)
+/* One change, judged for the reader's eyes (commit checks again), then told entry by entry. */
+static int diff_one(struct atoll_participant *p, struct view *v, struct change *c)
 {
-	for (size_t i = 0; i < cs->n; i++) {
-		cleanup_free char *why = NULL;
-		int r = tree_conflict(&v->t, &cs->v[i], &why, &p->err);
+	const struct changeset one = { .v = c, .n = 1 };
+	cleanup_free char *why = NULL;
+	int r = tree_conflict(&v->t, c, &why, &p->err);
 
-		if (r < 0)
-			return r;
-		if (r == 1)
-			cs->v[i].what |= ATOLL_CHANGE_CONFLICT;
+	if (r < 0)
+		return r;
+	if (r == 1) {
+		c->what |= ATOLL_CHANGE_CONFLICT;
+		p->conflict = why;
 	}
-	return 0;
+	r = tree_expand(&v->t, &one, dir_report, p, &p->err);
+	p->conflict = NULL;
+	return r;
 }
 
 static int copy_diff(struct atoll_participant *p)
 {
 	cleanup_changeset struct changeset cs = CHANGESET_INIT;
 	struct view v = VIEW_INIT;
+	struct dir_sides sides;
 	int r;
 
 	if (p->stale)
@@ -266,10 +270,12 @@ static int copy_diff(struct atoll_participant *p)
 	r = view_open(p, &v);
 	if (r >= 0)
 		r = tree_diff(&v.t, &cs, &p->err);
-	if (r >= 0)
-		r = mark_conflicts(p, &v, &cs);
-	if (r >= 0)
-		r = tree_expand(&v.t, &cs, dir_report, p, &p->err);
+	dir_sides_init(&sides, v.root_fd, v.work_fd);
+	p->sides = &sides;
+	for (size_t i = 0; r >= 0 && i < cs.n; i++)
+		r = diff_one(p, &v, &cs.v[i]);
+	p->sides = NULL;
+	dir_sides_done(&sides);
 	view_done(&v);
 	return r;
 }
@@ -407,6 +413,7 @@ const struct atoll_strategy strategy_copy = {
 	.path = copy_path,
 	.mounts = copy_mounts,
 	.diff = copy_diff,
+	.content = dir_content,
 	.prepare = copy_prepare,
 	.check = copy_check,
 	.commit = copy_commit,

@@ -252,6 +252,7 @@ int dir_report(void *ctx, const char *path, enum atoll_change_kind kind, unsigne
                const struct fs_stat *old_stat, const struct fs_stat *new_stat,
                const char *link_target)
 {
+	struct atoll_participant *p = ctx;
 	struct atoll_change c = {
 		.path = path,
 		.kind = kind,
@@ -261,9 +262,19 @@ int dir_report(void *ctx, const char *path, enum atoll_change_kind kind, unsigne
 		.old_size = old_stat ? old_stat->size : 0,
 		.new_size = new_stat ? new_stat->size : 0,
 		.text = link_target,
+		.old_uid = old_stat ? old_stat->uid : 0,
+		.new_uid = new_stat ? new_stat->uid : 0,
+		.old_gid = old_stat ? old_stat->gid : 0,
+		.new_gid = new_stat ? new_stat->gid : 0,
+		.old_links = old_stat ? old_stat->nlink : 0,
+		.new_links = new_stat ? new_stat->nlink : 0,
+		.conflict = p->conflict,
 	};
 
-	return atoll_participant_change(ctx, &c);
+	/* A commit puts another inode at this name only. */
+	if (kind == ATOLL_CHANGE_CHANGED && !S_ISDIR(c.old_mode) && c.new_links < c.old_links)
+		c.what |= ATOLL_CHANGE_HARD_LINK;
+	return atoll_participant_change(p, &c);
 }
 
 int dir_conflicts(struct atoll_participant *p, size_t conflicts)

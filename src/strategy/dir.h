@@ -57,6 +57,18 @@ int dir_batch_load(struct atoll_participant *p, const char *work, struct dir_bat
 int dir_report(void *ctx, const char *path, enum atoll_change_kind kind, unsigned what,
                const struct fs_stat *old_stat, const struct fs_stat *new_stat,
                const char *link_target);
+/* dir-content.c: the two sides of what is reported during diff, `content` of a directory. Hangs from
+ * p->sides; the descriptors stay the caller's. */
+struct dir_sides {
+	int root_fd[2]; /* by enum atoll_side */
+	/* parent last opened, so that neighbours cost one open: */
+	char *parent[2];
+	int parent_fd[2];
+};
+void dir_sides_init(struct dir_sides *s, int old_fd, int new_fd);
+void dir_sides_done(struct dir_sides *s);
+int dir_content(struct atoll_participant *p, const struct atoll_change *change,
+                enum atoll_side side, int *ret_fd);
 /* The error that names how many conflicts there were; 0 for none. */
 int dir_conflicts(struct atoll_participant *p, size_t conflicts);
 

@@ -304,17 +304,24 @@ static bool op_valid(const struct manifest_op *o)
 	return false;
 }
 
+static struct manifest_op get_op(struct cursor *c)
+{
+	struct manifest_op o = { .op = (enum change_op)get_u32(c), .flags = get_u32(c) };
+
+	o.path = get_path(c, o.flags & MANIFEST_RECORD);
+	o.old_stat = get_stat(c);
+	o.new_stat = get_stat(c);
+	c->bad = c->bad || !op_valid(&o);
+	return o;
+}
+
 static int parse_records(struct cursor *c, struct manifest *m, uint32_t n_ops, uint32_t n_dirs)
 {
 	int r = 0;
 
 	for (uint32_t i = 0; i < n_ops && !c->bad && r >= 0; i++) {
-		struct manifest_op o = { .op = (enum change_op)get_u32(c), .flags = get_u32(c) };
+		struct manifest_op o = get_op(c);
 
-		o.path = get_path(c, o.flags & MANIFEST_RECORD);
-		o.old_stat = get_stat(c);
-		o.new_stat = get_stat(c);
-		c->bad = c->bad || !op_valid(&o);
 		r = manifest_add_op(m, &o);
 	}
 	for (uint32_t i = 0; i < n_dirs && !c->bad && r >= 0; i++) {
@@ -330,24 +337,40 @@ static int parse_records(struct cursor *c, struct manifest *m, uint32_t n_ops, u
 	return r;
 }
 
+struct header {
+	int64_t created_ns;
+	uint32_t n_ops, n_dirs;
+};
+#define HEADER_LEN (8 + 4 + 8 + 4 + 4)
+
+static int parse_header(struct cursor *c, struct header *ret, struct error *err)
+{
+	const void *magic = get_raw(c, 8);
+	uint32_t version;
+
+	if (!magic || memcmp(magic, MAGIC, 8) != 0)
+		return error_set(err, -ATOLL_E_DAMAGED, "not a manifest");
+	version = get_u32(c);
+	ret->created_ns = (int64_t)get_u64(c);
+	ret->n_ops = get_u32(c);
+	ret->n_dirs = get_u32(c);
+	if (version != VERSION)
+		return error_set(err, version > VERSION ? -ATOLL_E_NEWER : -ATOLL_E_DAMAGED,
+		                 "manifest of version %u, this is %u", version, VERSION);
+	return 0;
+}
+
 int manifest_parse(const void *data, size_t len, struct manifest *ret, struct error *err)
 {
 	struct manifest m = MANIFEST_INIT;
 	struct cursor c = { .p = data, .left = len };
-	const void *magic = get_raw(&c, 8);
-	uint32_t version, n_ops, n_dirs;
-	int r;
+	struct header h;
+	int r = parse_header(&c, &h, err);
 
-	if (!magic || memcmp(magic, MAGIC, 8) != 0)
-		return error_set(err, -ATOLL_E_DAMAGED, "not a manifest");
-	version = get_u32(&c);
-	m.created_ns = (int64_t)get_u64(&c);
-	n_ops = get_u32(&c);
-	n_dirs = get_u32(&c);
-	if (version != VERSION)
-		return error_set(err, version > VERSION ? -ATOLL_E_NEWER : -ATOLL_E_DAMAGED,
-		                 "manifest of version %u, this is %u", version, VERSION);
-	r = parse_records(&c, &m, n_ops, n_dirs);
+	if (r < 0)
+		return r;
+	m.created_ns = h.created_ns;
+	r = parse_records(&c, &m, h.n_ops, h.n_dirs);
 	if (r < 0 || c.bad || c.left) {
 		manifest_done(&m);
 		if (r < 0)
@@ -377,4 +400,123 @@ int manifest_read(int batch_fd, const char *name, const char *hash, struct manif
 		return error_set(err, -ATOLL_E_DAMAGED,
 		                 "the manifest is not the one that was decided on");
 	return manifest_parse(data, len, ret, err);
+}
+
+/* ---- one by one ---- */
+
+#define READ_SIZE (64u << 10)
+#define OP_HEAD   12  /* op, flags, length of the path */
+#define OP_TAIL   104 /* both states */
+
+struct manifest_reader {
+	int fd;
+	uint32_t left; /* operations still to come */
+	char *buf;     /* what was read and not used yet: */
+	size_t from, to, cap;
+	struct manifest_op op; /* the last one given */
+};
+
+/* At least N bytes at hand. */
+static int reader_fill(struct manifest_reader *m, size_t n)
+{
+	if (m->to - m->from >= n)
+		return 0;
+	memmove(m->buf, m->buf + m->from, m->to - m->from);
+	m->to -= m->from;
+	m->from = 0;
+	if (m->cap < n && grow((void **)&m->buf, &m->cap, n, 1) < 0)
+		return -ENOMEM;
+	while (m->to < n) {
+		ssize_t got = read(m->fd, m->buf + m->to, m->cap - m->to);
+
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got <= 0)
+			return got < 0 ? -errno : -ATOLL_E_DAMAGED;
+		m->to += (size_t)got;
+	}
+	return 0;
+}
+
+static struct cursor reader_take(struct manifest_reader *m, size_t n)
+{
+	struct cursor c = { .p = (const unsigned char *)m->buf + m->from, .left = n };
+
+	m->from += n;
+	return c;
+}
+
+static int reader_fail(int r, struct error *err)
+{
+	if (r == -ATOLL_E_DAMAGED)
+		return error_set(err, r, "manifest is damaged");
+	return error_sys(err, r, "read", "a manifest");
+}
+
+int manifest_reader_open(int batch_fd, const char *name, struct manifest_reader **ret,
+                         struct error *err)
+{
+	struct manifest_reader *m = xcalloc(1, sizeof(*m));
+	struct cursor c;
+	struct header h;
+	int r;
+
+	m->fd = openat(batch_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	if (m->fd < 0)
+		r = error_sys(err, -errno, "open", name);
+	else if (grow((void **)&m->buf, &m->cap, READ_SIZE, 1) < 0)
+		r = reader_fail(-ENOMEM, err);
+	else if ((r = reader_fill(m, HEADER_LEN)) < 0)
+		r = reader_fail(r, err);
+	if (r < 0) {
+		manifest_reader_close(m);
+		return r;
+	}
+	c = reader_take(m, HEADER_LEN);
+	r = parse_header(&c, &h, err);
+	if (r < 0) {
+		manifest_reader_close(m);
+		return r;
+	}
+	m->left = h.n_ops;
+	*ret = m;
+	return 0;
+}
+
+int manifest_reader_next(struct manifest_reader *m, const struct manifest_op **ret,
+                         struct error *err)
+{
+	uint32_t path_len;
+	struct cursor c;
+	int r;
+
+	free(m->op.path);
+	m->op.path = NULL;
+	if (m->left == 0)
+		return 0;
+	m->left--;
+	r = reader_fill(m, OP_HEAD);
+	if (r < 0)
+		return reader_fail(r, err);
+	memcpy(&path_len, m->buf + m->from + 8, sizeof(path_len));
+	path_len = le32toh(path_len);
+	r = path_len > LIMIT_PATH ? -ATOLL_E_DAMAGED : reader_fill(m, OP_HEAD + path_len + OP_TAIL);
+	if (r < 0)
+		return reader_fail(r, err);
+	c = reader_take(m, OP_HEAD + path_len + OP_TAIL);
+	m->op = get_op(&c);
+	if (c.bad)
+		return reader_fail(-ATOLL_E_DAMAGED, err);
+	*ret = &m->op;
+	return 1;
+}
+
+void manifest_reader_close(struct manifest_reader *m)
+{
+	if (!m)
+		return;
+	close_fd(&m->fd);
+	free(m->op.path);
+	free(m->buf);
+	free(m);
 }

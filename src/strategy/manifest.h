@@ -84,6 +84,14 @@ int manifest_write(const struct manifest *m, int batch_fd, const char *name,
 /* HASH "" : not compared (no decision was made). -ENOENT, -ATOLL_E_DAMAGED. */
 int manifest_read(int batch_fd, const char *name, const char *hash, struct manifest *ret,
                   struct error *err);
+/* Its operations one by one, none of them kept: memory does not follow their number. */
+struct manifest_reader;
+int manifest_reader_open(int batch_fd, const char *name, struct manifest_reader **ret,
+                         struct error *err);
+/* 1 with *ret, valid until the next call; 0 at the end. */
+int manifest_reader_next(struct manifest_reader *m, const struct manifest_op **ret,
+                         struct error *err);
+void manifest_reader_close(struct manifest_reader *m);
 /* Only the parsing, for tests: DATA is untrusted. */
 int manifest_parse(const void *data, size_t len, struct manifest *ret, struct error *err);
 

@@ -94,18 +94,52 @@ static int look_at_clock(struct atoll_participant *p, int area_fd, struct overla
 	return 0;
 }
 
-int overlay_base_load(struct atoll_participant *p, int area_fd, struct overlay_base *ret)
+static int load_frame(struct atoll_participant *p, int area_fd, struct overlay_base *ret)
 {
-	char name[48];
 	int r = read_stamp(p, area_fd, ret);
 
 	if (r >= 0)
 		r = look_at_clock(p, area_fd, ret);
+	if (r >= 0)
+		dir_restored_read(p, &ret->restored);
+	return r;
+}
+
+int overlay_base_load(struct atoll_participant *p, int area_fd, struct overlay_base *ret)
+{
+	char name[48];
+	int r = load_frame(p, area_fd, ret);
+
 	if (r < 0)
 		return r;
-	dir_restored_read(p, &ret->restored);
 	file_name(p, "records", name);
 	r = manifest_read(area_fd, name, "", &ret->records, &p->err);
+	if (r != -ENOENT)
+		return r;
+	error_done(&p->err); /* none yet */
+	return 0;
+}
+
+static int next_record(struct atoll_participant *p, struct overlay_base *b)
+{
+	int r = manifest_reader_next(b->reader, &b->at, &p->err);
+
+	if (r <= 0)
+		b->at = NULL;
+	return r < 0 ? r : 0;
+}
+
+int overlay_base_open(struct atoll_participant *p, int area_fd, struct overlay_base *ret)
+{
+	char name[48];
+	int r = load_frame(p, area_fd, ret);
+
+	if (r < 0)
+		return r;
+	file_name(p, "records", name);
+	r = manifest_reader_open(area_fd, name, &ret->reader, &p->err);
+	if (r >= 0)
+		return next_record(p, ret);
 	if (r != -ENOENT)
 		return r;
 	error_done(&p->err); /* none yet */
@@ -116,6 +150,7 @@ void overlay_base_done(struct overlay_base *b)
 {
 	manifest_done(&b->records);
 	manifest_done(&b->restored);
+	manifest_reader_close(b->reader);
 }
 
 /* ---- recording ---- */
@@ -309,17 +344,13 @@ static const char *difference(const struct manifest_op *rec, const struct change
 	return NULL;
 }
 
-int overlay_conflict(struct atoll_participant *p, const struct upper_compare *u,
-                     const struct overlay_base *b, const struct change *c, char **ret_why)
+static int judge(struct atoll_participant *p, const struct upper_compare *u,
+                 const struct overlay_base *b, const struct manifest_op *rec,
+                 const struct change *c, char **ret_why)
 {
-	const struct manifest_op *rec = find(&b->records, b->records.n_ops, c->path);
-	const char *why;
+	const char *why = difference(rec, c);
 	int r = 0;
 
-	if (!rec)
-		return error_set(&p->err, -ATOLL_E_DAMAGED, "no record of the base of '%s'",
-		                 c->path);
-	why = difference(rec, c);
 	if (why && !(rec->flags & MANIFEST_SUSPECT) &&
 	    dir_restored_known(&b->restored, c->path, &c->base))
 		why = NULL;
@@ -333,6 +364,29 @@ int overlay_conflict(struct atoll_participant *p, const struct upper_compare *u,
 	    tree_already(u->upper_fd, u->orig_fd, c))
 		return 2;
 	return say(ret_why, why);
+}
+
+int overlay_conflict(struct atoll_participant *p, const struct upper_compare *u,
+                     const struct overlay_base *b, const struct change *c, char **ret_why)
+{
+	const struct manifest_op *rec = find(&b->records, b->records.n_ops, c->path);
+
+	if (!rec)
+		return error_set(&p->err, -ATOLL_E_DAMAGED, "no record of the base of '%s'",
+		                 c->path);
+	return judge(p, u, b, rec, c, ret_why);
+}
+
+int overlay_base_conflict(struct atoll_participant *p, const struct upper_compare *u,
+                          struct overlay_base *b, const struct change *c, char **ret_why)
+{
+	int r = 0;
+
+	while (r >= 0 && b->at && path_compare(b->at->path, c->path) < 0)
+		r = next_record(p, b);
+	if (r < 0 || !b->at || strcmp(b->at->path, c->path) != 0)
+		return r;
+	return judge(p, u, b, b->at, c, ret_why);
 }
 
 int overlay_conflict_dir(struct atoll_participant *p, const struct upper_compare *u,

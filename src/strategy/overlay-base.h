@@ -27,14 +27,18 @@ struct overlay_base {
 	int64_t clock_offset_ns; /* CLOCK_REALTIME - CLOCK_BOOTTIME when T0 was stamped */
 	char boot_id[40];
 	bool multigrain;
-	bool strict;              /* the clock went back since */
-	struct manifest restored; /* what a withdrawn batch moved away and back (dir.h) */
+	bool strict;                    /* the clock went back since */
+	struct manifest restored;       /* what a withdrawn batch moved away and back (dir.h) */
+	struct manifest_reader *reader; /* of an opened one; NULL: there are no records */
+	const struct manifest_op *at;   /* where the reader is; NULL: at the end */
 };
 #define OVERLAY_BASE_INIT ((struct overlay_base){ 0 })
 
 /* T0 for generation p->generation. */
 int overlay_base_stamp(struct atoll_participant *p, int area_fd);
 int overlay_base_load(struct atoll_participant *p, int area_fd, struct overlay_base *ret);
+/* The same without the records, which overlay_base_conflict() then reads as it goes. */
+int overlay_base_open(struct atoll_participant *p, int area_fd, struct overlay_base *ret);
 void overlay_base_done(struct overlay_base *b);
 #define cleanup_overlay_base __attribute__((__cleanup__(overlay_base_done)))
 
@@ -45,6 +49,10 @@ int overlay_base_observe(struct atoll_participant *p, int area_fd, const struct 
 /* As tree_conflict() and tree_conflict_dir(). */
 int overlay_conflict(struct atoll_participant *p, const struct upper_compare *u,
                      const struct overlay_base *b, const struct change *c, char **ret_why);
+/* The same for an opened base: the paths must come in order. A change that has no record yet, since
+ * its command still runs, is not judged: 0. */
+int overlay_base_conflict(struct atoll_participant *p, const struct upper_compare *u,
+                          struct overlay_base *b, const struct change *c, char **ret_why);
 int overlay_conflict_dir(struct atoll_participant *p, const struct upper_compare *u,
                          const struct overlay_base *b, const struct change_dir *d, char **ret_why);
 

@@ -270,7 +270,7 @@ static void view_done(struct view *v)
 	close_fd(&v->upper_fd);
 }
 
-static int view_open(struct atoll_participant *p, struct view *v)
+static int view_layers(struct atoll_participant *p, struct view *v)
 {
 	cleanup_free char *upper = layer_path(p, 'u');
 	int r = open_dir(p, p->work, &v->dir_fd);
@@ -284,6 +284,13 @@ static int view_open(struct atoll_participant *p, struct view *v)
 		                       .orig_fd = v->root_fd,
 		                       .marks = our_marks(),
 		                       .excludes = p->excludes };
+	return r;
+}
+
+static int view_open(struct atoll_participant *p, struct view *v)
+{
+	int r = view_layers(p, v);
+
 	if (r >= 0)
 		r = upper_diff(&v->u, &v->cs, &p->err);
 	if (r >= 0)
@@ -307,31 +314,41 @@ static int overlay_observe(struct atoll_participant *p)
 	return r;
 }
 
-/* While a command runs the upper changes under us: what is not recorded yet is not judged. */
-static void mark_conflicts(struct atoll_participant *p, struct view *v)
+/* One change as it is found: judged, then told entry by entry. While a command runs the upper
+ * changes under us: what cannot be judged then is not. */
+static int diff_one(void *ctx, struct change *c)
 {
-	for (size_t i = 0; i < v->cs.n; i++) {
-		cleanup_free char *why = NULL;
+	struct view *v = ctx;
+	cleanup_free char *why = NULL;
+	int r = overlay_base_conflict(v->p, &v->u, &v->base, c, &why);
 
-		if (overlay_conflict(p, &v->u, &v->base, &v->cs.v[i], &why) == 1)
-			v->cs.v[i].what |= ATOLL_CHANGE_CONFLICT;
-		error_done(&p->err);
+	error_done(&v->p->err);
+	if (r == 1) {
+		c->what |= ATOLL_CHANGE_CONFLICT;
+		v->p->conflict = why;
 	}
+	r = upper_expand_one(&v->u, c, dir_report, v->p);
+	v->p->conflict = NULL;
+	return r;
 }
 
 static int overlay_diff(struct atoll_participant *p)
 {
 	struct view v = VIEW_INIT;
+	struct dir_sides sides;
 	int r;
 
 	if (p->stale)
 		return 0;
-	r = view_open(p, &v);
-	if (r >= 0) {
-		mark_conflicts(p, &v);
-		p->changes = 0;
-		r = upper_expand(&v.u, &v.cs, dir_report, p, &p->err);
-	}
+	r = view_layers(p, &v);
+	if (r >= 0)
+		r = overlay_base_open(p, v.dir_fd, &v.base);
+	dir_sides_init(&sides, v.root_fd, v.upper_fd);
+	p->sides = &sides;
+	if (r >= 0)
+		r = upper_each(&v.u, diff_one, &v, &p->err);
+	p->sides = NULL;
+	dir_sides_done(&sides);
 	view_done(&v);
 	return r;
 }
@@ -483,6 +500,7 @@ const struct atoll_strategy strategy_overlay = {
 	.mounts = overlay_mounts,
 	.observe = overlay_observe,
 	.diff = overlay_diff,
+	.content = dir_content,
 	.prepare = overlay_prepare,
 	.check = overlay_check,
 	.commit = overlay_commit,

@@ -31,6 +31,8 @@ struct atoll_participant {
 	atoll_change_fn change_fn; /* during diff */
 	void *change_user;
 	int64_t change_count;
+	const char *conflict;    /* of the change at hand: what somebody else did, or NULL */
+	struct dir_sides *sides; /* of a directory: where its two sides lie; NULL outside diff */
 
 	participant_mount_fn mount_fn; /* during mounts */
 	void *mount_user;

@@ -346,11 +346,30 @@ int atoll_participant_change(struct atoll_participant *p, const struct atoll_cha
 
 	c.sandbox = p->id;
 	c.root = p->root;
+	c.from = p;
 	if (!c.text)
 		c.text = "";
+	if (!c.conflict)
+		c.conflict = "";
 	p->change_count++;
 	p->changes++;
 	return p->change_fn ? p->change_fn(p->change_user, &c) : 0;
+}
+
+int atoll_change_open(const struct atoll_change *change, enum atoll_side side, int *ret_fd)
+{
+	const struct atoll_participant *p = change->from;
+
+	if (!p || !p->ops->content)
+		return -ATOLL_E_UNSUPPORTED;
+	return p->ops->content(change->from, change, side, ret_fd);
+}
+
+int atoll_change_lines(const struct atoll_change *change, atoll_line_fn fn, void *user)
+{
+	const struct atoll_participant *p = change->from;
+
+	return p && p->ops->lines ? p->ops->lines(change->from, change, fn, user) : 0;
 }
 
 void atoll_participant_note(struct atoll_participant *p, enum atoll_note_kind kind,
