@@ -1,223 +1,265 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* atoll diff: what a commit would change. Takes no lock, works while a command runs. */
-#include "cli/changes.h"
+#include "cli/diff-view.h"
 
 #include "util/cleanup.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
-struct totals {
-	uint64_t kinds[ATOLL_CHANGE_END_];
-	uint64_t all;
-	uint64_t conflicts;
-};
+#define CONTEXT     3
+#define CONTEXT_MAX 1000000
 
-static const struct {
-	char letter;
-	const char *word;
-	enum cli_paint paint;
-} kinds[] = {
-	[ATOLL_CHANGE_ADDED] = { 'A', "added", PAINT_GOOD },
-	[ATOLL_CHANGE_CHANGED] = { 'M', "changed", PAINT_CHANGED },
-	[ATOLL_CHANGE_DELETED] = { 'D', "deleted", PAINT_BAD },
-};
-_Static_assert(sizeof(kinds) / sizeof(kinds[0]) == ATOLL_CHANGE_END_, "every kind has a row");
+/* ---- what is asked for ---- */
 
-/* Content is what one expects; the rest is said. */
-static const struct {
-	unsigned bit;
-	const char *word;
-} bits[] = {
-	{ ATOLL_CHANGE_CONTENT, "content" },
-	{ ATOLL_CHANGE_MODE, "mode" },
-	{ ATOLL_CHANGE_OWNER, "owner" },
-	{ ATOLL_CHANGE_XATTR, "attributes" },
-	{ ATOLL_CHANGE_MTIME, "mtime" },
-	{ ATOLL_CHANGE_TYPE, "type" },
-	{ ATOLL_CHANGE_ESCAPING_LINK, "escaping-link" },
-	{ ATOLL_CHANGE_SETUID, "setuid" },
-	{ ATOLL_CHANGE_SPECIAL, "special" },
-	{ ATOLL_CHANGE_CONFLICT, "conflict" },
-};
-#define N_BITS (sizeof(bits) / sizeof(bits[0]))
+static int read_form(struct cli *c, enum diff_form *ret)
+{
+	static const char *const names[] = {
+		[DIFF_NAMES] = "name-status",
+		[DIFF_STAT] = "stat",
+		[DIFF_PATCH] = "patch",
+		[DIFF_CONFLICTS] = "conflicts",
+	};
+	size_t given = 0;
 
-static void put_path(const struct atoll_change *change)
+	*ret = args_has(&c->args, "unified") ? DIFF_PATCH : DIFF_NAMES;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (!args_has(&c->args, names[i]))
+			continue;
+		*ret = (enum diff_form)i;
+		given++;
+	}
+	if (given > 1)
+		return cli_fail_usage(c, "diff: --name-status, --stat, --patch and --conflicts "
+		                         "exclude each other");
+	if (args_has(&c->args, "unified") && *ret != DIFF_PATCH)
+		return cli_fail_usage(c, "diff: --unified is for --patch");
+	return 0;
+}
+
+static int read_context(struct cli *c, unsigned *ret)
+{
+	const char *text = args_value(&c->args, "unified");
+	unsigned long n;
+	char *end;
+
+	*ret = CONTEXT;
+	if (!text)
+		return 0;
+	errno = 0;
+	n = strtoul(text, &end, 10);
+	if (errno || end == text || *end || *text == '-' || n > CONTEXT_MAX)
+		return cli_fail_usage(c, "option '--unified': '%s' is no number of lines", text);
+	*ret = (unsigned)n;
+	return 0;
+}
+
+static int view_init(struct diff_view *v, struct cli *c)
+{
+	int status = read_form(c, &v->form);
+
+	if (status == 0)
+		status = read_context(c, &v->context);
+	v->c = c;
+	v->is_seen = !c->json && isatty(STDOUT_FILENO);
+	for (int i = 0; i < PAINT_END_; i++)
+		v->paint[i] = c->json ? "" : cli_paint(c, stdout, (enum cli_paint)i);
+	v->select.conflicts_only = v->form == DIFF_CONFLICTS;
+	return status;
+}
+
+static void view_done(struct diff_view *v)
+{
+	diff_select_done(&v->select);
+	diff_page_free(v->page);
+	error_done(&v->err);
+	free(v->root);
+}
+
+/* ---- showing ---- */
+
+static void count(struct diff_totals *t, const struct atoll_change *change)
 {
 	uint32_t mode = change->new_mode ? change->new_mode : change->old_mode;
 
-	cli_put_path(stdout, change->root);
-	if (*change->path)
-		(void)putchar('/');
-	cli_put_path(stdout, change->path);
-	if (S_ISDIR(mode))
-		(void)putchar('/');
-}
-
-static void put_remarks(const struct atoll_change *change)
-{
-	unsigned what = change->what & ~ATOLL_CHANGE_CONTENT;
-	const char *before = "  (";
-
-	/* Of a file with new content a new mtime says nothing; nor does anything of a whole one. */
-	if (change->what & ATOLL_CHANGE_CONTENT)
-		what &= ~ATOLL_CHANGE_MTIME;
-	if (change->kind != ATOLL_CHANGE_CHANGED)
-		what &= ATOLL_CHANGE_ESCAPING_LINK | ATOLL_CHANGE_SETUID | ATOLL_CHANGE_SPECIAL |
-		        ATOLL_CHANGE_CONFLICT;
-	for (size_t i = 0; i < N_BITS; i++) {
-		if (!(what & bits[i].bit))
-			continue;
-		(void)printf("%s%s", before, bits[i].word);
-		before = ", ";
-	}
-	if (*before == ',') {
-		if (*change->text) {
-			(void)fputs(": ", stdout);
-			cli_put_path(stdout, change->text);
-		}
-		(void)putchar(')');
-	}
-}
-
-static void put_change(const struct cli *c, const struct atoll_change *change)
-{
-	(void)printf("%s%c%s  ", cli_paint(c, stdout, kinds[change->kind].paint),
-	             kinds[change->kind].letter, cli_paint(c, stdout, PAINT_NONE));
-	put_path(change);
-	put_remarks(change);
-	(void)putchar('\n');
-}
-
-static void put_stat(const struct cli *c, const struct atoll_change *change)
-{
-	(void)printf("%s%c%s  %10" PRIu64 " -> %10" PRIu64 "  ",
-	             cli_paint(c, stdout, kinds[change->kind].paint), kinds[change->kind].letter,
-	             cli_paint(c, stdout, PAINT_NONE), change->old_size, change->new_size);
-	put_path(change);
-	put_remarks(change);
-	(void)putchar('\n');
-}
-
-static void json_change(struct json *j, const struct atoll_change *change)
-{
-	json_open_object(j, NULL);
-	json_string(j, "sandbox", change->sandbox);
-	json_bytes(j, "root", change->root);
-	json_bytes(j, "path", change->path);
-	json_string(j, "kind", kinds[change->kind].word);
-	json_open_array(j, "what");
-	for (size_t i = 0; i < N_BITS; i++)
-		if (change->what & bits[i].bit)
-			json_string(j, NULL, bits[i].word);
-	json_close(j);
-	json_uint(j, "old_mode", change->old_mode);
-	json_uint(j, "new_mode", change->new_mode);
-	json_uint(j, "old_size", change->old_size);
-	json_uint(j, "new_size", change->new_size);
-	json_string(j, "text", change->text);
-	json_close(j);
-}
-
-static void count(struct totals *t, const struct atoll_change *change)
-{
 	t->all++;
 	t->kinds[change->kind]++;
 	t->conflicts += (change->what & ATOLL_CHANGE_CONFLICT) != 0;
+	t->directories += S_ISDIR(mode);
+	t->files += !S_ISDIR(mode);
 }
 
-static void put_json(const struct cli *c, const struct changes *ch, struct totals *t)
+/* A job whose turn has come. */
+static int show_job(struct diff_view *v, struct diff_job *job)
 {
-	struct json j;
+	cleanup_strbuf struct strbuf sb = STRBUF_INIT;
 
-	cli_json_begin(c, &j);
-	cli_json_plan(c, &j);
-	json_open_array(&j, "changes");
-	for (size_t i = 0; i < ch->n; i++) {
-		if (!ch->v[i].selected)
-			continue;
-		json_change(&j, &ch->v[i].change);
-		count(t, &ch->v[i].change);
+	if (job->err.code) {
+		error_move(&v->err, &job->err);
+		return v->err.code;
 	}
-	json_close(&j);
-	for (size_t k = 0; k < ATOLL_CHANGE_END_; k++)
-		json_uint(&j, kinds[k].word, t->kinds[k]);
-	json_uint(&j, "conflicts", t->conflicts);
-	cli_json_end(&j);
-}
-
-static void put_lines(const struct cli *c, const struct changes *ch, struct totals *t)
-{
-	bool stat = args_has(&c->args, "stat");
-
-	for (size_t i = 0; i < ch->n; i++) {
-		if (!ch->v[i].selected)
-			continue;
-		if (stat)
-			put_stat(c, &ch->v[i].change);
-		else
-			put_change(c, &ch->v[i].change);
-		count(t, &ch->v[i].change);
+	v->totals.lines.added += job->count.added;
+	v->totals.lines.deleted += job->count.deleted;
+	if (v->c->json) {
+		diff_json_change(v, &job->change, job);
+		return 0;
 	}
-	if (stat && t->all > 0)
-		(void)printf("%" PRIu64 " added, %" PRIu64 " changed, %" PRIu64 " deleted\n",
-		             t->kinds[ATOLL_CHANGE_ADDED], t->kinds[ATOLL_CHANGE_CHANGED],
-		             t->kinds[ATOLL_CHANGE_DELETED]);
+	if (v->form == DIFF_STAT) {
+		diff_page_add(v, v->page, job);
+		return 0;
+	}
+	diff_patch_root(v, &job->change);
+	diff_line_beside(&sb, v, job);
+	(void)fputs(strbuf_str(&sb), stdout);
+	(void)fwrite(strbuf_str(&job->patch), 1, job->patch.len, stdout);
+	return 0;
 }
 
-void changes_print(const struct cli *c, const struct changes *ch)
+static int show_change(void *user, const struct atoll_change *change)
 {
-	struct totals t = { 0 };
+	cleanup_strbuf struct strbuf sb = STRBUF_INIT;
+	struct diff_view *v = user;
 
-	put_lines(c, ch, &t);
+	if (!diff_select_has(&v->select, change))
+		return 0;
+	count(&v->totals, change);
+	if (v->pipe)
+		return diff_pipe_push(v->pipe, diff_job_new(v, change));
+	if (v->c->json) {
+		diff_json_change(v, change, NULL);
+		return 0;
+	}
+	if (v->form == DIFF_CONFLICTS)
+		diff_conflict(&sb, v, change);
+	else
+		diff_line(&sb, v, change, 0);
+	(void)fputs(strbuf_str(&sb), stdout);
+	return 0;
 }
 
-static void say_next(const struct cli *c, const struct totals *t)
+static int64_t show_changes(struct diff_view *v)
 {
-	const char *name = atoll_plan_name(c->plan);
+	int64_t n;
+	int r = 0;
 
-	if (t->all == 0) {
-		cli_say(c, "%s: no changes", name);
-		cli_next(c, "atoll exec %s -- COMMAND", name);
-	} else if (t->conflicts > 0) {
-		cli_say(c, "%" PRIu64 " %s with what somebody else changed meanwhile", t->conflicts,
-		        cli_plural(t->conflicts, "conflict", "conflicts"));
-		cli_next(c, "make both sides equal, or atoll reset %s to begin again", name);
+	if (v->form == DIFF_STAT || v->form == DIFF_PATCH)
+		v->pipe = diff_pipe_new(v, show_job);
+	if (v->form == DIFF_STAT)
+		v->page = diff_page_new();
+	n = atoll_plan_diff(v->c->plan, show_change, v, v->c->res);
+	if (v->pipe)
+		r = diff_pipe_end(v->pipe);
+	if (v->page)
+		diff_page_end(v, v->page);
+	return r < 0 ? r : n;
+}
+
+/* ---- the end ---- */
+
+/* The ways out of a conflict, each with what it keeps. */
+static void say_ways_out(const struct diff_view *v)
+{
+	const char *name = atoll_plan_name(v->c->plan);
+
+	cli_say(v->c, "%" PRIu64 " %s with what somebody else changed meanwhile",
+	        v->totals.conflicts, cli_plural(v->totals.conflicts, "conflict", "conflicts"));
+	if (v->form != DIFF_CONFLICTS) {
+		cli_next(v->c, "atoll diff %s --conflicts", name);
+		return;
+	}
+	cli_next(
+		v->c,
+		"atoll commit %s --ours PATH takes the plan's version, --theirs PATH what is there now;\n"
+		"      atoll refresh %s brings in what was changed; atoll reset %s begins again",
+		name, name, name);
+}
+
+static void say_next(const struct diff_view *v)
+{
+	const char *name = atoll_plan_name(v->c->plan);
+
+	if (v->form == DIFF_CONFLICTS && v->totals.all == 0) {
+		cli_say(v->c, "%s: no conflicts", name);
+	} else if (v->totals.all == 0) {
+		cli_say(v->c, "%s: no changes", name);
+		cli_next(v->c, "atoll exec %s -- COMMAND", name);
+	} else if (v->totals.conflicts > 0) {
+		say_ways_out(v);
 	} else {
-		cli_next(c, "atoll commit %s, or atoll rollback %s", name, name);
+		cli_next(v->c, "atoll commit %s, or atoll rollback %s", name, name);
 	}
+}
+
+static void show_summary(const struct diff_view *v)
+{
+	cleanup_strbuf struct strbuf sb = STRBUF_INIT;
+
+	if (v->totals.all == 0)
+		return;
+	diff_summary(&sb, &v->totals);
+	if (v->form == DIFF_STAT)
+		(void)printf("%s\n", strbuf_str(&sb));
+	else if (v->form == DIFF_PATCH)
+		cli_say(v->c, "%s", strbuf_str(&sb) + 1);
+}
+
+static int fail(struct diff_view *v, int code)
+{
+	bool ours = v->err.code != 0;
+	const char *hint = ours ? v->err.hint : atoll_result_hint(v->c->res);
+
+	if (v->c->json && v->json_begun) {
+		diff_json_end(v, code, ours ? v->err.msg : atoll_result_message(v->c->res),
+		              hint ? hint : "");
+		return atoll_code_exit(code);
+	}
+	return ours ? cli_fail_error(v->c, &v->err) : cli_fail(v->c, code);
+}
+
+static int show(struct diff_view *v)
+{
+	struct error err = ERROR_INIT;
+	int64_t n;
+	int r = diff_select_init(&v->select, v->c, &err);
+
+	if (r < 0)
+		return cli_fail_error(v->c, &err);
+	n = show_changes(v);
+	if (n < 0)
+		return fail(v, (int)n);
+	if (v->c->json)
+		diff_json_end(v, 0, "", "");
+	else
+		show_summary(v);
+	say_next(v);
+	return args_has(&v->c->args, "exit-code") && v->totals.all > 0 ? EXIT_FAILURE
+	                                                               : EXIT_SUCCESS;
 }
 
 static int diff_run(struct cli *c)
 {
-	cleanup_changes struct changes ch = CHANGES_INIT;
-	struct error err = ERROR_INIT;
-	struct totals t = { 0 };
-	int status, r;
+	struct diff_view v = { 0 };
+	int status = view_init(&v, c);
 
-	status = cli_open_plan(c);
-	if (status)
-		return status;
-	r = changes_read(c, &ch);
-	if (r < 0)
-		return cli_fail(c, r);
-	if (c->args.n_words > 1) {
-		r = changes_select(c, &ch, c->args.words + 1, c->args.n_words - 1, &err);
-		if (r < 0)
-			return cli_fail_error(c, &err);
-	}
-	if (c->json)
-		put_json(c, &ch, &t);
-	else
-		put_lines(c, &ch, &t);
-	say_next(c, &t);
-	return args_has(&c->args, "exit-code") && t.all > 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+	if (status == 0)
+		status = cli_open_plan(c);
+	if (status == 0)
+		status = show(&v);
+	view_done(&v);
+	return status;
 }
 
 static const struct option_row options[] = {
 	{ "name-status", NULL, "a letter and a path per change (the default)" },
-	{ "stat", NULL, "sizes before and after, and totals" },
+	{ "stat", NULL, "lines added and deleted, with a graph, and totals" },
+	{ "patch", NULL, "the changed lines, as git shows them" },
+	{ "unified", "LINES", "with so many lines around them (default: 3)" },
+	{ "conflicts", NULL, "only what somebody else changed too, both sides" },
+	{ "exclude", "GLOB", "leave out what matches; may be repeated" },
 	{ "exit-code", NULL, "exit 1 when there are changes" },
 	{ NULL, NULL, NULL },
 };
@@ -227,7 +269,10 @@ const struct command cmd_diff = {
 	.run = diff_run,
 	.words = "PLAN [PATH]...",
 	.summary = "show what a commit would change",
-	.about = "A is added, M changed, D deleted; a new or deleted directory is one line.",
+	.about =
+		"A is added, M changed, D deleted. Of a directory that is new, deleted or replaced every\n"
+		"entry is shown. A patch can be given to git apply: its paths are relative to the\n"
+		"resource, so name one resource: atoll diff PLAN ROOT --patch | git -C ROOT apply",
 	.options = options,
 	.min_words = 1,
 	.max_words = SIZE_MAX,

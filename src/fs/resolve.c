@@ -174,6 +174,22 @@ int resolve_file(int root_fd, const char *path, int *ret_fd)
 	return 0;
 }
 
+int resolve_file_seen(int dir_fd, const char *name, int *ret_fd)
+{
+	cleanup_close int fd = FD_NONE;
+	struct stat st;
+
+	if (!component_ok(name, strlen(name)) || strchr(name, '/'))
+		return -EINVAL;
+	fd = openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode))
+		return S_ISDIR(st.st_mode) ? -EISDIR : -ENXIO;
+	*ret_fd = take_fd(&fd);
+	return 0;
+}
+
 int resolve_link(int root_fd, const char *path, int *ret_fd)
 {
 	cleanup_close int fd = FD_NONE;

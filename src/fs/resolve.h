@@ -18,6 +18,9 @@ int resolve_parent(int root_fd, const char *path, int *ret_fd, const char **ret_
 /* Opens PATH for reading after checking that it is a regular file; never blocks on a FIFO.
  * -EISDIR, -ELOOP for a link, -ENXIO for a special file. */
 int resolve_file(int root_fd, const char *path, int *ret_fd);
+/* The same for NAME in DIR_FD, of which the caller has just seen that it is a regular file: in fewer
+ * calls, and checked again once it is open. */
+int resolve_file_seen(int dir_fd, const char *name, int *ret_fd);
 /* The link PATH itself, as O_PATH, for readlinkat(fd, ""). -EINVAL when it is none. */
 int resolve_link(int root_fd, const char *path, int *ret_fd);
 

@@ -62,7 +62,9 @@ int dir_content(struct atoll_participant *p, const struct atoll_change *change,
 	if (S_ISDIR(mode) || !*change->path)
 		return -EISDIR;
 	r = parent_of(s, side, change->path, &name);
-	if (r == 0 && S_ISLNK(mode))
+	if (r < 0)
+		return r;
+	if (S_ISLNK(mode))
 		return resolve_link(s->parent_fd[side], name, ret_fd);
-	return r < 0 ? r : resolve_file(s->parent_fd[side], name, ret_fd);
+	return S_ISREG(mode) ? resolve_file_seen(s->parent_fd[side], name, ret_fd) : -ENXIO;
 }

@@ -48,9 +48,8 @@ static void put_char(struct json *j, const char *s, size_t len, uint32_t c)
 }
 
 /* The inside of a string. */
-static void put_text(struct json *j, const char *s)
+static void put_text(struct json *j, const char *s, size_t len)
 {
-	size_t len = strlen(s);
 	uint32_t c;
 
 	for (size_t at = 0; at < len;) {
@@ -64,10 +63,8 @@ static void put_text(struct json *j, const char *s)
 	}
 }
 
-static void put_base64(struct json *j, const char *s)
+static void put_base64(struct json *j, const char *s, size_t len)
 {
-	size_t len = strlen(s);
-
 	for (size_t at = 0; at < len; at += 3) {
 		size_t n = len - at < 3 ? len - at : 3;
 		uint32_t bits = 0;
@@ -92,7 +89,7 @@ static void begin(struct json *j, const char *key, const char *suffix)
 	if (!key)
 		return;
 	fputc('"', j->out);
-	put_text(j, key);
+	put_text(j, key, strlen(key));
 	fprintf(j->out, "%s\":", suffix);
 }
 
@@ -133,21 +130,32 @@ void json_string(struct json *j, const char *key, const char *value)
 	}
 	begin(j, key, "");
 	fputc('"', j->out);
-	put_text(j, value);
+	put_text(j, value, strlen(value));
+	fputc('"', j->out);
+}
+
+void json_data(struct json *j, const char *key, const char *data, size_t len)
+{
+	if (!key)
+		BUG("bytes need a key");
+	begin(j, key, "");
+	fputc('"', j->out);
+	put_text(j, data, len);
+	fputc('"', j->out);
+	if (utf8_valid(data, len))
+		return;
+	begin(j, key, "_b64");
+	fputc('"', j->out);
+	put_base64(j, data, len);
 	fputc('"', j->out);
 }
 
 void json_bytes(struct json *j, const char *key, const char *value)
 {
-	if (!key)
-		BUG("json_bytes() needs a key");
-	json_string(j, key, value);
-	if (!value || utf8_valid(value, strlen(value)))
-		return;
-	begin(j, key, "_b64");
-	fputc('"', j->out);
-	put_base64(j, value);
-	fputc('"', j->out);
+	if (value)
+		json_data(j, key, value, strlen(value));
+	else
+		json_null(j, key);
 }
 
 void json_int(struct json *j, const char *key, int64_t value)

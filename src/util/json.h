@@ -9,6 +9,7 @@
 #define UTIL_JSON_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -28,6 +29,8 @@ void json_open_array(struct json *j, const char *key);
 void json_close(struct json *j);
 void json_string(struct json *j, const char *key, const char *value); /* NULL: null */
 void json_bytes(struct json *j, const char *key, const char *value);
+/* The same of LEN bytes, NULs among them. */
+void json_data(struct json *j, const char *key, const char *data, size_t len);
 void json_int(struct json *j, const char *key, int64_t value);
 void json_uint(struct json *j, const char *key, uint64_t value);
 void json_bool(struct json *j, const char *key, bool value);

@@ -29,7 +29,7 @@ committed() {
 	run atoll diff p --name-status
 	[ "${lines[2]}" = "A  $work/b/four" ]
 	run atoll diff p --stat
-	says '1 added, 1 changed, 1 deleted'
+	says '3 files changed, 2 insertions(+), 2 deletions(-)'
 	run atoll diff p --exit-code
 	status_is 1
 	run atoll diff p --json

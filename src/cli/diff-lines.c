@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A line per change, and what is worth saying of it besides its content. */
+#include "cli/changes.h"
+#include "cli/diff-view.h"
+
+#include "util/cleanup.h"
+#include "util/escape.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#define MODE_BITS 07777u
+
+static const struct {
+	char letter;
+	enum cli_paint paint;
+} kinds[] = {
+	[ATOLL_CHANGE_ADDED] = { 'A', PAINT_GOOD },
+	[ATOLL_CHANGE_CHANGED] = { 'M', PAINT_CHANGED },
+	[ATOLL_CHANGE_DELETED] = { 'D', PAINT_BAD },
+};
+_Static_assert(sizeof(kinds) / sizeof(kinds[0]) == ATOLL_CHANGE_END_, "every kind has a row");
+
+const char *const diff_kind_words[] = {
+	[ATOLL_CHANGE_ADDED] = "added",
+	[ATOLL_CHANGE_CHANGED] = "changed",
+	[ATOLL_CHANGE_DELETED] = "deleted",
+};
+_Static_assert(sizeof(diff_kind_words) / sizeof(diff_kind_words[0]) == ATOLL_CHANGE_END_,
+               "every kind has a word");
+
+static const char *type_word(uint32_t mode)
+{
+	static const struct {
+		uint32_t type;
+		const char *word;
+	} types[] = {
+		{ S_IFREG, "file" },   { S_IFDIR, "directory" }, { S_IFLNK, "link" },
+		{ S_IFIFO, "FIFO" },   { S_IFSOCK, "socket" },   { S_IFCHR, "device" },
+		{ S_IFBLK, "device" },
+	};
+
+	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+		if ((mode & S_IFMT) == types[i].type)
+			return types[i].word;
+	return "entry";
+}
+
+/* ---- remarks ---- */
+
+static void say_mode(struct strbuf *sb, const struct atoll_change *c)
+{
+	if (c->kind == ATOLL_CHANGE_CHANGED)
+		strbuf_printf(sb, " %04o -> %04o", c->old_mode & MODE_BITS,
+		              c->new_mode & MODE_BITS);
+	else
+		strbuf_printf(sb, " %04o", (c->new_mode | c->old_mode) & MODE_BITS);
+}
+
+static void say_owner(struct strbuf *sb, const struct atoll_change *c)
+{
+	strbuf_printf(sb, " %u:%u -> %u:%u", c->old_uid, c->old_gid, c->new_uid, c->new_gid);
+}
+
+static void say_type(struct strbuf *sb, const struct atoll_change *c)
+{
+	strbuf_printf(sb, " %s -> %s", type_word(c->old_mode), type_word(c->new_mode));
+}
+
+static void say_target(struct strbuf *sb, const struct atoll_change *c)
+{
+	strbuf_puts(sb, ": ");
+	escape_add(sb, c->text, strlen(c->text));
+}
+
+static void say_stripped(struct strbuf *sb, const struct atoll_change *c)
+{
+	strbuf_printf(sb, " %04o: taken off by a commit without --allow setuid",
+	              c->new_mode & MODE_BITS);
+}
+
+static void say_special(struct strbuf *sb, const struct atoll_change *c)
+{
+	strbuf_printf(sb, " %s: not committed without --allow special", type_word(c->new_mode));
+}
+
+static void say_names(struct strbuf *sb, const struct atoll_change *c)
+{
+	uint32_t others = c->old_links - c->new_links;
+
+	strbuf_printf(sb, ": %u other %s as it is", others,
+	              others == 1 ? "name stays" : "names stay");
+}
+
+static void say_conflict(struct strbuf *sb, const struct atoll_change *c)
+{
+	if (!*c->conflict)
+		return;
+	strbuf_puts(sb, ": ");
+	strbuf_puts(sb, c->conflict); /* paths in it are escaped already */
+}
+
+static const struct {
+	unsigned bit;
+	const char *word;
+	void (*more)(struct strbuf *sb, const struct atoll_change *c);
+} remarks[] = {
+	{ ATOLL_CHANGE_MODE, "mode", say_mode },
+	{ ATOLL_CHANGE_OWNER, "owner", say_owner },
+	{ ATOLL_CHANGE_XATTR, "attributes", NULL },
+	{ ATOLL_CHANGE_MTIME, "mtime", NULL },
+	{ ATOLL_CHANGE_TYPE, "type", say_type },
+	{ ATOLL_CHANGE_ESCAPING_LINK, "escaping-link", say_target },
+	{ ATOLL_CHANGE_SETUID, "setuid", say_stripped },
+	{ ATOLL_CHANGE_SPECIAL, "special", say_special },
+	{ ATOLL_CHANGE_HARD_LINK, "hard link broken", say_names },
+	{ ATOLL_CHANGE_CONFLICT, "conflict", say_conflict },
+};
+
+/* Of an entry that comes or goes whole only these say something. */
+#define WHOLE_BITS                                                                 \
+	(ATOLL_CHANGE_ESCAPING_LINK | ATOLL_CHANGE_SETUID | ATOLL_CHANGE_SPECIAL | \
+	 ATOLL_CHANGE_HARD_LINK | ATOLL_CHANGE_CONFLICT)
+
+void diff_remarks(struct strbuf *sb, const struct atoll_change *change, unsigned left_out)
+{
+	unsigned what = change->what;
+
+	/* Of a file with new content a new mtime says nothing. */
+	if (what & ATOLL_CHANGE_CONTENT)
+		what &= ~ATOLL_CHANGE_MTIME;
+	if (change->kind != ATOLL_CHANGE_CHANGED)
+		what &= WHOLE_BITS;
+	what &= ~left_out;
+	for (size_t i = 0; i < sizeof(remarks) / sizeof(remarks[0]); i++) {
+		if (!(what & remarks[i].bit))
+			continue;
+		strbuf_printf(sb, "%s%s", sb->len ? ", " : "", remarks[i].word);
+		if (remarks[i].more)
+			remarks[i].more(sb, change);
+	}
+	if (S_ISLNK(change->new_mode) && *change->text && !(left_out & ATOLL_CHANGE_CONTENT) &&
+	    !(what & ATOLL_CHANGE_ESCAPING_LINK)) {
+		strbuf_printf(sb, "%slink", sb->len ? ", " : "");
+		say_target(sb, change);
+	}
+}
+
+/* ---- lines ---- */
+
+void diff_path(struct strbuf *sb, const struct atoll_change *change)
+{
+	uint32_t mode = change->new_mode ? change->new_mode : change->old_mode;
+
+	escape_add(sb, change->root, strlen(change->root));
+	if (*change->path)
+		strbuf_putc(sb, '/');
+	escape_add(sb, change->path, strlen(change->path));
+	if (S_ISDIR(mode))
+		strbuf_putc(sb, '/');
+}
+
+static void put_letter(struct strbuf *sb, const struct diff_view *v, char letter,
+                       enum cli_paint paint)
+{
+	strbuf_printf(sb, "%s%c%s  ", v->paint[paint], letter, v->paint[PAINT_NONE]);
+}
+
+/* Modes that git carries in full. */
+static bool is_git_mode(uint32_t mode)
+{
+	return (mode & MODE_BITS) == 0644 || (mode & MODE_BITS) == 0755 || S_ISLNK(mode);
+}
+
+/* What the patch beside the line says already. */
+static unsigned said_by_patch(const struct atoll_change *change)
+{
+	uint32_t old_mode = diff_git_mode(change->old_mode);
+	uint32_t new_mode = diff_git_mode(change->new_mode);
+	unsigned bits = ATOLL_CHANGE_CONTENT;
+
+	if (old_mode && new_mode && is_git_mode(change->old_mode) && is_git_mode(change->new_mode))
+		bits |= ATOLL_CHANGE_MODE;
+	if (old_mode && new_mode)
+		bits |= ATOLL_CHANGE_TYPE;
+	return bits;
+}
+
+static void line(struct strbuf *sb, const struct diff_view *v, const struct atoll_change *change,
+                 const struct strbuf *more, int failed)
+{
+	put_letter(sb, v, kinds[change->kind].letter, kinds[change->kind].paint);
+	diff_path(sb, change);
+	if (more->len)
+		strbuf_printf(sb, "  (%s)", strbuf_str(more));
+	if (failed)
+		strbuf_printf(sb, "  (cannot be read: %s)",
+		              failed > -4096 ? strerror(-failed) : atoll_code_name(failed));
+	strbuf_putc(sb, '\n');
+}
+
+void diff_line(struct strbuf *sb, const struct diff_view *v, const struct atoll_change *change,
+               int failed)
+{
+	cleanup_strbuf struct strbuf more = STRBUF_INIT;
+
+	diff_remarks(&more, change, 0);
+	line(sb, v, change, &more, failed);
+}
+
+/* Beside a patch: only when the patch does not say it all. */
+void diff_line_beside(struct strbuf *sb, const struct diff_view *v, const struct diff_job *job)
+{
+	const struct atoll_change *change = &job->change;
+	cleanup_strbuf struct strbuf more = STRBUF_INIT;
+	uint32_t mode = change->new_mode ? change->new_mode : change->old_mode;
+	bool is_carried = diff_git_mode(mode) != 0 && !job->has_lines && !job->failed;
+
+	if (change->kind == ATOLL_CHANGE_ADDED && is_carried && !is_git_mode(change->new_mode) &&
+	    !(change->what & ATOLL_CHANGE_SETUID)) {
+		strbuf_puts(&more, "mode");
+		say_mode(&more, change);
+	}
+	diff_remarks(&more, change, is_carried ? said_by_patch(change) : ATOLL_CHANGE_CONTENT);
+	if (more.len || !is_carried)
+		line(sb, v, change, &more, job->failed);
+}
+
+/* ---- conflicts ---- */
+
+static void put_time(struct strbuf *sb, int64_t seconds)
+{
+	time_t t = (time_t)seconds;
+	char text[64] = "";
+	struct tm tm;
+
+	if (localtime_r(&t, &tm))
+		(void)strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &tm);
+	strbuf_puts(sb, text);
+}
+
+/* What is in the resource now. */
+static void put_theirs(struct strbuf *sb, const struct atoll_change *change)
+{
+	cleanup_close int fd = FD_NONE;
+	struct stat st;
+
+	strbuf_puts(sb, *change->conflict ? change->conflict : "changed");
+	if (atoll_change_open(change, ATOLL_SIDE_OLD, &fd) < 0 || fstat(fd, &st) < 0)
+		return;
+	strbuf_printf(sb, "; %jd bytes, written ", (intmax_t)st.st_size);
+	put_time(sb, (int64_t)st.st_mtim.tv_sec);
+}
+
+static void put_ours(struct strbuf *sb, const struct atoll_change *change)
+{
+	cleanup_strbuf struct strbuf more = STRBUF_INIT;
+
+	strbuf_puts(sb, diff_kind_words[change->kind]);
+	if (S_ISREG(change->new_mode))
+		strbuf_printf(sb, "; %" PRIu64 " bytes", change->new_size);
+	diff_remarks(&more, change, ATOLL_CHANGE_CONFLICT);
+	if (more.len)
+		strbuf_printf(sb, "; %s", strbuf_str(&more));
+}
+
+void diff_conflict(struct strbuf *sb, const struct diff_view *v, const struct atoll_change *change)
+{
+	put_letter(sb, v, 'C', PAINT_BAD);
+	diff_path(sb, change);
+	strbuf_puts(sb, "\n   ours:   ");
+	put_ours(sb, change);
+	strbuf_puts(sb, "\n   theirs: ");
+	put_theirs(sb, change);
+	strbuf_putc(sb, '\n');
+}
+
+/* ---- a list that was collected ---- */
+
+void changes_print(const struct cli *c, const struct changes *ch)
+{
+	struct diff_view v = { 0 };
+
+	for (int i = 0; i < PAINT_END_; i++)
+		v.paint[i] = cli_paint(c, stdout, (enum cli_paint)i);
+	for (size_t i = 0; i < ch->n; i++) {
+		cleanup_strbuf struct strbuf sb = STRBUF_INIT;
+
+		if (!ch->v[i].selected)
+			continue;
+		diff_line(&sb, &v, &ch->v[i].change, 0);
+		(void)fputs(strbuf_str(&sb), stdout);
+	}
+}

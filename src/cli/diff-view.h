@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How `atoll diff` shows changes. They are shown as they are found; however many there are, memory
+ * stays the same. Where contents matter (--stat, --patch) a change becomes a job:
+ *
+ *   made      by the thread that reads the diff: strings copied, both sides opened
+ *   compared  by any thread, several at a time
+ *   shown     by the reading thread, in the order they were made; then freed
+ */
+#ifndef CLI_DIFF_VIEW_H
+#define CLI_DIFF_VIEW_H
+
+#include "cli/cli.h"
+#include "diff/text.h"
+#include "util/list.h"
+#include "util/strbuf.h"
+
+enum diff_form { DIFF_NAMES = 0, DIFF_STAT, DIFF_PATCH, DIFF_CONFLICTS };
+
+/* What a comparison of the two sides came to. */
+enum diff_content {
+	DIFF_CONTENT_NONE = 0,  /* nothing to compare, or known to be equal */
+	DIFF_CONTENT_TEXT,      /* counted line by line */
+	DIFF_CONTENT_BINARY,    /* one side is no text */
+	DIFF_CONTENT_LARGE,     /* over LIMIT_TEXT or LIMIT_TEXT_LINES */
+	DIFF_CONTENT_UNREADABLE /* one side could not be read; `failed` says why */
+};
+
+struct diff_totals {
+	uint64_t kinds[ATOLL_CHANGE_END_];
+	uint64_t all, conflicts;
+	uint64_t files, directories;
+	struct text_count lines;
+};
+
+/* ---- diff-select.c: which changes ---- */
+
+struct diff_select {
+	struct strlist paths; /* absolute; only what is at, below or right above one of them */
+	bool is_narrowed;     /* else all */
+	struct strlist excludes;
+	bool conflicts_only;
+};
+/* By the words after the plan and by --exclude. A word is an absolute path, or relative to the
+ * current directory, or, where that names nothing in the plan, relative to a resource's root.
+ * -ATOLL_E_NOT_FOUND for one that names nothing, -ATOLL_E_AMBIGUOUS. */
+int diff_select_init(struct diff_select *s, struct cli *c, struct error *err);
+bool diff_select_has(const struct diff_select *s, const struct atoll_change *change);
+void diff_select_done(struct diff_select *s);
+
+/* ---- the view ---- */
+
+struct diff_page;
+struct diff_pipe;
+
+struct diff_view {
+	struct cli *c;
+	enum diff_form form;
+	unsigned context;
+	bool is_seen; /* by a person: contents must not steer a terminal */
+	const char *paint[PAINT_END_];
+	struct diff_select select;
+	struct diff_totals totals;
+	char *root;             /* of the part of a patch that was begun, or NULL */
+	struct diff_page *page; /* of --stat */
+	struct diff_pipe *pipe;
+	struct json json;
+	bool json_begun;
+	struct error err; /* of a comparison */
+};
+
+struct diff_job {
+	struct atoll_change change; /* its strings are ours */
+	int fd[2];                  /* by enum atoll_side; FD_NONE: nothing to read there */
+	int failed;                 /* 0, or why a side could not be opened or read */
+	bool has_lines;             /* the strategy gave the text: */
+	enum diff_content content;
+	struct text_count count;
+	struct strbuf patch; /* with DIFF_PATCH */
+	struct error err;    /* of the comparison itself */
+	bool is_compared;    /* the pipe's, under its lock */
+};
+
+/* ---- diff-job.c ---- */
+
+struct diff_job *diff_job_new(const struct diff_view *v, const struct atoll_change *change);
+void diff_job_free(struct diff_job *job);
+/* Thread-safe. Fills content, count, patch or err. */
+void diff_job_compare(const struct diff_view *v, struct diff_job *job);
+/* Bytes it will need. */
+uint64_t diff_job_size(const struct diff_job *job);
+
+/* ---- diff-pipe.c ---- */
+
+typedef int (*diff_show_fn)(struct diff_view *v, struct diff_job *job);
+struct diff_pipe *diff_pipe_new(struct diff_view *v, diff_show_fn show);
+/* Takes JOB over. A negative code is one of SHOW, now or earlier. */
+int diff_pipe_push(struct diff_pipe *p, struct diff_job *job);
+/* Shows what is left. Frees P. */
+int diff_pipe_end(struct diff_pipe *p);
+
+/* ---- diff-lines.c: a line per change ---- */
+
+/* "M  /root/path  (mode 0644 -> 0755)"; FAILED: of reading it, or 0. */
+void diff_line(struct strbuf *sb, const struct diff_view *v, const struct atoll_change *change,
+               int failed);
+/* The same beside the job's part of a patch: nothing where that says it all. */
+void diff_line_beside(struct strbuf *sb, const struct diff_view *v, const struct diff_job *job);
+void diff_path(struct strbuf *sb, const struct atoll_change *change);
+/* What is worth saying besides its content, each after ", "; LEFT_OUT: bits not to be mentioned. */
+void diff_remarks(struct strbuf *sb, const struct atoll_change *change, unsigned left_out);
+void diff_conflict(struct strbuf *sb, const struct diff_view *v, const struct atoll_change *change);
+
+/* ---- diff-patch.c ---- */
+
+/* As git has it: regular files and links; 0: a patch cannot carry it. */
+uint32_t diff_git_mode(uint32_t mode);
+/* Appends one side's or both sides' part of a patch. NULL: that side has none. FORMS: what to call
+ * the modes, git's. The texts are compared in here. */
+struct diff_part {
+	const char *path;
+	uint32_t old_mode, new_mode; /* git's; 0: absent */
+	struct text before, after;
+	uint64_t old_size, new_size;
+	enum diff_content content; /* NONE, BINARY, LARGE: the texts are not looked at */
+};
+int diff_patch_part(struct strbuf *sb, const struct diff_view *v, const struct diff_part *part,
+                    struct text_count *count, struct error *err);
+/* One line of a hunk, painted, made harmless when a person reads it. */
+void diff_patch_line(struct strbuf *sb, const struct diff_view *v, char origin, const char *line,
+                     size_t len);
+/* Once before the first part of each resource. */
+void diff_patch_root(struct diff_view *v, const struct atoll_change *change);
+
+/* ---- diff-stat.c ---- */
+
+struct diff_page *diff_page_new(void);
+void diff_page_free(struct diff_page *page);
+/* Rows are laid out together, page by page. */
+void diff_page_add(const struct diff_view *v, struct diff_page *page, const struct diff_job *job);
+void diff_page_end(const struct diff_view *v, struct diff_page *page);
+/* " 3 files changed, 10 insertions(+), 2 deletions(-)" */
+void diff_summary(struct strbuf *sb, const struct diff_totals *t);
+
+/* ---- diff-json.c ---- */
+
+/* JOB NULL: contents were not asked for. */
+void diff_json_change(struct diff_view *v, const struct atoll_change *change,
+                      const struct diff_job *job);
+/* CODE < 0: the listing broke off here, for the reason given. */
+void diff_json_end(struct diff_view *v, int code, const char *message, const char *hint);
+
+extern const char *const diff_kind_words[];
+
+#endif
