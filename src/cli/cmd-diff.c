@@ -171,11 +171,10 @@ static void say_ways_out(const struct diff_view *v)
 		cli_next(v->c, "atoll diff %s --conflicts", name);
 		return;
 	}
-	cli_next(
-		v->c,
-		"atoll commit %s --ours PATH takes the plan's version, --theirs PATH what is there now;\n"
-		"      atoll refresh %s brings in what was changed; atoll reset %s begins again",
-		name, name, name);
+	cli_next(v->c, "atoll commit %s --ours PATH: the plan's version", name);
+	cli_next(v->c, "atoll commit %s --theirs PATH: what is there now", name);
+	cli_next(v->c, "atoll refresh %s: bring in what somebody else changed", name);
+	cli_next(v->c, "atoll reset %s: drop the work and begin again", name);
 }
 
 static void say_next(const struct diff_view *v)

@@ -33,7 +33,7 @@ struct report {
 	struct tree_owner owner;
 	tree_entry_fn fn;
 	void *ctx;
-	unsigned extra; /* what the caller said of the whole change */
+	unsigned extra; /* what the caller said of the whole change; for the first entry told */
 	struct frame *stack;
 	size_t depth, cap;
 };
@@ -210,7 +210,9 @@ static int say_pair(struct report *rep, const char *path, const struct item *it,
 	}
 	if (r < 0)
 		return r;
-	return rep->fn(rep->ctx, path, kind, what | rep->extra, it->base.mode ? &it->base : NULL,
+	what |= rep->extra;
+	rep->extra = 0;
+	return rep->fn(rep->ctx, path, kind, what, it->base.mode ? &it->base : NULL,
 	               it->work.mode ? &it->work : NULL, target);
 }
 

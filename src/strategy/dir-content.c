@@ -57,6 +57,9 @@ int dir_content(struct atoll_participant *p, const struct atoll_change *change,
 
 	if (!s)
 		return -ATOLL_E_UNSUPPORTED;
+	/* What somebody else made where there was nothing. */
+	if (!mode && side == ATOLL_SIDE_OLD && change->what & ATOLL_CHANGE_CONFLICT)
+		mode = S_IFREG;
 	if (!mode)
 		return -ENOENT;
 	if (S_ISDIR(mode) || !*change->path)

@@ -268,7 +268,7 @@ int dir_report(void *ctx, const char *path, enum atoll_change_kind kind, unsigne
 		.new_gid = new_stat ? new_stat->gid : 0,
 		.old_links = old_stat ? old_stat->nlink : 0,
 		.new_links = new_stat ? new_stat->nlink : 0,
-		.conflict = p->conflict,
+		.conflict = what & ATOLL_CHANGE_CONFLICT ? p->conflict : NULL,
 	};
 
 	/* A commit puts another inode at this name only. */

@@ -282,6 +282,7 @@ static int say(char **ret_why, const char *why)
 struct late {
 	const struct overlay_base *b;
 	char *path;
+	bool is_dir; /* and so perhaps only holds what is meant */
 };
 
 static int late_entry(void *ctx, int dir_fd, const char *name, const char *path, unsigned char type)
@@ -293,11 +294,14 @@ static int late_entry(void *ctx, int dir_fd, const char *name, const char *path,
 	(void)type;
 	if (r < 0)
 		return r == -ENOENT ? WALK_SKIP : r;
-	if (!l->path && changed_since(l->b, st.ctime_ns) &&
+	if ((!l->path || l->is_dir) && changed_since(l->b, st.ctime_ns) &&
 	    !(fs_stat_at(dir_fd, name, FS_STAT_ID, &st) >= 0 &&
-	      dir_restored_known(&l->b->restored, path, &st)))
+	      dir_restored_known(&l->b->restored, path, &st))) {
+		free(l->path);
 		l->path = escape_dup(path);
-	return l->path ? WALK_SKIP : 0;
+		l->is_dir = S_ISDIR(st.mode);
+	}
+	return l->path && !l->is_dir ? WALK_SKIP : 0;
 }
 
 /* Everything below a directory that goes. */
