@@ -283,6 +283,66 @@ def overlay(t):
     overlay_big_file(t)
 
 
+# ---- text ----
+
+def text_tree(t, n):
+    """Two trees of N files in which every path differs: the second as the script leaves it."""
+    before, after = os.path.join(t.base, "before"), os.path.join(t.base, "after")
+    script = os.path.join(t.base, "text.py")
+    for i in range(n):
+        d = os.path.join(before, f"d{i % 100}")
+        os.makedirs(d, exist_ok=True)
+        with open(os.path.join(d, f"f{i}"), "w") as fh:
+            fh.writelines(f"line {k} of file {i}\n" for k in range(40 + i % 60))
+    with open(script, "w") as fh:
+        fh.write(f"""import os
+for i in range({n}):
+    p = f"d{{i % 100}}/f{{i}}"
+    if i % 10 < 6:
+        with open(p) as fh:
+            text = fh.read()
+        with open(p, "w") as fh:
+            fh.write(text.replace("line 7 of", "line seven of") + "more\\n")
+    elif i % 10 < 8:
+        os.unlink(p)
+    else:
+        os.unlink(p)
+        with open(p, "w") as fh:
+            fh.write("new\\n" * 30)
+""")
+    shutil.copytree(before, after)
+    subprocess.run(["/usr/bin/python3", script], cwd=after, check=True)
+    return before, after, script
+
+
+def text(t):
+    """diff --stat reads and compares both sides of every file, as git does for two directories."""
+    n = 2000 if t.quick else 10000
+    t.report.begin("text", f"{n} changed files: atoll diff against git diff --no-index")
+    before, after, script = text_tree(t, n)
+    t.atoll("start", "bench", "--dir", before)
+    t.atoll("exec", "bench", "--", "/usr/bin/python3", script, cwd=before)
+    t.settle()
+    # git says with 1 that there are differences.
+    git = ["/bin/sh", "-c", 'git diff --no-index --no-renames "$@" || test $? -eq 1', "sh"]
+    v = {}
+    for _ in range(5 if t.quick else 9):
+        for form in ("--stat", "--patch"):
+            v.setdefault("git" + form, []).append(
+                Run(t.floor, [*git, form, before, after], env=t.env).ms)
+            v.setdefault("atoll" + form, []).append(t.atoll("diff", "bench", form).ms)
+        v.setdefault("names", []).append(t.atoll("diff", "bench").ms)
+    t.report.row("atoll diff", median(v["names"]), "ms")
+    for form, goal in (("--stat", 0.5), ("--patch", None)):
+        t.report.row(f"git diff --no-index {form}", median(v["git" + form]), "ms")
+        t.report.row(f"atoll diff {form}", median(v["atoll" + form]), "ms")
+        t.report.row(f"atoll diff {form} / git", ratio(v["atoll" + form], v["git" + form]), "x",
+                     goal=goal)
+    t.quiet_ms("stop", "bench", "--force")
+    shutil.rmtree(before)
+    shutil.rmtree(after)
+
+
 # ---- many plans ----
 
 def lines_in(path):
@@ -331,4 +391,4 @@ def resident(t):
         t.report.row(f"atoll {k}", v, "MB", goal=20)
 
 
-ALL = (startup, copy, overlay, many, resident)
+ALL = (startup, copy, overlay, text, many, resident)
