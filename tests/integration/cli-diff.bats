@@ -191,6 +191,7 @@ odd_edits='
 }
 
 @test "cli diff of a file that is too large takes no memory for it" {
+	no_sanitizer
 	outside_tmp
 	mkdir app && head -c 40M /dev/zero | tr '\0' a >app/large && yes | head -n 1048577 >app/lines
 	plan overlay 'echo end >>large; echo end >>lines'
@@ -340,6 +341,7 @@ diff --git a/three b/three" ]
 }
 
 @test "cli diff takes no more memory for many changes than for few" {
+	no_sanitizer
 	outside_tmp
 	# A hundred thousand files are nothing for memory, and much for a disk.
 	is_root || skip 'only root can mount a tmpfs'
@@ -371,6 +373,10 @@ for d in range(200):
 	atoll stop --force p
 	atoll stop --force few
 	cd "$elsewhere"
+}
+
+no_sanitizer() {
+	! grep -qE '__(asan|tsan)_init' "$ATOLL" || skip 'a sanitizer takes memory of its own'
 }
 
 # rss COMMAND...: the most memory it took, in kB; what it says is dropped.
