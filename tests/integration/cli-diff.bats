@@ -340,6 +340,31 @@ diff --git a/three b/three" ]
 	END
 }
 
+@test "cli diff without libgit2 says what is missing, and that it is not all" {
+	is_root || skip 'only root can hide a library'
+	mkdir app && echo x >app/two
+	plan copy 'echo new >one; echo y >two'
+	library=$(ldconfig -p | sed -n 's/.*libgit2\.so\.1.* => //p' | head -n 1)
+	without() {
+		unshare -m sh -c 'mount --bind /dev/null "$1" && shift && exec "$@"' sh "$(realpath "$library")" "$@"
+	}
+	for form in --stat --patch; do
+		run without "$ATOLL" diff p "$form"
+		status_is 6
+		says 'cannot compare texts'
+		says 'hint: install the package that holds libgit2'
+	done
+	run --separate-stderr without "$ATOLL" diff p --patch --json
+	status_is 6
+	jq -e '.complete == false and .error.code == "unsupported" and .error.exit == 6 and (.changes | length) == 1' <<<"$output"
+	# Names need no library, nor does what comes or goes whole.
+	run without "$ATOLL" diff p
+	status_is 0
+	run without "$ATOLL" diff p --patch app/one
+	status_is 0
+	says '+new'
+}
+
 @test "cli diff takes no more memory for many changes than for few" {
 	no_sanitizer
 	outside_tmp
