@@ -188,6 +188,16 @@ int diff_select_init(struct diff_select *s, struct cli *c, struct error *err)
 	return s->is_narrowed ? select_words(s, c, c->args.words + 1, c->args.n_words - 1, err) : 0;
 }
 
+static bool is_excluded(const struct diff_select *s, const struct atoll_change *change)
+{
+	bool is_dir = S_ISDIR(change->new_mode ? change->new_mode : change->old_mode);
+
+	for (size_t i = 0; i < s->excludes.n; i++)
+		if (glob_path(s->excludes.v[i], change->path, is_dir))
+			return true;
+	return false;
+}
+
 bool diff_select_has(const struct diff_select *s, const struct atoll_change *change)
 {
 	bool is_whole = change->kind != ATOLL_CHANGE_CHANGED || change->what & ATOLL_CHANGE_TYPE;
@@ -195,7 +205,7 @@ bool diff_select_has(const struct diff_select *s, const struct atoll_change *cha
 
 	if (s->conflicts_only && !(change->what & ATOLL_CHANGE_CONFLICT))
 		return false;
-	if (*change->path && glob_match_any(&s->excludes, change->path))
+	if (is_excluded(s, change))
 		return false;
 	if (!s->is_narrowed)
 		return true;

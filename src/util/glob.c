@@ -5,8 +5,6 @@
  */
 #include "util/glob.h"
 
-#include "util/list.h"
-
 #include <stddef.h>
 #include <string.h>
 
@@ -100,7 +98,7 @@ static bool is_any_names(struct span name)
 }
 
 /* The pattern's names against those of PATH from its beginning; what is left of PATH is below. */
-static bool match_path(struct span pattern, struct span path)
+static bool match_path(struct span pattern, struct span path, bool may_end)
 {
 	const char *p = pattern.p, *s = path.p;
 	const char *star = NULL, *resume = NULL;
@@ -127,34 +125,25 @@ static bool match_path(struct span pattern, struct span path)
 		s = resume;
 	}
 	/* Two stars at the end stand for what is in a directory, not for it. */
-	return star != pattern.end || s < path.end;
+	return s < path.end || (may_end && star != pattern.end);
 }
 
-bool glob_match(const char *pattern, const char *path)
+bool glob_path(const char *pattern, const char *path, bool is_dir)
 {
 	struct span want = { pattern, pattern + strlen(pattern) };
 	const char *s = path, *end = path + strlen(path);
-	bool anchored;
+	bool dirs_only = want.end > want.p && want.end[-1] == '/', anchored, may_end;
 
-	while (want.end > want.p && want.end[-1] == '/')
-		want.end--;
+	want.end -= dirs_only;
+	may_end = is_dir || !dirs_only;
 	anchored = memchr(want.p, '/', (size_t)(want.end - want.p)) != NULL;
-	while (want.p < want.end && *want.p == '/')
-		want.p++;
+	want.p += want.p < want.end && *want.p == '/';
 	if (want.p == want.end)
 		return false;
 	if (anchored)
-		return match_path(want, (struct span){ path, end });
+		return s < end && match_path(want, (struct span){ path, end }, may_end);
 	while (s < end)
-		if (match_name(want, next_name(&s, end)))
-			return true;
-	return false;
-}
-
-bool glob_match_any(const struct strlist *patterns, const char *path)
-{
-	for (size_t i = 0; patterns && i < patterns->n; i++)
-		if (glob_match(patterns->v[i], path))
+		if (match_name(want, next_name(&s, end)) && (may_end || s < end))
 			return true;
 	return false;
 }
