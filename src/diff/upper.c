@@ -147,8 +147,9 @@ static int merged_open(struct walker *w, struct merged *m)
 {
 	int r = resolve_dir(w->u->upper_fd, m->path, &m->upper_fd);
 
-	if (r == 0)
-		r = resolve_dir_path(w->u->orig_fd, m->path, &m->orig_fd);
+	if (r < 0)
+		return fail_upper(w, r, "read", m->path);
+	r = resolve_dir_path(w->u->orig_fd, m->path, &m->orig_fd);
 	return r < 0 ? fail(w, r, "read", m->path) : 0;
 }
 
