@@ -120,6 +120,12 @@ int cli_open_plan_settled(struct cli *c)
 	return status ? status : check_not_inside(c);
 }
 
+unsigned cli_policy(const struct cli *c)
+{
+	return c->settings.v[SETTING_POLICY_DENY_ESCAPING_LINKS].number ? ATOLL_DENY_ESCAPING_LINKS
+	                                                                : 0;
+}
+
 bool cli_confirm(const struct cli *c, const char *question)
 {
 	char answer[8] = "";

@@ -15,6 +15,8 @@
 #include <stdio.h>
 #include <atoll.h>
 #include "cli/options.h"
+#include "plan/settings.h"
+#include "util/child.h"
 #include "util/json.h"
 
 #define EXIT_USAGE     2
@@ -35,6 +37,8 @@ struct command {
 	size_t stop_at; /* see args_parse() */
 	bool reads;     /* it changes nothing in the store; see registry_program() */
 	bool hidden;    /* not for people: no help, no manual page */
+	bool pages;     /* its output may be long, and it changes nothing; see pager.h */
+	bool bare;      /* it works whatever the settings say */
 	int own_exit;   /* of any failure that is not the command's; 0: by its code */
 };
 
@@ -48,11 +52,17 @@ struct cli {
 	struct atoll_result *res;
 	bool json;
 	bool yes;
+	bool no_pager;
+	bool paged;        /* standard output goes to a pager: */
+	bool paged_errors; /* and so does standard error */
+	struct child pager;
 	enum cli_color color;
 	int64_t wait_ms; /* -1: for ever */
 	/* Of exec, run and shell: */
 	const struct atoll_exec_status *ran; /* how the command ended, once it has */
 	FILE *status; /* --status-file: gets the object of --json, whatever happens; or NULL */
+	struct settings settings;
+	struct error settings_err; /* of reading them */
 };
 
 /* ---- cli.c: the store and the plan ---- */
@@ -65,6 +75,8 @@ int cli_open_settled(struct cli *c);
 int cli_open_plan(struct cli *c);
 /* The same for a command that needs the plan's lock. */
 int cli_open_plan_settled(struct cli *c);
+/* ATOLL_DENY_* that the settings ask for. */
+unsigned cli_policy(const struct cli *c);
 /* True when it may be done: --yes, or no terminal to ask at, or the answer was yes. */
 bool cli_confirm(const struct cli *c, const char *question);
 
@@ -104,7 +116,7 @@ void cli_json_plan(const struct cli *c, struct json *j);
 void cli_json_result(const struct cli *c, struct json *j);
 void cli_json_end(struct json *j);
 
-bool cli_is_terminal(FILE *f);
+bool cli_is_terminal(const struct cli *c, FILE *f);
 /* Colour codes for F, or "" when it is to have none. */
 enum cli_paint { PAINT_NONE = 0, PAINT_GOOD, PAINT_BAD, PAINT_CHANGED, PAINT_DIM, PAINT_END_ };
 const char *cli_paint(const struct cli *c, FILE *f, enum cli_paint p);
@@ -121,6 +133,7 @@ extern const struct command cmd_clean;
 extern const struct command cmd_commit;
 extern const struct command cmd_complete;
 extern const struct command cmd_completion;
+extern const struct command cmd_config;
 extern const struct command cmd_diff;
 extern const struct command cmd_doctor;
 extern const struct command cmd_exec;

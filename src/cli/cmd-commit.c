@@ -76,6 +76,7 @@ static int commit_run(struct cli *c)
 		status = cli_open_plan_settled(c);
 	if (status)
 		return status;
+	flags |= cli_policy(c);
 	r = atoll_plan_commit(c->plan, flags, c->res);
 	if (r < 0)
 		return cli_fail(c, r);

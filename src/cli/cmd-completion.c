@@ -44,7 +44,7 @@ static int put_script(const struct cli *c, size_t i)
 	}
 	(void)fwrite(scripts[i].text, 1, scripts[i].len, stdout);
 	/* Whoever evaluates it at every start of a shell does not want to read this. */
-	if (cli_is_terminal(stdout))
+	if (cli_is_terminal(c, stdout))
 		cli_next(c, "%s", scripts[i].next);
 	return EXIT_SUCCESS;
 }

@@ -65,7 +65,7 @@ static int view_init(struct diff_view *v, struct cli *c)
 	if (status == 0)
 		status = read_context(c, &v->context);
 	v->c = c;
-	v->is_seen = !c->json && isatty(STDOUT_FILENO);
+	v->is_seen = !c->json && cli_is_terminal(c, stdout);
 	for (int i = 0; i < PAINT_END_; i++)
 		v->paint[i] = c->json ? "" : cli_paint(c, stdout, (enum cli_paint)i);
 	v->select.conflicts_only = v->form == DIFF_CONFLICTS;
@@ -275,4 +275,5 @@ const struct command cmd_diff = {
 	.options = options,
 	.min_words = 1,
 	.max_words = SIZE_MAX,
+	.pages = true,
 };

@@ -83,4 +83,5 @@ const struct command cmd_doctor = {
 	.summary = "say what works on this host, for a directory, and what to do about the rest",
 	.about = "PATH is the current directory when it is left out. Exit 0 when nothing is bad.",
 	.max_words = 1,
+	.bare = true,
 };

@@ -13,7 +13,7 @@ static int report(struct cli *c)
 	if (c->ran->timed_out)
 		cli_say(c, "atoll: the command's time was up; it was ended");
 	/* Elsewhere than on a terminal standard error is the command's alone. */
-	if (cli_is_terminal(stderr))
+	if (cli_is_terminal(c, stderr))
 		cli_next(c, "atoll diff %s, then atoll commit %s or atoll rollback %s", name, name,
 		         name);
 	return command_end(c);
@@ -22,7 +22,7 @@ static int report(struct cli *c)
 static int exec_run(struct cli *c)
 {
 	struct atoll_exec_status status = { 0 };
-	struct atoll_exec exec = { 0 };
+	struct atoll_exec exec = { .timeout_ms = c->settings.v[SETTING_EXEC_TIMEOUT].number };
 	int failed, r;
 
 	failed = command_options(c, &exec);

@@ -235,4 +235,6 @@ const struct command cmd_help = {
 	.words = "[COMMAND]",
 	.summary = "say how atoll or one of its commands is used",
 	.max_words = 1,
+	.pages = true,
+	.bare = true,
 };

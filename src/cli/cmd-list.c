@@ -107,4 +107,5 @@ const struct command cmd_list = {
 	.words = "",
 	.summary = "list all plans",
 	.reads = true,
+	.pages = true,
 };

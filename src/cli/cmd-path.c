@@ -27,7 +27,7 @@ static int path_run(struct cli *c)
 		return EXIT_SUCCESS;
 	}
 	/* As it is: it is there to be used. Unless it is there to be looked at. */
-	if (cli_is_terminal(stdout))
+	if (cli_is_terminal(c, stdout))
 		cli_put_path(stdout, path);
 	else
 		(void)fputs(path, stdout);

@@ -88,7 +88,7 @@ static int keep(struct cli *c, uint64_t changes)
 static int commit(struct cli *c, uint64_t changes)
 {
 	const char *name = atoll_plan_name(c->plan);
-	int r = atoll_plan_commit(c->plan, 0, c->res), status;
+	int r = atoll_plan_commit(c->plan, cli_policy(c), c->res), status;
 
 	if (r < 0) {
 		status = cli_fail(c, r);
@@ -172,7 +172,7 @@ static int run_run(struct cli *c)
 {
 	cleanup_changes struct changes ch = CHANGES_INIT;
 	struct atoll_exec_status status = { 0 };
-	struct atoll_exec exec = { 0 };
+	struct atoll_exec exec = { .timeout_ms = c->settings.v[SETTING_EXEC_TIMEOUT].number };
 	struct outcome o = { 0 };
 	int failed, r;
 

@@ -176,4 +176,5 @@ const struct command cmd_show = {
 	.summary = "show a plan, its resources and its history",
 	.min_words = 1,
 	.max_words = 1,
+	.pages = true,
 };

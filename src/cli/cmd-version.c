@@ -23,4 +23,5 @@ const struct command cmd_version = {
 	.run = version_run,
 	.words = "",
 	.summary = "print the version",
+	.bare = true,
 };

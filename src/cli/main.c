@@ -2,6 +2,7 @@
 /* atoll: one table of commands. A new command is one file and one row here. */
 #include "cli/cli.h"
 
+#include "cli/pager.h"
 #include "util/cleanup.h"
 #include "util/mem.h"
 #include "util/suggest.h"
@@ -30,6 +31,7 @@ static const struct command *const commands[] = {
 	&cmd_clean,
 	&cmd_recover,
 	&cmd_doctor,
+	&cmd_config,
 	/* about atoll */
 	&cmd_completion,
 	&cmd_help,
@@ -42,6 +44,7 @@ const struct option_row common_options[] = {
 	{ "json", NULL, "one JSON object on standard output" },
 	{ "wait", "SECONDS", "wait at most so long for a lock; 0: not at all (default: for ever)" },
 	{ "color", "auto|always|never", "whether to use colours (default: on a terminal)" },
+	{ "no-pager", NULL, "print long output as it is" },
 	{ "yes", NULL, "ask nothing" },
 	{ "help", NULL, "say how the command is used" },
 	{ NULL, NULL, NULL },
@@ -88,6 +91,7 @@ static int take_common(struct cli *c, const struct args *a, struct error *err)
 
 	c->json |= args_has(a, "json");
 	c->yes |= args_has(a, "yes");
+	c->no_pager |= args_has(a, "no-pager");
 	if (color)
 		c->color = color_of(color);
 	return args_seconds(a, "wait", &c->wait_ms, err);
@@ -144,6 +148,24 @@ static int check_words(struct cli *c)
 	return check_choices(c);
 }
 
+/* Read before the options, which win over them. */
+static void take_settings(struct cli *c)
+{
+	const struct setting_value *v = c->settings.v;
+
+	(void)settings_load(&c->settings, &c->settings_err);
+	c->color = (enum cli_color)v[SETTING_COLOR_UI].number;
+	c->wait_ms = v[SETTING_LOCK_WAIT].number;
+}
+
+/* A line that cannot be understood may be one that forbids something: nothing is done then. */
+static int check_settings(struct cli *c)
+{
+	for (size_t i = 0; i < c->settings.remarks.n; i++)
+		cli_say(c, "atoll: %s", c->settings.remarks.v[i]);
+	return c->settings_err.code && !c->command->bare ? cli_fail_error(c, &c->settings_err) : 0;
+}
+
 static int run_command(struct cli *c, char **argv)
 {
 	struct error err = ERROR_INIT;
@@ -158,7 +180,12 @@ static int run_command(struct cli *c, char **argv)
 	if (args_has(&c->args, "help"))
 		return help_about(c, c->command);
 	status = check_words(c);
-	return status ? status : c->command->run(c);
+	if (status == 0)
+		status = check_settings(c);
+	if (status)
+		return status;
+	pager_start(c);
+	return c->command->run(c);
 }
 
 /* The first word is the command; what is before it are options for all. */
@@ -219,15 +246,19 @@ static int close_status(struct cli *c, int status)
 
 int main(int argc, char **argv)
 {
-	struct cli c = { .res = atoll_result_new(), .wait_ms = -1 };
+	struct cli c = { .res = atoll_result_new() };
 	int status;
 
+	take_settings(&c);
 	status = dispatch(&c, argc > 0 ? argv + 1 : argv);
 	status = flush_output(status);
 	status = close_status(&c, status);
+	pager_end(&c);
 	atoll_plan_free(c.plan);
 	atoll_close(c.atoll);
 	atoll_result_free(c.res);
 	args_done(&c.args);
+	settings_done(&c.settings);
+	error_done(&c.settings_err);
 	return status;
 }

@@ -14,9 +14,10 @@
 
 /* ---- people ---- */
 
-bool cli_is_terminal(FILE *f)
+/* A terminal, also behind a pager. */
+bool cli_is_terminal(const struct cli *c, FILE *f)
 {
-	return isatty(fileno(f));
+	return (f == stderr ? c->paged_errors : c->paged) || isatty(fileno(f));
 }
 
 const char *cli_paint(const struct cli *c, FILE *f, enum cli_paint p)
@@ -29,7 +30,7 @@ const char *cli_paint(const struct cli *c, FILE *f, enum cli_paint p)
 
 	if (c->color == COLOR_NEVER)
 		return "";
-	if (c->color == COLOR_AUTO && ((no_color && *no_color) || !cli_is_terminal(f)))
+	if (c->color == COLOR_AUTO && ((no_color && *no_color) || !cli_is_terminal(c, f)))
 		return "";
 	return codes[p];
 }
@@ -111,6 +112,7 @@ void cli_next(const struct cli *c, const char *fmt, ...)
 
 	if (c->json)
 		return;
+	(void)fflush(stdout); /* the colour, too, comes after what was printed first */
 	(void)fputs(cli_paint(c, stderr, PAINT_DIM), stderr);
 	va_start(ap, fmt);
 	put_line("next: ", fmt, ap);

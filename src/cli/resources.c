@@ -72,10 +72,19 @@ static int read_file(struct start *s)
 	return r < 0 ? cli_fail_error(s->c, &err) : 0;
 }
 
+/* As given, as set, or NULL: as it works best. */
+static const char *strategy_of(const struct cli *c)
+{
+	const char *given = args_value(&c->args, "strategy");
+	const char *set = c->settings.v[SETTING_START_STRATEGY].text;
+
+	return given || !*set ? given : set;
+}
+
 static void read_resources(struct start *s)
 {
 	const struct args *a = &s->c->args;
-	const char *strategy = args_value(a, "strategy");
+	const char *strategy = strategy_of(s->c);
 
 	s->v = xcalloc(a->n_given + s->file.n + 1, sizeof(*s->v));
 	for (size_t i = 0; i < s->file.n; i++) {
@@ -160,7 +169,7 @@ int resources_start(struct cli *c, const struct atoll_start *how, bool *ret_open
 		return status;
 	start.flags = start_flags(&s, start.flags);
 	if (s.n == 0) {
-		want(&s, ".", args_value(&c->args, "strategy"));
+		want(&s, ".", strategy_of(c));
 		start.flags |= ATOLL_START_AS_IS;
 	}
 	resources = xcalloc(s.n, sizeof(*resources));

@@ -57,6 +57,10 @@ void store_program(bool reads);
 bool store_is_made(void);
 int store_open(const char *home, struct atoll **ret, struct error *err);
 void store_close(struct atoll *a);
+/* The user's home directory; the caller frees; NULL when there is none. */
+char *store_user_dir(void);
+/* Every directory on the way to PATH and PATH itself, where missing (0755). 0 or -errno. */
+int store_make_dirs(const char *path);
 /* PATH (canonical) is the store, inside it, or contains it. */
 bool store_overlaps(const struct atoll *a, const char *path);
 /* When a wait that begins now must end (ticket.h's kind of deadline). */

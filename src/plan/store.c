@@ -35,8 +35,7 @@ static const char *env(const char *name)
 	return value && *value ? value : NULL;
 }
 
-/* The user's home directory; caller frees; NULL when there is none. */
-static char *user_dir(void)
+char *store_user_dir(void)
 {
 	const char *home = env("HOME");
 	struct passwd pw, *found = NULL;
@@ -65,7 +64,7 @@ static int default_home(char **ret, struct error *err)
 		*ret = xasprintf("%s/atoll", env("XDG_STATE_HOME"));
 		return 0;
 	}
-	dir = user_dir();
+	dir = store_user_dir();
 	if (!dir || dir[0] != '/') {
 		(void)error_set(err, -ATOLL_E_NOT_FOUND,
 		                "cannot tell where the store is: there is no home directory");
@@ -95,17 +94,17 @@ static int step_into(int *fd, const char *name, mode_t mode)
 	return 0;
 }
 
-static int make_home(const char *home)
+static int make_dirs(const char *path, mode_t last_mode)
 {
-	cleanup_close int fd = open(home[0] == '/' ? "/" : ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	cleanup_free char *copy = xstrdup(home);
+	cleanup_close int fd = open(path[0] == '/' ? "/" : ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	cleanup_free char *copy = xstrdup(path);
 	char *save = NULL;
 
 	if (fd < 0)
 		return -errno;
 	for (char *name = strtok_r(copy, "/", &save); name;) {
 		char *following = strtok_r(NULL, "/", &save);
-		int r = step_into(&fd, name, following ? PARENT_MODE : HOME_MODE);
+		int r = step_into(&fd, name, following ? PARENT_MODE : last_mode);
 
 		if (r < 0)
 			return r;
@@ -114,12 +113,17 @@ static int make_home(const char *home)
 	return 0;
 }
 
+int store_make_dirs(const char *path)
+{
+	return make_dirs(path, PARENT_MODE);
+}
+
 static int open_home(const char *home, int *ret_fd, struct error *err)
 {
 	int fd = open(home, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	if (fd < 0 && errno == ENOENT) {
-		int r = make_home(home);
+		int r = make_dirs(home, HOME_MODE);
 
 		if (r < 0)
 			return error_sys(err, r, "make the store", home);

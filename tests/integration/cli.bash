@@ -8,7 +8,11 @@ setup() {
 	umask 022
 	export LC_ALL=C.UTF-8 NO_COLOR=1
 	unset ATOLL_CRASHPOINT ATOLL_SABOTAGE ATOLL_PLAN ATOLL_PLAN_ID
+	unset ATOLL_PAGER PAGER LESS
 	export ATOLL_HOME=$BATS_TEST_TMPDIR/home
+	# Nobody's own settings count.
+	export XDG_CONFIG_HOME=$BATS_TEST_TMPDIR/config
+	export ATOLL_CONFIG_SYSTEM=$BATS_TEST_TMPDIR/etc-config
 	work=$BATS_TEST_TMPDIR/work
 	mkdir -p "$work"
 	started_here=()
@@ -137,6 +141,23 @@ in_background() {
 	"$@" >"$BATS_TEST_TMPDIR/background.out" 2>&1 3>&- 4>&- 5>&- 6>&- &
 	background=$!
 	started_here+=("$background")
+}
+
+# hold FILE: the lock FILE of the store is held by $background until it is killed.
+hold() {
+	local fifo=$BATS_TEST_TMPDIR/hold.$1
+	mkfifo "$fifo"
+	# Read and write, so that it is open at once and never ends.
+	"$ATOLL_TEST_HOLD_LOCK" "$ATOLL_HOME/locks" "$1" wait <>"$fifo" >"$fifo.held" 2>/dev/null \
+		3>&- 4>&- 5>&- 6>&- &
+	background=$!
+	started_here+=("$background")
+	for _ in $(seq 1000); do
+		[ -s "$fifo.held" ] && return 0
+		sleep 0.01
+	done
+	echo "$1 could not be held"
+	return 1
 }
 
 # ended PID: its exit status in $code; fails when it has not ended within ten seconds.

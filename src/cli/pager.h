@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Long output goes through a pager: $ATOLL_PAGER, else core.pager, else $PAGER, else less, if
+ * standard output is a terminal and --no-pager is not given. "cat" and "" mean none.
+ *
+ * Only for commands that change nothing: when the reader leaves, the writer dies of SIGPIPE, as
+ * quietly as `... | head` would have it. Else its exit status is its own.
+ */
+#ifndef CLI_PAGER_H
+#define CLI_PAGER_H
+
+#include "cli/cli.h"
+
+/* Standard output, and standard error if it is the terminal too, go to the pager from here on. */
+void pager_start(struct cli *c);
+/* Waits until the reader is done. Harmless without one. */
+void pager_end(struct cli *c);
+
+#endif

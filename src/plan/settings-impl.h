@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Between reading settings and writing them. */
+#ifndef PLAN_SETTINGS_IMPL_H
+#define PLAN_SETTINGS_IMPL_H
+
+#include "plan/settings.h"
+
+/* 1 and the text; 0: there is no such file, or it is not to be trusted, which REMARKS then says. */
+int settings_read_file(enum settings_scope scope, const char *path, char **ret, size_t *ret_len,
+                       struct strlist *remarks);
+
+#endif

@@ -1,0 +1,115 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# What is different on a terminal: the pager, colours, progress.
+
+load cli
+
+# tty COMMAND: its output and its exit status, on a terminal of its own.
+tty() {
+	script -qec "$1" /dev/null </dev/null | tr -d '\r'
+	return "${PIPESTATUS[0]}"
+}
+
+paged() {
+	[[ $output == *PAGED* ]] || { printf 'no pager:\n%s\n' "$output"; return 1; }
+}
+
+not_paged() {
+	[[ $output != *PAGED* ]] || { printf 'a pager:\n%s\n' "$output"; return 1; }
+}
+
+@test "tty looking goes through the pager, on a terminal only" {
+	two_dirs
+	atoll start p --dir a
+	atoll exec p -- sh -c 'echo x >"$ATOLL_RESOURCE_1/one"'
+	export ATOLL_PAGER='sed s/^/PAGED:/'
+	for words in help 'help diff' list 'show p' 'diff p'; do
+		run -0 tty "$ATOLL $words"
+		paged
+		# shellcheck disable=SC2086 # words
+		run -0 atoll $words
+		not_paged
+		run -0 tty "$ATOLL --no-pager $words"
+		not_paged
+		run -0 tty "$ATOLL $words --json"
+		not_paged
+	done
+	run -0 tty "$ATOLL commit p"
+	not_paged
+	run -0 tty "$ATOLL version"
+	not_paged
+}
+
+@test "tty which pager: ATOLL_PAGER, core.pager, PAGER, less" {
+	atoll config set core.pager 'sed s/^/PAGED-SET:/'
+	export PAGER='sed s/^/PAGED-ENV:/'
+	ATOLL_PAGER='sed s/^/PAGED-OWN:/' run -0 tty "$ATOLL help"
+	says PAGED-OWN
+	run -0 tty "$ATOLL help"
+	says PAGED-SET
+	atoll config unset core.pager
+	run -0 tty "$ATOLL help"
+	says PAGED-ENV
+	PAGER=cat run -0 tty "$ATOLL help"
+	not_paged
+	ATOLL_PAGER='' run -0 tty "$ATOLL help"
+	not_paged
+	unset PAGER
+	mkdir bin
+	printf '#!/bin/sh\necho "PAGED $LESS"\ncat\n' >bin/less
+	chmod +x bin/less
+	PATH=$work/bin:$PATH run -0 tty "$ATOLL help"
+	says 'PAGED FRX'
+	LESS=S PATH=$work/bin:$PATH run -0 tty "$ATOLL help"
+	says 'PAGED S'
+}
+
+@test "tty the pager takes nothing of the exit status" {
+	two_dirs
+	atoll start p --dir a
+	atoll exec p -- sh -c 'echo x >"$ATOLL_RESOURCE_1/one"'
+	ATOLL_PAGER='sed s/^/PAGED:/; exit 7' run -1 tty "$ATOLL diff --exit-code p"
+	paged
+	ATOLL_PAGER='sed s/^/PAGED:/' run -1 tty "$ATOLL show q"
+	says 'PAGED:atoll: '
+	ATOLL_PAGER=no-such-pager run tty "$ATOLL help"
+	says 'not found'
+}
+
+@test "tty whoever leaves the pager early hears nothing of it" {
+	mkdir a
+	atoll start p --dir a
+	atoll exec p -- sh -c 'cd "$ATOLL_RESOURCE_1"; i=0; while [ $i -lt 4000 ]; do : >a-rather-long-name-of-a-file-$i; i=$((i+1)); done'
+	ATOLL_PAGER='head -n 1' run tty "$ATOLL diff p"
+	[ "$status" -eq 0 ] || [ "$status" -eq 141 ]
+	[ "${#lines[@]}" -eq 1 ]
+	[ -z "$(processes)" ]
+	run -0 atoll rollback p
+}
+
+@test "tty colours: auto, NO_COLOR, color.ui, --color" {
+	two_dirs
+	atoll start p --dir a
+	atoll exec p -- sh -c 'echo x >"$ATOLL_RESOURCE_1/one"'
+	color=$'\033[33m'
+	unset NO_COLOR
+	export ATOLL_PAGER='sed s/^/PAGED:/'
+	run -0 tty "$ATOLL diff p"
+	says "PAGED:${color}M"
+	run -0 tty "$ATOLL --no-pager diff p"
+	says "${color}M"
+	run -0 atoll diff p
+	[[ $output != *"$color"* ]]
+	run -0 atoll diff --color always p
+	says "${color}M"
+	NO_COLOR=1 run -0 tty "$ATOLL diff p"
+	[[ $output != *"$color"* ]]
+	atoll config set color.ui never
+	run -0 tty "$ATOLL diff p"
+	[[ $output != *"$color"* ]]
+	atoll config set color.ui always
+	run -0 atoll diff p
+	says "${color}M"
+	run -0 atoll diff --color never p
+	[[ $output != *"$color"* ]]
+}
