@@ -308,6 +308,30 @@ typedef int (*atoll_event_fn)(void *user, const struct atoll_event *event);
 ATOLL_API int atoll_plan_history(struct atoll_plan *p, atoll_event_fn fn, void *user,
                                  struct atoll_result *res);
 
+/* What happened to plans, newest first: everything of the histories, and the commands that ran.
+ * Command lines are without what looks like a secret. */
+struct atoll_log_entry {
+	int64_t at_ms;         /* UTC; of a command its end */
+	const char *plan_id;   /* also of a plan that is gone */
+	const char *plan_name; /* or "" when nobody knows it any more */
+	const char *what;      /* as in struct atoll_event */
+	int code;              /* 0, or the negative code it ended with */
+	const char *message;   /* or ""; of a command that ran its command line */
+	bool ran;              /* "exec" of a command that could be started; only then: */
+	int64_t started_ms;
+	int exit_code;
+	int64_t user_us, system_us; /* of processor time */
+	int64_t max_rss_kb;
+	int64_t changes; /* entries that differed from the resources after it; -1: not counted */
+};
+typedef int (*atoll_log_fn)(void *user, const struct atoll_log_entry *entry);
+/* PLAN_REF NULL: of all plans. LIMIT 0: everything there is. */
+ATOLL_API int atoll_log(struct atoll *a, const char *plan_ref, size_t limit, atoll_log_fn fn,
+                        void *user, struct atoll_result *res);
+/* How much of it this handle keeps when it writes: lines no older than MAX_AGE_MS, and the newest
+ * MAX_ENTRIES (each negative: without limit). 90 days and 20,000 at first. */
+ATOLL_API void atoll_set_log_limits(struct atoll *a, int64_t max_age_ms, int64_t max_entries);
+
 /* SANDBOX is an id or a root; NULL: the only one. Makes it ACTIVE; the path may be written to
  * until the next call on the plan. The string is the caller's to free(). */
 ATOLL_API int atoll_sandbox_path(struct atoll_plan *p, const char *sandbox, char **ret_path,

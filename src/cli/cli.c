@@ -27,6 +27,8 @@ int cli_open(struct cli *c)
 		return cli_fail(c, r);
 	atoll_set_wait(c->atoll, c->wait_ms);
 	atoll_set_wait_notify(c->atoll, tell_waiting, NULL);
+	atoll_set_log_limits(c->atoll, c->settings.v[SETTING_LOG_MAX_AGE].number,
+	                     c->settings.v[SETTING_LOG_MAX_ENTRIES].number);
 	return 0;
 }
 

@@ -22,6 +22,7 @@ static const struct command *const commands[] = {
 	&cmd_diff,
 	&cmd_show,
 	&cmd_list,
+	&cmd_log,
 	/* decide */
 	&cmd_commit,
 	&cmd_rollback,

@@ -245,6 +245,20 @@ int atoll_plan_history(struct atoll_plan *p, atoll_event_fn fn, void *user,
 	ANSWER(check_plan(p, res), plan_history(p, fn, user, &err));
 }
 
+int atoll_log(struct atoll *a, const char *plan_ref, size_t limit, atoll_log_fn fn, void *user,
+              struct atoll_result *res)
+{
+	if (!fn || (plan_ref && !*plan_ref))
+		return refuse(res, "no function to call, or which plan? Its name is empty");
+	ANSWER(check_handle(a, res), plan_log(a, plan_ref, limit, fn, user, &err));
+}
+
+void atoll_set_log_limits(struct atoll *a, int64_t max_age_ms, int64_t max_entries)
+{
+	if (a)
+		registry_log_keep(a->reg, max_age_ms, max_entries);
+}
+
 int atoll_sandbox_path(struct atoll_plan *p, const char *sandbox, char **ret_path,
                        struct atoll_result *res)
 {

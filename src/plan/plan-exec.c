@@ -226,7 +226,7 @@ static int write_exec(struct registry *reg, void *ctx, struct error *err)
 
 /* For people; losing it in a power cut harms nothing. */
 static void record_exec(struct plan_op *op, const char *line, int64_t started_ms,
-                        const struct exec_usage *usage, int r)
+                        const struct exec_usage *usage, int64_t changes, int r)
 {
 	cleanup_free char *message =
 		r < 0 ? xstrdup(line) : xasprintf("%s: exit %d", line, usage->exit_code);
@@ -236,7 +236,8 @@ static void record_exec(struct plan_op *op, const char *line, int64_t started_ms
 		                            .exit_code = usage->exit_code,
 		                            .user_us = usage->user_us,
 		                            .system_us = usage->system_us,
-		                            .max_rss_kb = usage->max_rss_kb },
+		                            .max_rss_kb = usage->max_rss_kb,
+		                            .changes = changes },
 		                   .code = r < 0 ? r : 0,
 		                   .message = message };
 
@@ -302,21 +303,29 @@ static int run_views(struct plan_op *op, const struct atoll_exec *exec, const st
 	return r;
 }
 
-/* What the base was under what the command changed, before anybody changes it further. */
-static void observe(struct plan_op *op)
+/* What the base was under what the command changed, before anybody changes it further. The number
+ * of entries changed, or -1 when one of the strategies does not count. */
+static int64_t observe(struct plan_op *op)
 {
+	int64_t changes = 0;
+
 	for (size_t i = 0; i < op->boxes.n; i++) {
 		cleanup_sandbox struct sandbox s = SANDBOX_INIT;
 		cleanup_error struct error e = ERROR_INIT;
 
 		/* A failure only means that the commit will look again, with less to go by. */
-		if (sandbox_open(&s, op->a, op->plan.name, &op->boxes.v[i], &e) == 0)
-			(void)participant_observe(s.part, &e);
+		if (sandbox_open(&s, op->a, op->plan.name, &op->boxes.v[i], &e) == 0 &&
+		    participant_observe(s.part, &e) >= 0 && participant_counts(s.part) &&
+		    changes >= 0)
+			changes += (int64_t)participant_changes(s.part);
+		else
+			changes = -1;
 	}
+	return changes;
 }
 
 static int exec_locked(struct plan_op *op, const struct atoll_exec *exec, struct exec_usage *ret,
-                       struct error *err)
+                       int64_t *ret_changes, struct error *err)
 {
 	cleanup_views struct views views = VIEWS_INIT;
 	struct use use = { .op = op, .rows = op->boxes.v, .n = op->boxes.n };
@@ -339,7 +348,7 @@ static int exec_locked(struct plan_op *op, const struct atoll_exec *exec, struct
 	crashpoint("plan.exec.after-record");
 	if (r == 0)
 		r = run_views(op, exec, &views, ret, err);
-	observe(op);
+	*ret_changes = observe(op);
 	for (size_t i = 0; r == 0 && i < op->boxes.n; i++)
 		durable_note_later(&op->boxes.v[i]);
 	return r;
@@ -353,15 +362,15 @@ int plan_exec(struct atoll_plan *p, const struct atoll_exec *exec, struct atoll_
 		                             .detail = exec->argv[0],
 		                             .flags = OP_QUIET };
 	cleanup_free char *line = redact_command(exec->argv);
-	int64_t started_ms;
+	int64_t started_ms, changes = -1;
 	struct exec_usage usage = { 0 };
 	int r = plan_op_begin(&op, p, &opt, err);
 
 	if (r < 0)
 		return r;
 	started_ms = clock_real_ms();
-	r = exec_locked(&op, exec, &usage, err);
-	record_exec(&op, line, started_ms, &usage, r);
+	r = exec_locked(&op, exec, &usage, &changes, err);
+	record_exec(&op, line, started_ms, &usage, changes, r);
 	if (r == 0)
 		*ret = (struct atoll_exec_status){ .exit_code = usage.exit_code,
 			                           .timed_out = usage.timed_out,

@@ -185,6 +185,9 @@ int plan_sandbox_state(struct atoll_plan *p, const char *sandbox,
                        enum atoll_sandbox_state *ret_state, struct error *err);
 int plan_paths(struct atoll_plan *p, atoll_path_fn fn, void *user, struct error *err);
 int plan_history(struct atoll_plan *p, atoll_event_fn fn, void *user, struct error *err);
+/* log.c */
+int plan_log(struct atoll *a, const char *ref, size_t limit, atoll_log_fn fn, void *user,
+             struct error *err);
 int64_t plan_diff(struct atoll_plan *p, atoll_change_fn fn, void *user, struct error *err);
 
 int plan_count(struct atoll *a, struct error *err);

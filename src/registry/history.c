@@ -91,13 +91,14 @@ int registry_event_add(struct registry *r, const char *plan, const char *what, i
                        const char *message, struct error *err)
 {
 	static const char sql[] = "INSERT INTO event (plan, at_ms, what, code, message) "
-				  "VALUES (?1, ?2, ?3, ?4, ?5)";
-	int k = registry_write(r, sql,
-	                       ARGS(TEXT_VALUE(plan), INT_VALUE(clock_real_ms()), TEXT_VALUE(what),
-	                            INT_VALUE(code), TEXT_VALUE(message)),
-	                       NULL, NULL, err);
+				  "VALUES (?1, ?2, ?3, ?4, ?5) RETURNING seq";
+	int64_t seq = 0;
+	int k = rows_write_number(r, sql,
+	                          ARGS(TEXT_VALUE(plan), INT_VALUE(clock_real_ms()),
+	                               TEXT_VALUE(what), INT_VALUE(code), TEXT_VALUE(message)),
+	                          &seq, err);
 
-	return k < 0 ? k : 0;
+	return k < 0 ? k : registry_log_trim(r, seq, err);
 }
 
 void event_row_done(struct event_row *row)
@@ -151,12 +152,13 @@ int registry_exec_add(struct registry *r, const struct exec_row *row, struct err
 {
 	static const char sql[] =
 		"INSERT INTO exec (plan, argv, started_ms, ended_ms, exit_code, user_us, "
-		"system_us, max_rss_kb) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+		"system_us, max_rss_kb, changes) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
 	int k = registry_write(r, sql,
 	                       ARGS(TEXT_VALUE(row->plan), TEXT_VALUE(row->argv),
 	                            INT_VALUE(row->started_ms), INT_VALUE(row->ended_ms),
 	                            INT_VALUE(row->exit_code), INT_VALUE(row->user_us),
-	                            INT_VALUE(row->system_us), INT_VALUE(row->max_rss_kb)),
+	                            INT_VALUE(row->system_us), INT_VALUE(row->max_rss_kb),
+	                            INT_VALUE(row->changes)),
 	                       NULL, NULL, err);
 
 	return k < 0 ? k : 0;

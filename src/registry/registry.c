@@ -27,6 +27,9 @@
 #define STORE_LOCK "store.lk"
 #define UUID_LEN   32
 
+#define LOG_MAX_AGE_MS (INT64_C(90) * 24 * 3600 * 1000)
+#define LOG_MAX_ROWS   20000
+
 struct wait_settings {
 	int64_t wait_ms;
 	registry_wait_fn fn;
@@ -43,6 +46,7 @@ struct registry {
 
 	pthread_mutex_t settings_mutex;
 	struct wait_settings wait;
+	int64_t log_max_age_ms, log_max_rows;
 
 	pthread_mutex_t connection;
 	_Atomic(const void *) owner; /* self() of the thread inside a transaction, or NULL */
@@ -245,6 +249,8 @@ static struct registry *registry_new(int home_fd)
 	r->home_fd = home_fd;
 	r->locks_fd = FD_NONE;
 	r->wait.wait_ms = -1;
+	r->log_max_age_ms = LOG_MAX_AGE_MS;
+	r->log_max_rows = LOG_MAX_ROWS;
 	r->ticket = TICKET_INIT;
 	if (pthread_mutex_init(&r->settings_mutex, NULL) != 0 ||
 	    pthread_mutex_init(&r->connection, NULL) != 0)
@@ -335,6 +341,22 @@ const char *registry_uuid(const struct registry *r)
 int registry_locks_fd(const struct registry *r)
 {
 	return r->locks_fd;
+}
+
+void registry_log_keep(struct registry *r, int64_t max_age_ms, int64_t max_rows)
+{
+	pthread_mutex_lock(&r->settings_mutex);
+	r->log_max_age_ms = max_age_ms;
+	r->log_max_rows = max_rows;
+	pthread_mutex_unlock(&r->settings_mutex);
+}
+
+void registry_log_limits(struct registry *r, int64_t *ret_max_age_ms, int64_t *ret_max_rows)
+{
+	pthread_mutex_lock(&r->settings_mutex);
+	*ret_max_age_ms = r->log_max_age_ms;
+	*ret_max_rows = r->log_max_rows;
+	pthread_mutex_unlock(&r->settings_mutex);
 }
 
 void registry_set_wait(struct registry *r, int64_t wait_ms, registry_wait_fn fn, void *user)

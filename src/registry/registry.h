@@ -230,8 +230,35 @@ struct exec_row {
 	int exit_code;
 	int64_t user_us, system_us;
 	uint64_t max_rss_kb;
+	int64_t changes; /* entries that differ from the resources now; -1: not counted */
 };
 int registry_exec_add(struct registry *r, const struct exec_row *row, struct error *err);
+
+/* A line of the log: an event, or a command that ran. */
+struct log_row {
+	int64_t at_ms;
+	char plan[PLAN_ID_LEN + 1];
+	char name[LIMIT_NAME + 1]; /* "" when nobody knows any more */
+	char *what;
+	int code;
+	char *message; /* of a command: its line */
+	/* Of a command that ran; else started_ms is -1. */
+	int64_t started_ms;
+	int exit_code;
+	int64_t user_us, system_us;
+	int64_t max_rss_kb;
+	int64_t changes;
+};
+typedef int (*registry_log_fn)(void *ctx, const struct log_row *row);
+/* The newest LIMIT lines, newest first; PLAN NULL: of all plans, also of those that are gone. */
+int registry_log_list(struct registry *r, const char *plan, int64_t limit, registry_log_fn fn,
+                      void *ctx, struct error *err);
+/* A plan that is gone, by its id or by the last one's name: 1 and its id, 0 when history has none. */
+int registry_log_find(struct registry *r, const char *ref, char ret_id[PLAN_ID_LEN + 1],
+                      struct error *err);
+/* Lines older than MAX_AGE_MS, and all but the newest MAX_ROWS of each table, go now and then with
+ * the writing of new ones (negative: never). Those of a plan with an unfinished batch stay. */
+void registry_log_keep(struct registry *r, int64_t max_age_ms, int64_t max_rows);
 /* The latest ctime seen on a filesystem; a marker below it means the clock was stepped back.
  * Returns the greater of the stored one and CTIME_NS, and stores it. */
 int registry_highwater(struct registry *r, const char *fsid, int64_t ctime_ns, int64_t *ret_highest,

@@ -54,6 +54,10 @@ int rows_number(struct registry *r, const char *sql, struct args args, int64_t *
 int rows_write_number(struct registry *r, const char *sql, struct args args, int64_t *ret,
                       struct error *err);
 
+/* After line SEQ was written: lets the oldest ones go, now and then. */
+int registry_log_trim(struct registry *r, int64_t seq, struct error *err);
+void registry_log_limits(struct registry *r, int64_t *ret_max_age_ms, int64_t *ret_max_rows);
+
 enum plan_key { PLAN_BY_ID = 0, PLAN_OPEN_BY_ID, PLAN_OPEN_BY_NAME, PLAN_LAST_RUN, PLAN_KEY_END_ };
 /* 1 and *ret, 0 when there is none. */
 int plan_find(struct registry *r, enum plan_key key, const char *value, struct plan_row *ret,

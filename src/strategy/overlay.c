@@ -310,6 +310,10 @@ static int overlay_observe(struct atoll_participant *p)
 	r = view_open(p, &v);
 	if (r >= 0)
 		r = overlay_base_observe(p, v.dir_fd, &v.u, &v.cs, &v.base);
+	if (r >= 0) {
+		p->changes = v.cs.n;
+		p->counted = true;
+	}
 	view_done(&v);
 	return r;
 }

@@ -24,6 +24,7 @@ struct atoll_participant {
 	struct participant_batch batch;
 	struct error err; /* what the running verb said */
 	uint64_t changes;
+	bool counted; /* by observe */
 	char manifest[HASH_TEXT_LEN];
 	struct strlist undone_attrs; /* directories whose attributes they will have put back */
 	struct strlist undone; /* paths that newer batches of the same undo will have put back */

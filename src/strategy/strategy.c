@@ -258,6 +258,11 @@ uint64_t participant_generation(const struct atoll_participant *p)
 	return p->generation;
 }
 
+bool participant_counts(const struct atoll_participant *p)
+{
+	return p->counted;
+}
+
 uint64_t participant_changes(const struct atoll_participant *p)
 {
 	return p->changes;

@@ -70,6 +70,8 @@ typedef int (*participant_mount_fn)(void *user, const char *target, const char *
 int participant_mounts(struct atoll_participant *p, participant_mount_fn fn, void *user,
                        struct error *err);
 int participant_observe(struct atoll_participant *p, struct error *err);
+/* Observing counts the changes: participant_changes(). */
+bool participant_counts(const struct atoll_participant *p);
 int participant_diff(struct atoll_participant *p, atoll_change_fn fn, void *user,
                      struct error *err);
 int participant_prepare(struct atoll_participant *p, struct error *err);

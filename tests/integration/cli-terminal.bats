@@ -23,7 +23,7 @@ not_paged() {
 	atoll start p --dir a
 	atoll exec p -- sh -c 'echo x >"$ATOLL_RESOURCE_1/one"'
 	export ATOLL_PAGER='sed s/^/PAGED:/'
-	for words in help 'help diff' list 'show p' 'diff p'; do
+	for words in help 'help diff' list 'show p' 'diff p' log 'log p'; do
 		run -0 tty "$ATOLL $words"
 		paged
 		# shellcheck disable=SC2086 # words

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* atoll log: what happened, newest first. Takes no lock and waits for nobody. */
+#include "cli/cli.h"
+
+#include "util/clock.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+struct view {
+	const struct cli *c;
+	size_t n;
+};
+
+static void put_ran(const struct cli *c, const struct atoll_log_entry *e)
+{
+	double seconds = (double)(e->at_ms - e->started_ms) / 1000;
+
+	(void)printf("%sexit %d%s, %.3f s",
+	             cli_paint(c, stdout, e->exit_code ? PAINT_BAD : PAINT_GOOD), e->exit_code,
+	             cli_paint(c, stdout, PAINT_NONE), seconds);
+	(void)printf(" (user %.3f s, system %.3f s, %" PRId64 " KiB)", (double)e->user_us / 1e6,
+	             (double)e->system_us / 1e6, e->max_rss_kb);
+	if (e->changes >= 0)
+		(void)printf(", %" PRId64 " %s", e->changes,
+		             cli_plural((uint64_t)e->changes, "change", "changes"));
+}
+
+static void put_line(const struct cli *c, const struct atoll_log_entry *e)
+{
+	char at[CLOCK_TEXT_LEN];
+
+	clock_format(e->at_ms, at);
+	(void)printf("%s%s%s  %-16s  %-8s  ", cli_paint(c, stdout, PAINT_DIM), at,
+	             cli_paint(c, stdout, PAINT_NONE), *e->plan_name ? e->plan_name : e->plan_id,
+	             e->what);
+	if (e->ran)
+		put_ran(c, e);
+	else if (e->code < 0)
+		(void)printf("%s%s%s", cli_paint(c, stdout, PAINT_BAD), atoll_code_name(e->code),
+		             cli_paint(c, stdout, PAINT_NONE));
+	else
+		(void)fputs("done", stdout);
+	if (*e->message) {
+		(void)fputs(": ", stdout);
+		/* A command line was made harmless when it was recorded. */
+		if (e->ran)
+			(void)fputs(e->message, stdout);
+		else
+			cli_put_path(stdout, e->message);
+	}
+	(void)putchar('\n');
+}
+
+static void put_json(const struct cli *c, const struct atoll_log_entry *e)
+{
+	char at[CLOCK_TEXT_LEN];
+	struct json j;
+
+	clock_format(e->at_ms, at);
+	cli_json_begin(c, &j);
+	json_string(&j, "at", at);
+	json_open_object(&j, "plan");
+	json_string(&j, "id", e->plan_id);
+	json_string(&j, "name", *e->plan_name ? e->plan_name : NULL);
+	json_close(&j);
+	json_string(&j, "what", e->what);
+	json_string(&j, "code", atoll_code_name(e->code));
+	json_string(&j, e->ran ? "command" : "message", e->message);
+	if (e->ran) {
+		clock_format(e->started_ms, at);
+		json_string(&j, "started", at);
+		json_int(&j, "exit_code", e->exit_code);
+		json_int(&j, "user_us", e->user_us);
+		json_int(&j, "system_us", e->system_us);
+		json_int(&j, "max_rss_kb", e->max_rss_kb);
+		if (e->changes >= 0)
+			json_int(&j, "changes", e->changes);
+		else
+			json_null(&j, "changes");
+	}
+	cli_json_end(&j);
+}
+
+static int show_entry(void *user, const struct atoll_log_entry *e)
+{
+	struct view *v = user;
+
+	if (v->c->json)
+		put_json(v->c, e);
+	else
+		put_line(v->c, e);
+	v->n++;
+	return 0;
+}
+
+static int read_limit(struct cli *c, size_t *ret)
+{
+	const char *text = args_value(&c->args, "limit");
+	unsigned long long number;
+	char *end;
+
+	*ret = 0;
+	if (!text)
+		return 0;
+	errno = 0;
+	number = strtoull(text, &end, 10);
+	if (errno != 0 || *text < '0' || *text > '9' || *end != '\0' || number == 0)
+		return cli_fail_usage(c, "option '--limit': '%s' is no number of entries", text);
+	*ret = (size_t)number;
+	return 0;
+}
+
+static int log_run(struct cli *c)
+{
+	const char *plan = c->args.n_words > 0 ? c->args.words[0] : NULL;
+	struct view v = { .c = c };
+	size_t limit;
+	int status, r;
+
+	status = read_limit(c, &limit);
+	if (status == 0)
+		status = cli_open(c);
+	if (status)
+		return status;
+	r = atoll_log(c->atoll, plan, limit, show_entry, &v, c->res);
+	if (r < 0)
+		return cli_fail(c, r);
+	if (v.n == 0)
+		cli_say(c, "nothing has happened yet");
+	return EXIT_SUCCESS;
+}
+
+static const struct option_row options[] = {
+	{ "limit", "N", "the newest N entries only" },
+	{ NULL, NULL, NULL },
+};
+
+const struct command cmd_log = {
+	.name = "log",
+	.run = log_run,
+	.words = "[PLAN]",
+	.summary = "show what happened, newest first: commands, commits, failures",
+	.about =
+		"Of one plan or of all, also of plans that are gone. What looks like a secret in a\n"
+		"command line was left out when it was recorded. With --json each line is an object.",
+	.options = options,
+	.max_words = 1,
+	.reads = true,
+	.pages = true,
+};
