@@ -440,6 +440,33 @@ ATOLL_API int atoll_scan(struct atoll *a, atoll_path_fn fn, void *user, struct a
 /* Takes them, recovering first. Plans with uncommitted work become abandoned and stay, unless
  * ATOLL_FORCE. Returns the number of plans removed. Also enforces retention. */
 ATOLL_API int atoll_purge(struct atoll *a, unsigned flags, struct atoll_result *res);
+/* One who holds a lock, or waits for it. */
+struct atoll_lock_info {
+	const char *kind;    /* "plan", "owner" (of an owned plan), "resource" or "store" */
+	const char *plan_id; /* of the first two, else "" */
+	const char *plan_name;
+	const char *root; /* of the last two, else "" */
+	unsigned ahead;   /* how many are before it; 0: it holds the lock */
+	pid_t pid;        /* 0: it left no name */
+	bool alive;       /* that process is there; else what it started holds the lock */
+	int64_t since_ms; /* UTC; 0: not known */
+	const char *command;
+};
+typedef int (*atoll_lock_fn)(void *user, const struct atoll_lock_info *info);
+/* Every lock that is held: its holder, then those who wait, in order. Takes none. PLAN_REF NULL: of
+ * all plans and resources, and of the store. */
+ATOLL_API int atoll_lock_list(struct atoll *a, const char *plan_ref, atoll_lock_fn fn, void *user,
+                              struct atoll_result *res);
+struct atoll_lock_broken {
+	pid_t pid;
+	int term_signal;   /* that ended it; 0: it was gone, and what it had started was ended */
+	char command[160]; /* what it was */
+};
+/* Ends the process that holds the plan's lock, if it is PID (0: whoever it is) and runs as this user,
+ * and waits until the lock is free or somebody else's. No lock is taken away from a living holder.
+ * 1: done; 0: nobody holds it. The next operation of the plan settles what it left. */
+ATOLL_API int atoll_lock_break(struct atoll_plan *p, pid_t pid,
+                               struct atoll_lock_broken *ret_broken, struct atoll_result *res);
 ATOLL_API int atoll_count_plans(struct atoll *a, struct atoll_result *res);
 ATOLL_API int atoll_count_paths(struct atoll *a, struct atoll_result *res);
 

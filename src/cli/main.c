@@ -32,6 +32,7 @@ static const struct command *const commands[] = {
 	&cmd_clean,
 	&cmd_recover,
 	&cmd_doctor,
+	&cmd_lock,
 	&cmd_config,
 	/* about atoll */
 	&cmd_completion,

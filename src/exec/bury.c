@@ -11,39 +11,19 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "exec/exec-impl.h"
 #include "fs/atomic.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
+#include "util/process.h"
 
 #define BURY_WAIT_MS 10000
-
-/* Field 22 of /proc/PID/stat; the name before it may hold anything but a last ')'. */
-static bool start_time(pid_t pid, uint64_t *ret)
-{
-	cleanup_close int fd = FD_NONE;
-	char path[64], text[1024], *p;
-	ssize_t n;
-
-	(void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-	if (n <= 0)
-		return false;
-	text[n] = '\0';
-	p = strrchr(text, ')');
-	for (int field = 2; p && field < 22; field++)
-		p = strchr(p + 1, ' ');
-	return p && sscanf(p, " %" SCNu64, ret) == 1;
-}
 
 int exec_write_running(int dir_fd, pid_t pid)
 {
@@ -52,7 +32,7 @@ int exec_write_running(int dir_fd, pid_t pid)
 	uint64_t start;
 	int r;
 
-	if (!start_time(pid, &start))
+	if (!process_start_time(pid, &start))
 		return -ESRCH;
 	(void)snprintf(text, sizeof(text), "%d %" PRIu64 " %s\n", (int)pid, start, clock_boot_id());
 	(void)fs_unlink_at(dir_fd, EXEC_RUNNING);
@@ -64,9 +44,8 @@ int exec_write_running(int dir_fd, pid_t pid)
 static int find_running(int dir_fd, int *ret_pidfd)
 {
 	cleanup_close int fd = openat(dir_fd, EXEC_RUNNING, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-	cleanup_close int pidfd = FD_NONE;
 	cleanup_free char *text = NULL;
-	uint64_t was, now;
+	uint64_t was;
 	char boot[40];
 	size_t len;
 	int pid;
@@ -77,21 +56,13 @@ static int find_running(int dir_fd, int *ret_pidfd)
 	    sscanf(text, "%d %" SCNu64 " %39s", &pid, &was, boot) != 3 ||
 	    strcmp(boot, clock_boot_id()) != 0)
 		return 0;
-	pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-	if (pidfd < 0)
-		return errno == ESRCH ? 0 : -errno;
-	/* Held by its pidfd now: the number cannot be given to another while we compare. */
-	if (!start_time(pid, &now) || now != was)
-		return 0;
-	*ret_pidfd = take_fd(&pidfd);
-	return 1;
+	return process_open(pid, was, ret_pidfd);
 }
 
 int exec_bury(const char *dir, struct error *err)
 {
 	cleanup_close int dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	cleanup_close int pidfd = FD_NONE;
-	struct pollfd pfd = { .events = POLLIN };
 	int r;
 
 	if (dir_fd < 0)
@@ -100,11 +71,8 @@ int exec_bury(const char *dir, struct error *err)
 	if (r < 0)
 		return error_sys(err, r, "look for a command left running by", dir);
 	if (r > 0) {
-		(void)syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0);
-		pfd.fd = pidfd;
-		do {
-			r = poll(&pfd, 1, BURY_WAIT_MS);
-		} while (r < 0 && errno == EINTR);
+		(void)process_signal(pidfd, SIGKILL);
+		r = process_wait(pidfd, clock_deadline(BURY_WAIT_MS));
 		if (r <= 0)
 			return error_set(err, -ATOLL_E_BUSY,
 			                 "a command of a process that died is still ending");

@@ -12,9 +12,17 @@
 #include <unistd.h>
 #include "util/cleanup.h"
 #include "util/clock.h"
+#include "util/process.h"
 
 #define RECORD_TRIES    3
 #define RECORD_RETRY_NS INT64_C(100000)
+
+struct telling {
+	int fd;
+	ticket_queue_fn fn;
+	void *user;
+	unsigned told;
+};
 
 int ticket_file_header(int fd, struct ticket_header *ret)
 {
@@ -44,23 +52,6 @@ int ticket_file_write(int fd, const void *data, size_t len, int64_t offset)
 	return (size_t)n == len ? 0 : -ENOSPC;
 }
 
-static uint64_t read_start_time(void)
-{
-	cleanup_close int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
-	char buf[1024];
-	ssize_t n = fd < 0 ? -1 : read(fd, buf, sizeof(buf) - 1);
-
-	if (n <= 0)
-		return 0;
-	buf[n] = '\0';
-
-	/* The program's name, field 2, may hold spaces and brackets: count after the last. */
-	const char *p = strrchr(buf, ')');
-	for (int field = 2; p && field < 22; field++)
-		p = strchr(p + 1, ' ');
-	return p ? strtoull(p + 1, NULL, 10) : 0;
-}
-
 /* Read once per process: /proc costs more than the whole lock. A forked child reads anew. */
 static uint64_t own_start_time(pid_t pid)
 {
@@ -68,7 +59,10 @@ static uint64_t own_start_time(pid_t pid)
 	static _Atomic pid_t start_pid;
 
 	if (atomic_load(&start_pid) != pid) {
-		atomic_store(&start_time, read_start_time());
+		uint64_t now = 0;
+
+		(void)process_start_time(0, &now);
+		atomic_store(&start_time, now);
 		atomic_store(&start_pid, pid);
 	}
 	return atomic_load(&start_time);
@@ -152,6 +146,15 @@ static unsigned count_live(int fd, uint64_t lo, uint64_t hi, unsigned limit)
 	return n;
 }
 
+static void holder_of(const struct ticket_record *rec, struct ticket_holder *ret)
+{
+	*ret = (struct ticket_holder){ .pid = rec->pid,
+		                       .start_time = rec->start_time,
+		                       .since_ms = rec->since_ms,
+		                       .epoch = rec->epoch };
+	memcpy(ret->command, rec->command, strnlen(rec->command, sizeof(ret->command) - 1));
+}
+
 static bool read_record(int fd, uint64_t number, struct ticket_record *ret)
 {
 	struct ticket_header h;
@@ -180,11 +183,39 @@ int ticket_file_holder(int fd, uint64_t number, struct ticket_holder *ret)
 		rec = (struct ticket_record){ 0 };
 		clock_sleep_ns(RECORD_RETRY_NS);
 	}
-	*ret = (struct ticket_holder){ .pid = rec.pid,
-		                       .start_time = rec.start_time,
-		                       .since_ms = rec.since_ms,
-		                       .epoch = rec.epoch,
-		                       .ahead = count_live(fd, oldest, number, TICKET_RECORDS) };
-	memcpy(ret->command, rec.command, strnlen(rec.command, sizeof(ret->command) - 1));
+	holder_of(&rec, ret);
+	ret->ahead = count_live(fd, oldest, number, TICKET_RECORDS);
 	return 1;
+}
+
+/* In order: those below the one the kernel names first, then it, then those above. */
+static int tell_live(struct telling *t, uint64_t lo, uint64_t hi)
+{
+	struct ticket_record rec = { 0 };
+	struct ticket_holder who;
+	uint64_t found = 0;
+	int r;
+
+	while ((r = find_live(t->fd, lo, hi, &found)) > 0 && t->told < TICKET_RECORDS) {
+		r = tell_live(t, lo, found);
+		if (r < 0)
+			return r;
+		if (!read_record(t->fd, found, &rec))
+			rec = (struct ticket_record){ 0 };
+		holder_of(&rec, &who);
+		who.ahead = t->told++;
+		r = t->fn(t->user, &who);
+		if (r < 0)
+			return r;
+		lo = found + 1;
+	}
+	return r < 0 ? r : 0;
+}
+
+int ticket_file_queue(int fd, ticket_queue_fn fn, void *user)
+{
+	struct telling t = { .fd = fd, .fn = fn, .user = user };
+	int r = tell_live(&t, 0, TICKET_MAX);
+
+	return r < 0 ? r : (int)t.told;
 }

@@ -65,6 +65,9 @@ int ticket_file_any(int fd, uint64_t number);
 /* The oldest with its record and AHEAD. A record that is gone leaves pid 0. */
 int ticket_file_holder(int fd, uint64_t number, struct ticket_holder *ret);
 
+/* As ticket_queue(). */
+int ticket_file_queue(int fd, ticket_queue_fn fn, void *user);
+
 /* ---- ticket-wait.c ----------------------------------------------------------------------- */
 
 struct ticket_step {

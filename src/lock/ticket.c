@@ -308,23 +308,43 @@ int ticket_dup(const struct ticket *t)
 	return fd < 0 ? -errno : fd;
 }
 
-int ticket_peek(int dir_fd, const char *name, struct ticket_holder *ret)
+/* For looking: 1 and *ret_fd, 0 when nobody ever took it. */
+static int open_to_look(int dir_fd, const char *name, int *ret_fd)
 {
 	cleanup_close int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	struct ticket_header h;
+	int r;
 
 	if (fd < 0)
 		return errno == ENOENT ? 0 : -errno;
-	int r = check_local(fd);
+	r = check_local(fd);
 	if (r < 0)
 		return r;
 	r = ticket_file_header(fd, &h);
+	if (r > 0)
+		*ret_fd = take_fd(&fd);
+	return r;
+}
+
+int ticket_peek(int dir_fd, const char *name, struct ticket_holder *ret)
+{
+	cleanup_close int fd = FD_NONE;
+	int r = open_to_look(dir_fd, name, &fd);
+
 	if (r <= 0)
 		return r;
 	r = ticket_file_holder(fd, TICKET_MAX, ret);
 	if (r > 0)
 		ret->ahead = 0; /* we have no ticket */
 	return r;
+}
+
+int ticket_queue(int dir_fd, const char *name, ticket_queue_fn fn, void *user)
+{
+	cleanup_close int fd = FD_NONE;
+	int r = open_to_look(dir_fd, name, &fd);
+
+	return r <= 0 ? r : ticket_file_queue(fd, fn, user);
 }
 
 static const char *ordinal_suffix(unsigned n)

@@ -71,6 +71,10 @@ int ticket_dup(const struct ticket *t);
 
 /* Who holds it now: 1 and *ret, 0 when free, -errno. Takes nothing. */
 int ticket_peek(int dir_fd, const char *name, struct ticket_holder *ret);
+/* The holder and, behind it, all who wait, in order; AHEAD says how many are before each. The
+ * number of them. Takes nothing. A negative answer of FN ends it. */
+typedef int (*ticket_queue_fn)(void *user, const struct ticket_holder *who);
+int ticket_queue(int dir_fd, const char *name, ticket_queue_fn fn, void *user);
 /* "pid 4121 \"atoll exec fix-42 -- make\" since 12:03:11 (42 s); you are 2nd" into OUT. */
 void ticket_describe(const struct ticket_holder *h, char *out, unsigned size);
 

@@ -352,6 +352,22 @@ int atoll_purge(struct atoll *a, unsigned flags, struct atoll_result *res)
 	ANSWER(check_handle(a, res), cleanup_purge(a, flags, res, &err));
 }
 
+int atoll_lock_list(struct atoll *a, const char *plan_ref, atoll_lock_fn fn, void *user,
+                    struct atoll_result *res)
+{
+	if (!fn || (plan_ref && !*plan_ref))
+		return refuse(res, "no function to call, or which plan? Its name is empty");
+	ANSWER(check_handle(a, res), lock_list(a, plan_ref, fn, user, &err));
+}
+
+int atoll_lock_break(struct atoll_plan *p, pid_t pid, struct atoll_lock_broken *ret_broken,
+                     struct atoll_result *res)
+{
+	struct atoll_lock_broken ignored;
+
+	ANSWER(check_plan(p, res), lock_break(p, pid, ret_broken ? ret_broken : &ignored, &err));
+}
+
 int atoll_count_plans(struct atoll *a, struct atoll_result *res)
 {
 	ANSWER(check_handle(a, res), plan_count(a, &err));

@@ -116,6 +116,14 @@ void resource_locks_release(struct resource_locks *l);
 void cleanup_resource_locksp(struct resource_locks **l);
 #define cleanup_resource_locks __attribute__((__cleanup__(cleanup_resource_locksp)))
 
+/* A process that holds an flock on the file, from /proc/locks; 0: none, or it cannot be told. */
+pid_t resource_flock_holder(int fd);
+
+/* ---- lock-show.c ---- */
+
+int lock_list(struct atoll *a, const char *ref, atoll_lock_fn fn, void *user, struct error *err);
+int lock_break(struct atoll_plan *p, pid_t pid, struct atoll_lock_broken *ret, struct error *err);
+
 /* ---- area.c: the private directory on the original's mount ---- */
 
 struct area {

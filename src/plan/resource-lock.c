@@ -98,8 +98,7 @@ static int by_key(const void *a, const void *b)
 	return strcmp(x->key, y->key);
 }
 
-/* The process that holds an flock on the file, from /proc/locks; 0 when it cannot be told. */
-static pid_t flock_holder(int fd)
+pid_t resource_flock_holder(int fd)
 {
 	struct stat st;
 	char line[PROC_LINE_LEN];
@@ -126,7 +125,7 @@ static pid_t flock_holder(int fd)
 
 static void describe_holder(int fd, char out[HOLDER_TEXT])
 {
-	pid_t pid = flock_holder(fd);
+	pid_t pid = resource_flock_holder(fd);
 
 	if (pid > 0)
 		(void)snprintf(out, HOLDER_TEXT, "pid %d", (int)pid);

@@ -127,7 +127,6 @@ static const char version_2[] = "ALTER TABLE plan ADD COLUMN"
 				"CREATE INDEX run_dir ON run (dir);";
 
 /* What a command left changed; -1: nobody counted. */
-static const char version_3[] =
-	"ALTER TABLE exec ADD COLUMN changes INTEGER NOT NULL DEFAULT -1;";
+static const char version_3[] = "ALTER TABLE exec ADD COLUMN changes INTEGER NOT NULL DEFAULT -1;";
 
 const char *const schema_steps[SCHEMA_VERSION] = { version_1, version_2, version_3 };

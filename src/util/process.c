@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What /proc and pidfds tell of other processes. */
+#include "util/process.h"
+
+#include "util/cleanup.h"
+#include "util/clock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define PATH_LEN 64
+
+/* The beginning of /proc/PID/NAME, with a NUL behind it. */
+static bool read_proc(pid_t pid, const char *name, char *out, size_t size)
+{
+	cleanup_close int fd = FD_NONE;
+	char path[PATH_LEN];
+	ssize_t n;
+
+	if (pid == 0)
+		(void)snprintf(path, sizeof(path), "/proc/self/%s", name);
+	else
+		(void)snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	n = fd < 0 ? -1 : read(fd, out, size - 1);
+	if (n <= 0)
+		return false;
+	out[n] = '\0';
+	return true;
+}
+
+bool process_start_time(pid_t pid, uint64_t *ret)
+{
+	char text[1024];
+	const char *p;
+
+	if (!read_proc(pid, "stat", text, sizeof(text)))
+		return false;
+	/* The program's name, field 2, may hold spaces and brackets: count after the last. */
+	p = strrchr(text, ')');
+	for (int field = 2; p && field < 22; field++)
+		p = strchr(p + 1, ' ');
+	return p && sscanf(p, " %" SCNu64, ret) == 1;
+}
+
+bool process_uid(pid_t pid, uid_t *ret)
+{
+	char text[4096];
+	const char *line;
+	unsigned effective;
+
+	if (!read_proc(pid, "status", text, sizeof(text)))
+		return false;
+	line = strstr(text, "\nUid:");
+	if (!line || sscanf(line, "\nUid: %*u %u", &effective) != 1)
+		return false;
+	*ret = effective;
+	return true;
+}
+
+int process_open(pid_t pid, uint64_t start_time, int *ret_pidfd)
+{
+	cleanup_close int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	uint64_t now;
+
+	if (pidfd < 0)
+		return errno == ESRCH ? 0 : -errno;
+	/* Held by its pidfd now: the number cannot be given to another while we compare. */
+	if (!process_start_time(pid, &now) || now != start_time)
+		return 0;
+	*ret_pidfd = take_fd(&pidfd);
+	return 1;
+}
+
+int process_signal(int pidfd, int sig)
+{
+	return syscall(SYS_pidfd_send_signal, pidfd, sig, NULL, 0) < 0 ? -errno : 0;
+}
+
+int process_wait(int pidfd, int64_t deadline)
+{
+	struct pollfd pfd = { .fd = pidfd, .events = POLLIN };
+	int n;
+
+	do {
+		n = poll(&pfd, 1, clock_left_ms(deadline));
+	} while (n < 0 && errno == EINTR);
+	return n < 0 ? -errno : n;
+}
