@@ -205,6 +205,19 @@ ATOLL_API void atoll_set_wait_notify(struct atoll *a, atoll_wait_fn fn, void *us
 /* Default limit for lock waits of this handle, in ms; -1 (the default): for ever; 0: do not wait. */
 ATOLL_API void atoll_set_wait(struct atoll *a, int64_t wait_ms);
 
+/* How far a long copy, commit or undo is. */
+struct atoll_progress {
+	const char *what; /* "copying", "preparing", "committing", "undoing" */
+	uint64_t files;
+	uint64_t bytes; /* copied; 0 where none are */
+	uint64_t total; /* of files; 0: not known */
+	bool done;      /* the operation is over, well or not; nothing else counts then */
+};
+/* Called at most every 50 ms by whichever thread of the library does the work, never by two of one
+ * operation at once; with DONE by the thread that called the operation, if it was called at all. */
+typedef void (*atoll_progress_fn)(void *user, const struct atoll_progress *progress);
+ATOLL_API void atoll_set_progress(struct atoll *a, atoll_progress_fn fn, void *user);
+
 /* Finish or withdraw what dead processes left, for every plan whose lock is free (or, with
  * PLAN_REF, wait for that one). Returns the number of plans that still need recovery. ACCEPT:
  * take a workspace that a machine crash may have damaged as it is. Without RES, which is how one

@@ -2,6 +2,7 @@
 /* The store and the plan a command works on. */
 #include "cli/cli.h"
 
+#include "cli/progress.h"
 #include "plan/plan.h"
 #include "util/cleanup.h"
 #include "util/list.h"
@@ -14,6 +15,7 @@
 static void tell_waiting(void *user, const char *message)
 {
 	(void)user;
+	progress_hide();
 	cli_tell(message);
 }
 
@@ -27,6 +29,7 @@ int cli_open(struct cli *c)
 		return cli_fail(c, r);
 	atoll_set_wait(c->atoll, c->wait_ms);
 	atoll_set_wait_notify(c->atoll, tell_waiting, NULL);
+	progress_watch(c);
 	atoll_set_log_limits(c->atoll, c->settings.v[SETTING_LOG_MAX_AGE].number,
 	                     c->settings.v[SETTING_LOG_MAX_ENTRIES].number);
 	return 0;

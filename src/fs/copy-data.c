@@ -7,6 +7,7 @@
 
 #include "fs/fs-impl.h"
 #include "util/cleanup.h"
+#include "util/progress.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +19,7 @@
 #include <unistd.h>
 
 #define LOOP_CHUNK (256u << 10)
-#define CALL_MAX   ((size_t)1 << 30)
+#define CALL_MAX   ((size_t)128 << 20) /* so that progress shows within a file */
 
 static atomic_int best_method = COPY_REFLINK;
 
@@ -87,6 +88,7 @@ static int by_step(step_fn step, struct segment *s)
 		if (n == 0)
 			return -EOPNOTSUPP; /* some filesystems say so instead of refusing */
 		s->at += n;
+		progress_add(0, (uint64_t)n);
 	}
 	return 0;
 }
@@ -121,6 +123,7 @@ static int by_loop(struct segment *s)
 			return n < 0 ? -errno : -EAGAIN; /* it was cut meanwhile */
 		r = write_at(s->dst, buf, (size_t)n, s->at);
 		s->at += n;
+		progress_add(0, (uint64_t)n);
 	}
 	return r;
 }

@@ -13,6 +13,7 @@
 #include "fs/walk.h"
 #include "fs/xattr.h"
 #include "util/cleanup.h"
+#include "util/progress.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -202,6 +203,8 @@ int copy_entry_at(int src_dir_fd, const char *src_name, int dst_dir_fd, const ch
 
 	for (int i = 0; i < COPY_ATTEMPTS && r == -EAGAIN; i++)
 		r = copy_once(from, to, ret_src, ret_dst);
+	if (r == 0)
+		progress_add(1, 0);
 	return r;
 }
 

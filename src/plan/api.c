@@ -245,6 +245,16 @@ int atoll_plan_history(struct atoll_plan *p, atoll_event_fn fn, void *user,
 	ANSWER(check_plan(p, res), plan_history(p, fn, user, &err));
 }
 
+void atoll_set_progress(struct atoll *a, atoll_progress_fn fn, void *user)
+{
+	if (!a)
+		return;
+	pthread_mutex_lock(&a->mutex);
+	a->progress_fn = fn;
+	a->progress_user = user;
+	pthread_mutex_unlock(&a->mutex);
+}
+
 int atoll_log(struct atoll *a, const char *plan_ref, size_t limit, atoll_log_fn fn, void *user,
               struct atoll_result *res)
 {

@@ -346,6 +346,7 @@ static int exec_locked(struct plan_op *op, const struct atoll_exec *exec, struct
 	if (r == 0)
 		r = store_write(op->a, REGISTRY_DURABLE, write_use, &use, err);
 	crashpoint("plan.exec.after-record");
+	progress_end(&op->progress); /* the terminal is the command's from here on */
 	if (r == 0)
 		r = run_views(op, exec, &views, ret, err);
 	*ret_changes = observe(op);

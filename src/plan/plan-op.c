@@ -398,6 +398,7 @@ int plan_op_begin(struct plan_op *op, struct atoll_plan *p, const struct plan_op
 		return error_set(
 			err, -ATOLL_E_STATE,
 			"this handle was opened by another process; a child opens its own");
+	store_progress_begin(p->a, &op->progress);
 	while ((r = begin_once(op, p, opt->newcomers, err)) > 0)
 		let_go(op);
 	if (r < 0)
@@ -430,6 +431,7 @@ int plan_op_end(struct plan_op *op, int r, const struct error *err)
 
 void plan_op_done(struct plan_op *op)
 {
+	progress_end(&op->progress);
 	let_go(op);
 	sandboxes_done(&op->boxes);
 }

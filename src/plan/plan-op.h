@@ -16,6 +16,7 @@
 
 #include "plan/plan.h"
 #include "plan/sandbox.h"
+#include "util/progress.h"
 
 #define OP_RESOURCES   0x1u  /* exclusive locks on all resources of the plan, until end */
 #define OP_UNRECOVERED 0x2u  /* go on although recovery failed (stop by force) */
@@ -46,6 +47,7 @@ struct plan_op {
 	struct plan_row plan;
 	struct sandboxes boxes;
 	bool unrecovered; /* OP_UNRECOVERED was needed */
+	struct progress progress;
 };
 #define PLAN_OP_INIT ((struct plan_op){ .lock = { .ticket = { .fd = -1 } } })
 

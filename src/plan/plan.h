@@ -24,6 +24,7 @@
 #include "registry/registry.h"
 #include "strategy/result.h"
 #include "util/error.h"
+#include "util/progress.h"
 
 /* How long a commit can be undone when the caller says nothing else. */
 
@@ -35,10 +36,12 @@ struct atoll {
 	int plans_fd; /* home/plans */
 	struct registry *reg;
 	pid_t pid;             /* the process that opened it; a forked child must not use it */
-	pthread_mutex_t mutex; /* guards the three that follow */
+	pthread_mutex_t mutex; /* guards those that follow */
 	int64_t wait_ms;
 	atoll_wait_fn wait_fn;
 	void *wait_user;
+	atoll_progress_fn progress_fn;
+	void *progress_user;
 	struct owned_plan *owned; /* these two: guarded by plan-owner.c's mutex */
 	struct atoll *next_open;
 };
@@ -68,6 +71,9 @@ int64_t store_deadline(struct atoll *a);
 /* Tells the caller what is waited for, if he asked to be told. */
 void store_tell_waiting(struct atoll *a, const char *message);
 bool store_tells_waiting(struct atoll *a);
+
+/* What this thread does from here on is told to the caller, if he asked for it. */
+void store_progress_begin(struct atoll *a, struct progress *p);
 
 /* One registry transaction: BODY's failure rolls it back. */
 typedef int (*store_write_fn)(struct registry *reg, void *ctx, struct error *err);

@@ -270,6 +270,36 @@ int64_t store_deadline(struct atoll *a)
 	return wait_ms == 0 ? 0 : clock_deadline(wait_ms);
 }
 
+/* The two differ in name only: util/ does not know the public header's. */
+static void tell_progress(void *user, const struct progress_state *s)
+{
+	struct atoll *a = user;
+	const struct atoll_progress p = { .what = s->what,
+		                          .files = s->files,
+		                          .bytes = s->bytes,
+		                          .total = s->total,
+		                          .done = s->done };
+	atoll_progress_fn fn;
+	void *fn_user;
+
+	pthread_mutex_lock(&a->mutex);
+	fn = a->progress_fn;
+	fn_user = a->progress_user;
+	pthread_mutex_unlock(&a->mutex);
+	if (fn)
+		fn(fn_user, &p);
+}
+
+void store_progress_begin(struct atoll *a, struct progress *p)
+{
+	bool watched;
+
+	pthread_mutex_lock(&a->mutex);
+	watched = a->progress_fn != NULL;
+	pthread_mutex_unlock(&a->mutex);
+	progress_begin(p, watched ? tell_progress : NULL, a);
+}
+
 bool store_tells_waiting(struct atoll *a)
 {
 	bool tells;

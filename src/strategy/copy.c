@@ -31,6 +31,7 @@
 #include "util/crashpoint.h"
 #include "util/limits.h"
 #include "util/mem.h"
+#include "util/progress.h"
 
 static char *work_path(const struct atoll_participant *p)
 {
@@ -101,6 +102,7 @@ static int fill(struct atoll_participant *p, int dir_fd, const char *w, const ch
 		r = base_writer_new(base_fd, &writer);
 		if (r < 0)
 			return error_sys(&p->err, r, "write the base record in", p->work);
+		progress_phase("copying", 0);
 		r = tree_copy(root_fd, work_fd, p->excludes, writer, 0, note_unreadable, p,
 		              &p->err);
 		if (r >= 0)

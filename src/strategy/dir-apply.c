@@ -13,6 +13,7 @@
 #include "fs/resolve.h"
 #include "fs/walk.h"
 #include "util/cleanup.h"
+#include "util/progress.h"
 #include "util/crashpoint.h"
 #include "util/mem.h"
 
@@ -415,8 +416,10 @@ int dir_commit(struct atoll_participant *p, const char *work)
 		                    : r;
 	if (!p->batch.recovering)
 		dir_mark_foreign(b, false);
+	progress_phase("committing", b->m.n_ops);
 	for (size_t k = 0; k < b->m.n_ops && r >= 0; k++) {
 		r = apply_op(p, b, k);
+		progress_add(1, 0);
 		crashpoint("dir.apply.op");
 	}
 	if (r >= 0)

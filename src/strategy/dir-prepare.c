@@ -15,6 +15,7 @@
 #include "fs/remove.h"
 #include "fs/resolve.h"
 #include "util/cleanup.h"
+#include "util/progress.h"
 #include "util/clock.h"
 #include "util/crashpoint.h"
 #include "util/limits.h"
@@ -325,6 +326,7 @@ static int build(struct atoll_participant *p, struct dir_batch *b, const struct 
 	struct fs_stat area_st;
 	int r = mount_info(b->work_fd, &work);
 
+	progress_phase("preparing", 0);
 	if (r >= 0)
 		r = mount_info(b->area_fd, &area);
 	if (r >= 0)

@@ -14,6 +14,7 @@
 #include "fs/remove.h"
 #include "fs/resolve.h"
 #include "util/cleanup.h"
+#include "util/progress.h"
 #include "util/crashpoint.h"
 #include "util/escape.h"
 #include "util/mem.h"
@@ -172,7 +173,9 @@ int dir_undo(struct atoll_participant *p, const char *work)
 		r = read_keep(p, b);
 	if (r >= 0 && !p->batch.recovering)
 		dir_mark_foreign(b, p->batch.undoing);
+	progress_phase("undoing", b->m.n_ops);
 	for (size_t k = b->m.n_ops; k-- > 0 && r >= 0;) {
+		progress_add(1, 0);
 		if (b->keep && b->keep[k])
 			continue;
 		r = undo_op(p, b, k);

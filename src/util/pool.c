@@ -7,6 +7,7 @@
 #include "util/pool.h"
 
 #include "util/mem.h"
+#include "util/progress.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -20,7 +21,8 @@
 struct pool {
 	pool_fn fn;
 	void *ctx;
-	unsigned max_threads; /* besides the caller's */
+	struct progress *progress; /* the caller's */
+	unsigned max_threads;      /* besides the caller's */
 	pthread_t *threads;
 
 	pthread_mutex_t lock; /* guards all below */
@@ -53,6 +55,7 @@ static void *work(void *arg)
 	struct pool *p = arg;
 	void *item;
 
+	progress_attach(p->progress);
 	pthread_mutex_lock(&p->lock);
 	while (take_item(p, &item)) {
 		int r;
@@ -125,6 +128,7 @@ int pool_run(unsigned threads, pool_fn fn, void *ctx, void *first_item)
 	struct pool p = {
 		.fn = fn,
 		.ctx = ctx,
+		.progress = progress_current(),
 		.max_threads = threads > 1 ? threads - 1 : 0,
 		.lock = PTHREAD_MUTEX_INITIALIZER,
 		.wake = PTHREAD_COND_INITIALIZER,

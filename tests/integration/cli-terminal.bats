@@ -113,3 +113,46 @@ not_paged() {
 	run -0 atoll diff --color never p
 	[[ $output != *"$color"* ]]
 }
+
+# slowly SYSCALL COMMAND: on a terminal, and each call of SYSCALL takes 20 ms.
+slowly() {
+	TERM=xterm tty "strace -f -qq -o /dev/null -e trace=$1 -e inject=$1:delay_enter=20000 $2"
+}
+
+# shown WHAT: progress was, and at the end nothing is left of it.
+shown() {
+	[[ $output == *"$1: "* ]] || { printf 'no progress:\n%q\n' "$output"; return 1; }
+	last=${output##*"$1: "}
+	[[ $last == *$'\033[K'* ]] || { printf 'it stays:\n%q\n' "$output"; return 1; }
+	[[ ${last%%$'\033[K'*} != *$'\n'* ]]
+}
+
+@test "tty long copies and commits say how far they are, on a terminal only" {
+	mkdir a
+	for i in $(seq 60); do
+		echo "$i" >"a/$i"
+	done
+	run -0 slowly copy_file_range "$ATOLL start p --strategy copy --dir a"
+	shown copying
+	says 'files, 0 MiB'
+	atoll exec p -- sh -c 'cd "$ATOLL_RESOURCE_1"; for i in *; do echo x >"$i"; done'
+	run -0 slowly renameat2 "$ATOLL commit p"
+	shown committing
+	says ' of 60 files'
+	run -0 slowly renameat2 "$ATOLL rollback p"
+	shown undoing
+	# A workspace made anew is copied first; the command has the terminal to itself.
+	run -0 slowly copy_file_range "$ATOLL exec p -- echo mine"
+	shown copying
+	[[ ${output##*mine} != *copying* ]]
+	atoll stop p
+	run -0 slowly copy_file_range "$ATOLL start p --strategy copy --dir a --json"
+	[[ $output != *copying* ]]
+	atoll stop p
+	run -0 strace -f -qq -o /dev/null -e trace=copy_file_range \
+		-e inject=copy_file_range:delay_enter=20000 "$ATOLL" start p --strategy copy --dir a
+	[[ $output != *copying* ]]
+	atoll stop p
+	run -0 tty "TERM=xterm $ATOLL start p --strategy copy --dir a"
+	[[ $output != *copying* ]]
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The meter of a long piece of work. */
+#include "util/progress.h"
+
+#include "util/clock.h"
+
+#include <stddef.h>
+
+#define EACH_NS (PROGRESS_EACH_MS * INT64_C(1000000))
+
+static _Thread_local struct progress *current;
+
+struct progress *progress_current(void)
+{
+	return current;
+}
+
+void progress_attach(struct progress *p)
+{
+	current = p;
+}
+
+void progress_begin(struct progress *p, progress_fn fn, void *user)
+{
+	if (!fn)
+		return;
+	*p = (struct progress){ .fn = fn, .user = user, .outer = current };
+	atomic_store(&p->what, "working");
+	pthread_mutex_init(&p->telling, NULL);
+	current = p;
+}
+
+/* With the lock held. */
+static void tell(struct progress *p, bool done)
+{
+	const struct progress_state state = { .what = atomic_load(&p->what),
+		                              .files = atomic_load(&p->files),
+		                              .bytes = atomic_load(&p->bytes),
+		                              .total = atomic_load(&p->total),
+		                              .done = done };
+
+	p->told = true;
+	p->fn(p->user, &state);
+}
+
+void progress_end(struct progress *p)
+{
+	if (!p->fn)
+		return;
+	current = p->outer;
+	if (p->told)
+		tell(p, true);
+	pthread_mutex_destroy(&p->telling);
+	p->fn = NULL;
+}
+
+void progress_phase(const char *what, uint64_t total)
+{
+	struct progress *p = current;
+
+	if (!p)
+		return;
+	atomic_store(&p->what, what);
+	atomic_store(&p->files, 0);
+	atomic_store(&p->bytes, 0);
+	atomic_store(&p->total, total);
+}
+
+void progress_add(uint64_t files, uint64_t bytes)
+{
+	struct progress *p = current;
+	int64_t now;
+
+	if (!p)
+		return;
+	atomic_fetch_add(&p->files, files);
+	atomic_fetch_add(&p->bytes, bytes);
+	now = clock_boot_ns();
+	if (now < atomic_load(&p->next_ns) || pthread_mutex_trylock(&p->telling) != 0)
+		return; /* too early, or another thread is telling it */
+	atomic_store(&p->next_ns, now + EACH_NS);
+	tell(p, false);
+	pthread_mutex_unlock(&p->telling);
+}
