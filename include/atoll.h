@@ -362,6 +362,11 @@ struct atoll_exec_status {
 	bool timed_out;
 	int term_signal;
 };
+/* No command runs a filesystem full: it is ended (-ENOSPC, its work is kept), and none is started,
+ * when less than BYTES are free where its work goes or where the store is. 0: not looked at.
+ * Negative, as at first: 64 MiB, or a hundredth of a filesystem where that is less. */
+ATOLL_API void atoll_set_min_free(struct atoll *a, int64_t bytes);
+
 /* Runs a command in the plan, holding the plan's lock; the command's own failure is not ours:
  * the call returns 0 and *ret_status says. -ENOENT, -EACCES: it could not be started. */
 ATOLL_API int atoll_plan_exec(struct atoll_plan *p, const struct atoll_exec *exec,

@@ -187,7 +187,11 @@ static int run_run(struct cli *c)
 	question_hold_signals();
 	if (r < 0) {
 		failed = cli_fail(c, r);
-		(void)atoll_plan_stop(c->plan, ATOLL_FORCE, NULL);
+		/* One that was ended in the middle has done something. */
+		if (changes_read(c, &ch) < 0 || ch.n > 0)
+			(void)keep(c, ch.n);
+		else
+			(void)atoll_plan_stop(c->plan, ATOLL_FORCE, NULL);
 		return failed;
 	}
 	r = changes_read(c, &ch);

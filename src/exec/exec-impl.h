@@ -3,6 +3,7 @@
 #ifndef EXEC_EXEC_IMPL_H
 #define EXEC_EXEC_IMPL_H
 
+#include <stdbool.h>
 #include "exec/request.h"
 #include "util/child.h"
 #include "util/error.h"
@@ -22,6 +23,9 @@ void channels_done(struct channels *ch);
  * is given to the helper. -ATOLL_E_UNSUPPORTED: there is none. */
 int helper_spawn(struct child *c, struct channels *ch, const char *const *argv, int lock_fd,
                  struct error *err);
+/* Until it answers, or OPT->watch forbids it to go on: true, and then it is ending. */
+struct exec_options;
+bool helper_follow(struct child *c, struct channels *ch, const struct exec_options *opt);
 /* Its answer, when it has ended. */
 int helper_reply(struct child *c, const struct channels *ch, struct reply *ret, struct error *err);
 

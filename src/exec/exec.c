@@ -12,10 +12,13 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#define EXIT_KILLED (128 + SIGKILL)
 
 static int add_all(struct request *q, enum request_field f, const char *const *values)
 {
@@ -183,6 +186,7 @@ int exec_run(const struct exec_options *opt, struct exec_usage *ret, struct erro
 	cleanup_channels struct channels ch = CHANNELS_INIT;
 	struct child c = CHILD_INIT;
 	struct reply reply = { 0 };
+	bool stopped;
 	int r;
 
 	r = channels_open(&ch);
@@ -194,7 +198,16 @@ int exec_run(const struct exec_options *opt, struct exec_usage *ret, struct erro
 	r = helper_spawn(&c, &ch, argv, opt->lock_fd, err);
 	if (r < 0)
 		return r;
-	r = helper_reply(&c, &ch, &reply, err);
+	stopped = helper_follow(&c, &ch, opt);
+	r = helper_reply(&c, &ch, &reply, stopped ? NULL : err);
 	child_done(&c);
+	if (stopped) {
+		/* Ended at once it has nothing more to say. */
+		*ret = (struct exec_usage){ .exit_code = EXIT_KILLED, .term_signal = SIGKILL };
+		if (r == 0)
+			(void)take_reply(opt, &reply, ret, NULL);
+		ret->stopped = true;
+		return 0;
+	}
 	return r < 0 ? r : take_reply(opt, &reply, ret, err);
 }

@@ -42,12 +42,19 @@ enum exec_tier {
 int exec_probe(const char *root, const char *area, enum exec_tier *ret, char **ret_why,
                struct error *err);
 
+#define EXEC_END     (-1)
+#define EXEC_END_NOW (-2)
 struct exec_options {
 	const char *const *argv;
 	const char *cwd;           /* absolute */
 	const char *const *setenv; /* "NAME=value", NULL-terminated; added to the environment */
 	int lock_fd;               /* held by the helper as long as the command lives; FD_NONE */
 	int64_t timeout_ms;        /* <= 0: none */
+	/* Asked while the command runs, first when it has just begun: ms until it wants to be asked
+	 * again; EXEC_END: the command is ended, as when its time is up; EXEC_END_NOW: without
+	 * SIGTERM and time to obey it. NULL: nobody asks. */
+	int (*watch)(void *ctx);
+	void *watch_ctx;
 	/* None: the command sees the system as it is. Else it runs in namespaces of its own: these
 	 * at their targets, private /tmp, /run and /dev, everything else read-only. */
 	const struct exec_view *views;
@@ -59,6 +66,7 @@ struct exec_usage {
 	int exit_code; /* as a shell gives it; 124 timed out */
 	int term_signal;
 	bool timed_out;
+	bool stopped; /* WATCH had it ended */
 	int64_t user_us, system_us;
 	uint64_t max_rss_kb;
 	bool still_written; /* something outside kept a view open for writing */

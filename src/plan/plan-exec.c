@@ -16,6 +16,7 @@
 #include "diff/change.h"
 #include "exec/exec.h"
 #include "fs/resolve.h"
+#include "plan/disk-guard.h"
 #include "plan/plan-op.h"
 #include "plan/plan-view.h"
 #include "plan/sandbox.h"
@@ -187,6 +188,25 @@ static int open_all(struct plan_op *op, struct strlist *paths, struct error *err
 	return 0;
 }
 
+static int run_guarded(struct plan_op *op, struct exec_options *opt, struct exec_usage *ret,
+                       struct error *err)
+{
+	cleanup_disk_guard struct disk_guard g = DISK_GUARD_INIT;
+	int r;
+
+	disk_guard_open(&g, op);
+	if (disk_guard_look(&g) < 0)
+		return disk_guard_fail(&g, "the command was not started", err);
+	if (g.n > 0) {
+		opt->watch = disk_guard_look;
+		opt->watch_ctx = &g;
+	}
+	r = exec_run(opt, ret, err);
+	if (r == 0 && ret->stopped)
+		r = disk_guard_fail(&g, "the command was ended, its work is kept", err);
+	return r;
+}
+
 static int run(struct plan_op *op, const struct atoll_exec *exec, const struct strlist *paths,
                const char *cwd, struct exec_options *opt, struct exec_usage *ret, struct error *err)
 {
@@ -205,7 +225,7 @@ static int run(struct plan_op *op, const struct atoll_exec *exec, const struct s
 	opt->cwd = cwd;
 	opt->setenv = setenv;
 	opt->lock_fd = lock_fd < 0 ? FD_NONE : lock_fd;
-	return exec_run(opt, ret, err);
+	return run_guarded(op, opt, ret, err);
 }
 
 struct exec_record {
@@ -350,7 +370,7 @@ static int exec_locked(struct plan_op *op, const struct atoll_exec *exec, struct
 	if (r == 0)
 		r = run_views(op, exec, &views, ret, err);
 	*ret_changes = observe(op);
-	for (size_t i = 0; r == 0 && i < op->boxes.n; i++)
+	for (size_t i = 0; (r == 0 || ret->stopped) && i < op->boxes.n; i++)
 		durable_note_later(&op->boxes.v[i]);
 	return r;
 }

@@ -40,6 +40,7 @@ struct atoll {
 	int64_t wait_ms;
 	atoll_wait_fn wait_fn;
 	void *wait_user;
+	int64_t min_free; /* bytes; negative: by the filesystem's size */
 	atoll_progress_fn progress_fn;
 	void *progress_user;
 	struct owned_plan *owned; /* these two: guarded by plan-owner.c's mutex */

@@ -177,6 +177,7 @@ static struct atoll *handle_new(void)
 	a->plans_fd = FD_NONE;
 	a->pid = getpid();
 	a->wait_ms = -1;
+	a->min_free = -1;
 	if (pthread_mutex_init(&a->mutex, NULL) != 0)
 		BUG("no mutex");
 	return a;
