@@ -114,9 +114,10 @@ not_paged() {
 	[[ $output != *"$color"* ]]
 }
 
-# slowly SYSCALL COMMAND: on a terminal, and each call of SYSCALL takes 20 ms.
+# slowly SYSCALL COMMAND: on a terminal, and each call of SYSCALL takes 20 ms. Leaks cannot be looked
+# for while somebody else traces.
 slowly() {
-	TERM=xterm tty "strace -f -qq -o /dev/null -e trace=$1 -e inject=$1:delay_enter=20000 $2"
+	ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 TERM=xterm tty "strace -f -qq -o /dev/null -e trace=$1 -e inject=$1:delay_enter=20000 $2"
 }
 
 # shown WHAT: progress was, and at the end nothing is left of it.
@@ -149,7 +150,7 @@ shown() {
 	run -0 slowly copy_file_range "$ATOLL start p --strategy copy --dir a --json"
 	[[ $output != *copying* ]]
 	atoll stop p
-	run -0 strace -f -qq -o /dev/null -e trace=copy_file_range \
+	ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 run -0 strace -f -qq -o /dev/null -e trace=copy_file_range \
 		-e inject=copy_file_range:delay_enter=20000 "$ATOLL" start p --strategy copy --dir a
 	[[ $output != *copying* ]]
 	atoll stop p
