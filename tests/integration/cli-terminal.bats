@@ -73,7 +73,7 @@ not_paged() {
 	ATOLL_PAGER='sed s/^/PAGED:/' run -1 tty "$ATOLL show q"
 	says 'PAGED:atoll: '
 	ATOLL_PAGER=no-such-pager run tty "$ATOLL help"
-	says 'not found'
+	says 'no-such-pager: '
 }
 
 @test "tty whoever leaves the pager early hears nothing of it" {
