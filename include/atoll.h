@@ -218,6 +218,10 @@ struct atoll_progress {
 typedef void (*atoll_progress_fn)(void *user, const struct atoll_progress *progress);
 ATOLL_API void atoll_set_progress(struct atoll *a, atoll_progress_fn fn, void *user);
 
+/* How long commits of this handle can be undone, in ms; 24 hours at first. Negative: until the plan
+ * is stopped. */
+ATOLL_API void atoll_set_retention(struct atoll *a, int64_t retain_ms);
+
 /* Finish or withdraw what dead processes left, for every plan whose lock is free (or, with
  * PLAN_REF, wait for that one). Returns the number of plans that still need recovery. ACCEPT:
  * take a workspace that a machine crash may have damaged as it is. Without RES, which is how one

@@ -30,6 +30,7 @@ int cli_open(struct cli *c)
 	atoll_set_wait(c->atoll, c->wait_ms);
 	atoll_set_wait_notify(c->atoll, tell_waiting, NULL);
 	progress_watch(c);
+	atoll_set_retention(c->atoll, c->settings.v[SETTING_UNDO_RETENTION].number);
 	atoll_set_min_free(c->atoll, c->settings.v[SETTING_EXEC_MIN_FREE].number);
 	atoll_set_log_limits(c->atoll, c->settings.v[SETTING_LOG_MAX_AGE].number,
 	                     c->settings.v[SETTING_LOG_MAX_ENTRIES].number);

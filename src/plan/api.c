@@ -245,6 +245,15 @@ int atoll_plan_history(struct atoll_plan *p, atoll_event_fn fn, void *user,
 	ANSWER(check_plan(p, res), plan_history(p, fn, user, &err));
 }
 
+void atoll_set_retention(struct atoll *a, int64_t retain_ms)
+{
+	if (!a)
+		return;
+	pthread_mutex_lock(&a->mutex);
+	a->retain_ms = retain_ms;
+	pthread_mutex_unlock(&a->mutex);
+}
+
 void atoll_set_min_free(struct atoll *a, int64_t bytes)
 {
 	if (!a)

@@ -61,6 +61,19 @@ static int check_commit(struct plan_op *op, bool *ret_idle, struct error *err)
 	return 0;
 }
 
+/* As txn.h has it: 0 is for ever. What may go at once may go after a millisecond. */
+static int64_t retention(struct atoll *a)
+{
+	int64_t ms;
+
+	pthread_mutex_lock(&a->mutex);
+	ms = a->retain_ms;
+	pthread_mutex_unlock(&a->mutex);
+	if (ms < 0)
+		return 0;
+	return ms > 0 ? ms : 1;
+}
+
 static int commit_locked(struct plan_op *op, unsigned flags, struct atoll_result *res,
                          struct error *err)
 {
@@ -77,6 +90,7 @@ static int commit_locked(struct plan_op *op, unsigned flags, struct atoll_result
 	r = txn_open(&t, op->a->reg, &op->plan, op->epoch, res, err);
 	if (r < 0)
 		return r;
+	t.retain_ms = retention(op->a);
 	return txn_commit(&t, flags, err);
 }
 

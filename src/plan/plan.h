@@ -26,8 +26,6 @@
 #include "util/error.h"
 #include "util/progress.h"
 
-/* How long a commit can be undone when the caller says nothing else. */
-
 struct owned_plan; /* plan-owner.c */
 
 struct atoll {
@@ -40,7 +38,8 @@ struct atoll {
 	int64_t wait_ms;
 	atoll_wait_fn wait_fn;
 	void *wait_user;
-	int64_t min_free; /* bytes; negative: by the filesystem's size */
+	int64_t retain_ms; /* of commits; negative: until the plan is stopped */
+	int64_t min_free;  /* bytes; negative: by the filesystem's size */
 	atoll_progress_fn progress_fn;
 	void *progress_user;
 	struct owned_plan *owned; /* these two: guarded by plan-owner.c's mutex */

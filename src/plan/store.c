@@ -18,6 +18,7 @@
 #include "fs/mount.h"
 #include "fs/resolve.h"
 #include "fs/stat.h"
+#include "txn/txn.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/mem.h"
@@ -178,6 +179,7 @@ static struct atoll *handle_new(void)
 	a->pid = getpid();
 	a->wait_ms = -1;
 	a->min_free = -1;
+	a->retain_ms = TXN_RETAIN_MS;
 	if (pthread_mutex_init(&a->mutex, NULL) != 0)
 		BUG("no mutex");
 	return a;

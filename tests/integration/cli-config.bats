@@ -203,3 +203,17 @@ system_file() {
 	[ "$(atoll config get log.max-age)" = 20d ]
 	[ "$(find "$BATS_TEST_TMPDIR/config/atoll" -type f | wc -l)" -eq 1 ]
 }
+
+@test "cfg undo.retention says how long a commit can be undone" {
+	two_dirs
+	atoll start p --dir a
+	for value in 1s never; do
+		atoll config set undo.retention "$value"
+		atoll exec p -- sh -c "echo $value >\"\$ATOLL_RESOURCE_1/one\""
+		atoll commit p
+	done
+	[ "$(atoll show p --json | jq .undoable_commits)" -eq 2 ]
+	sleep 1.1
+	atoll clean
+	[ "$(atoll show p --json | jq .undoable_commits)" -eq 1 ]
+}
