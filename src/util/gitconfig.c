@@ -247,7 +247,9 @@ struct edit {
 	bool is_there;      /* the last entry of KEY: */
 	size_t begin, end;
 	bool has_section;
-	size_t behind; /* the last header or entry of its section ends here */
+	size_t behind;   /* the last header or entry of its section ends here */
+	bool is_shared;  /* another section begins on that very line */
+	size_t last_end; /* the last entry of all ends here */
 	/* What is left out: entries, from first to last byte. */
 	struct strbuf *out;
 	size_t copied;
@@ -265,7 +267,10 @@ static int note_section(void *user, const struct gitconfig_entry *e)
 
 	if (strlen(e->key) == ed->section_len && is_ours(ed, e)) {
 		ed->has_section = true;
+		ed->is_shared = false;
 		ed->behind = e->end;
+	} else if (ed->has_section && !memchr(ed->text + ed->behind, '\n', e->begin - ed->behind)) {
+		ed->is_shared = true;
 	}
 	return 0;
 }
@@ -274,6 +279,7 @@ static int note_entry(void *user, const struct gitconfig_entry *e)
 {
 	struct edit *ed = user;
 
+	ed->last_end = e->end;
 	if (is_ours(ed, e))
 		ed->behind = e->end;
 	if (strcmp(e->key, ed->key) == 0) {
@@ -350,18 +356,32 @@ static void put_header(struct strbuf *sb, const char *key, size_t section_len)
 	strbuf_puts(sb, "]\n");
 }
 
+/* At the end of the file, where the last value may still be open: its line continued, or about to be
+ * by the very newline that is put there. */
+static void end_line(const struct edit *ed)
+{
+	char last = ed->len ? ed->text[ed->len - 1] : '\n';
+
+	if (last == '\\')
+		strbuf_putc(ed->out, '\n');
+	if (last != '\n' || (ed->len && ed->last_end == ed->len))
+		strbuf_putc(ed->out, '\n');
+}
+
 static void add_entry(const struct edit *ed, const char *value)
 {
 	size_t at = ed->has_section ? ed->behind : ed->len;
 
 	/* Behind the line, its comment included. */
-	while (at < ed->len && ed->text[at] != '\n')
+	while (!ed->is_shared && at < ed->len && ed->text[at] != '\n')
 		at++;
 	strbuf_add(ed->out, ed->text, at);
-	if (at < ed->len)
-		strbuf_putc(ed->out, ed->text[at++]);
-	else if (at > 0 && ed->text[at - 1] != '\n')
+	if (ed->is_shared)
 		strbuf_putc(ed->out, '\n');
+	else if (at < ed->len)
+		strbuf_putc(ed->out, ed->text[at++]);
+	else
+		end_line(ed);
 	if (!ed->has_section)
 		put_header(ed->out, ed->key, ed->section_len);
 	strbuf_putc(ed->out, '\t');

@@ -244,6 +244,8 @@ static void an_edit_leaves_all_else(void **state)
 		{ "[core \"s\"]\n\ta = 1\n", "core.a", "2",
 		  "[core \"s\"]\n\ta = 1\n[core]\n\ta = 2\n", 0 },
 		{ "[core]\na = 1", "core.b", "2", "[core]\na = 1\n\tb = 2\n", 0 },
+		{ "[x]\na = \\\n", "core.b", "2", "[x]\na = \\\n\n[core]\n\tb = 2\n", 0 },
+		{ "[core][x] a = 1\n", "core.b", "2", "[core]\n\tb = 2\n[x] a = 1\n", 0 },
 		{ "[core] a = 1\n", "core.a", "2", "[core] a = 2\n", 0 },
 		{ "[core]\na = 1\na = 2\n", "core.a", "3", "[core]\na = 1\na = 3\n", 0 },
 		{ "[core]\n\ta = x\\\n  y\n\tb = 1\n", "core.a", "z", "[core]\n\ta = z\n\tb = 1\n",
