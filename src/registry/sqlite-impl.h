@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/types.h>
+#include "registry/registry-impl.h"
 #include "util/error.h"
 
 /* Sets ERR for RC (an extended code, not OK) and returns its code. OP says what was tried:
@@ -39,5 +40,63 @@ const char *sqlite_vfs_name(void);
 bool sqlite_program_reads(void);
 /* PATH for an opening that leaves the files alone (SQLITE_OPEN_URI); caller frees. */
 char *sqlite_reading_uri(const char *path);
+
+#define SQLITE_DB_NAME    "atoll.db"
+#define SQLITE_STATEMENTS 64
+
+struct sqlite_cached {
+	const char *sql; /* compared by address */
+	sqlite3_stmt *stmt;
+};
+
+struct backend {
+	sqlite3 *db;
+	struct fork_entry fork;
+	int home_fd; /* the caller's */
+	char *path;
+	enum registry_durability durability; /* of the open transaction */
+	int synchronous;                     /* the pragma's value now; -1: not set yet */
+	bool reading;                        /* opened so that nothing can be written */
+	bool in_txn;
+	bool failed;    /* a synchronous write failed: what is on disk is unknown */
+	int wal_frames; /* after our last commit */
+	struct sqlite_cached cache[SQLITE_STATEMENTS];
+	size_t cached;
+};
+
+/* ---- sqlite-connection.c ---- */
+
+/* 0; 1 when there is no such file and CREATE is not wanted. */
+int sqlite_connect(struct backend *b, bool create, struct error *err);
+/* So that it can only read, and leaves the files as they are. False when there is no such way in;
+ * the ordinary one then says why. */
+bool sqlite_connect_reading(struct backend *b);
+/* The ordinary connection, if there is none or the other one. */
+int sqlite_connect_writing(struct backend *b, struct error *err);
+void sqlite_disconnect(struct backend *b);
+
+/* ---- sqlite-statement.c ---- */
+
+/* sqlite_error() for this connection. */
+int sqlite_fail(struct backend *b, int rc, const char *op, struct error *err);
+int sqlite_script(struct backend *b, const char *sql, const char *op, struct error *err);
+/* As the back-end's run(). */
+int sqlite_run(struct backend *b, const char *sql, struct args args, backend_row_fn fn, void *ctx,
+               struct error *err);
+/* One number, of a statement that is not kept. */
+int sqlite_ask(struct backend *b, const char *sql, int64_t *ret, struct error *err);
+
+/* ---- sqlite.c: transactions, as the back-end's ---- */
+
+int sqlite_begin(struct backend *b, enum registry_durability d, struct error *err);
+int sqlite_commit(struct backend *b, struct error *err);
+void sqlite_rollback(struct backend *b);
+
+/* ---- sqlite-schema.c ---- */
+
+/* The schema's version; 0 for a file that is still empty, as after a crash while it was made. */
+int sqlite_identify(struct backend *b, struct error *err);
+/* Under the store lock: all of it or nothing. */
+int sqlite_make_schema(struct backend *b, struct error *err);
 
 #endif
