@@ -5,8 +5,6 @@
 #include "cli/progress.h"
 #include "plan/plan.h"
 #include "util/cleanup.h"
-#include "util/list.h"
-#include "util/mem.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -39,43 +37,34 @@ int cli_open(struct cli *c)
 
 /* ---- what dead processes left ---- */
 
-struct doubts {
-	struct strlist names;
-	const struct strlist *before; /* NULL: this is the first look */
-};
-
-static int note_doubt(void *user, const struct atoll_plan_info *info)
+static void say_recovered(struct cli *c, const struct plan_row *before, size_t n)
 {
-	struct doubts *d = user;
+	cleanup_free struct plan_row *after = NULL;
+	size_t n_after = 0;
 
-	if (info->in_doubt)
-		strlist_add(&d->names, info->name);
-	return 0;
-}
-
-static void say_recovered(struct cli *c, const struct strlist *before)
-{
-	struct doubts after = { 0 };
-
-	if (atoll_plan_list(c->atoll, note_doubt, &after, NULL) < 0)
+	if (plan_rows_doubtful(c->atoll, &after, &n_after, NULL) < 0)
 		return;
-	for (size_t i = 0; i < before->n; i++)
-		if (!strlist_has(&after.names, before->v[i]))
-			cli_say(c, "recovered plan %s", before->v[i]);
-	strlist_done(&after.names);
+	for (size_t i = 0; i < n; i++) {
+		bool left = false;
+
+		for (size_t k = 0; k < n_after; k++)
+			left |= strcmp(before[i].id, after[k].id) == 0;
+		if (!left)
+			cli_say(c, "recovered plan %s", before[i].name);
+	}
 }
 
 /* Not asked for, so a failure is not this command's: whoever names the plan will hear of it. */
 static void settle(struct cli *c)
 {
-	struct doubts before = { 0 };
+	cleanup_free struct plan_row *before = NULL;
+	size_t n = 0;
 
-	if (atoll_plan_list(c->atoll, note_doubt, &before, NULL) < 0)
+	if (plan_rows_doubtful(c->atoll, &before, &n, NULL) < 0)
 		return;
 	(void)atoll_recover(c->atoll, NULL, false, NULL);
-	if (before.names.n > 0)
-		say_recovered(c, &before.names);
-	strlist_done(&before.names);
+	if (n > 0)
+		say_recovered(c, before, n);
 }
 
 int cli_open_settled(struct cli *c)

@@ -75,17 +75,23 @@ static void list_ancestors(const char *root, const struct mount_info *mount, str
 	}
 }
 
-static bool in_resource(const struct sandboxes *all, const char *path)
+static int note_root(void *ctx, const char *root, const char *root_id)
 {
-	for (size_t i = 0; i < all->n; i++)
-		if (path_below(path, all->v[i].root))
+	(void)root_id;
+	strlist_add(ctx, root);
+	return 0;
+}
+
+static bool in_resource(const struct strlist *roots, const char *path)
+{
+	for (size_t i = 0; i < roots->n; i++)
+		if (path_below(path, roots->v[i]))
 			return true;
 	return false;
 }
 
 /* The highest usable one, preferably in no resource; NULL: none. */
-static const char *pick(const struct strlist *ancestors, const struct sandboxes *all,
-                        const struct sandboxes *newcomers)
+static const char *pick(const struct strlist *ancestors, const struct strlist *roots)
 {
 	const char *second = NULL;
 
@@ -94,7 +100,7 @@ static const char *pick(const struct strlist *ancestors, const struct sandboxes 
 
 		if (!*path)
 			continue;
-		if (!in_resource(all, path) && !(newcomers && in_resource(newcomers, path)))
+		if (!in_resource(roots, path))
 			return path;
 		if (!second)
 			second = path;
@@ -115,15 +121,17 @@ static char *path_in(const char *dir)
 static int choose_beside(struct atoll *a, const struct area_request *rq,
                          const struct mount_info *mount, struct area *ret, struct error *err)
 {
-	cleanup_sandboxes struct sandboxes all = SANDBOXES_INIT;
+	cleanup_strlist struct strlist roots = STRLIST_INIT;
 	cleanup_strlist struct strlist ancestors = STRLIST_INIT;
 	const char *dir;
-	int r = sandboxes_load(a->reg, NULL, &all, err);
+	int r = registry_root_list_above(a->reg, rq->root, note_root, &roots, err);
 
 	if (r < 0)
 		return r;
+	for (size_t i = 0; rq->newcomers && i < rq->newcomers->n; i++)
+		strlist_add(&roots, rq->newcomers->v[i].root);
 	list_ancestors(rq->root, mount, &ancestors);
-	dir = pick(&ancestors, &all, rq->newcomers);
+	dir = pick(&ancestors, &roots);
 	if (!dir && is_usable(rq->root_fd)) {
 		dir = rq->root;
 		ret->in_root = true;

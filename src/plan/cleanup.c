@@ -304,16 +304,12 @@ int cleanup_purge(struct atoll *a, unsigned flags, struct atoll_result *res, str
 struct expired {
 	struct batch_row *v;
 	size_t n, cap;
-	int64_t now_ms;
 };
 
 static int collect_expired(void *ctx, const struct batch_row *batch)
 {
 	struct expired *e = ctx;
 
-	if (batch->state != BATCH_COMMITTED || batch->released || batch->retain_until_ms == 0 ||
-	    batch->retain_until_ms > e->now_ms)
-		return 0;
 	if (grow((void **)&e->v, &e->cap, e->n + 1, sizeof(*e->v)) < 0)
 		return -ENOMEM;
 	e->v[e->n++] = *batch;
@@ -346,9 +342,9 @@ static void release(struct atoll *a, const struct batch_row *batch)
 
 void cleanup_retention(struct atoll *a)
 {
-	struct expired e = { .now_ms = clock_real_ms() };
+	struct expired e = { 0 };
 
-	if (registry_batch_list(a->reg, NULL, collect_expired, &e, NULL) >= 0)
+	if (registry_batch_list_expired(a->reg, clock_real_ms(), collect_expired, &e, NULL) >= 0)
 		for (size_t i = 0; i < e.n; i++)
 			release(a, &e.v[i]);
 	free(e.v);

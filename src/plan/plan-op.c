@@ -18,24 +18,6 @@
 
 /* ---- other plans on the same resources ---- */
 
-static bool is_unfinished(const struct plan_row *plan)
-{
-	switch (plan->state) {
-	case ATOLL_PLAN_PREPARING:
-	case ATOLL_PLAN_DECIDED:
-	case ATOLL_PLAN_REVOKED:
-	case ATOLL_PLAN_UNDOING:
-		return true;
-	case ATOLL_PLAN_OPEN:
-	case ATOLL_PLAN_COMMITTED:
-	case ATOLL_PLAN_ROLLED_BACK:
-	case ATOLL_PLAN_CLOSED:
-	case ATOLL_PLAN_STATE_END_:
-		break;
-	}
-	return false;
-}
-
 static bool meets(const struct sandbox_row *x, const struct sandbox_row *y)
 {
 	return strcmp(x->root_id, y->root_id) == 0 || path_below(x->root, y->root) ||
@@ -58,10 +40,10 @@ static int find_unsettled(struct atoll *a, const char *plan_id, const struct san
 	cleanup_sandboxes struct sandboxes mine = SANDBOXES_INIT;
 	cleanup_sandboxes struct sandboxes theirs = SANDBOXES_INIT;
 	size_t n = 0;
-	int r = plan_rows(a, &plans, &n, err);
+	int r = plan_rows_doubtful(a, &plans, &n, err);
 
 	for (size_t i = 0; r == 0 && i < n; i++) {
-		if (!is_unfinished(&plans[i]) || strcmp(plans[i].id, plan_id) == 0)
+		if (!recover_unsettled(&plans[i]) || strcmp(plans[i].id, plan_id) == 0)
 			continue;
 		r = sandboxes_load(a->reg, plan_id, &mine, err);
 		if (r == 0)

@@ -31,10 +31,13 @@ static int collect_plan(void *ctx, const struct plan_row *row)
 	return 0;
 }
 
-int plan_rows(struct atoll *a, struct plan_row **ret, size_t *ret_n, struct error *err)
+typedef int (*list_fn)(struct registry *reg, registry_plan_fn fn, void *ctx, struct error *err);
+
+static int collect_rows(struct atoll *a, list_fn list, struct plan_row **ret, size_t *ret_n,
+                        struct error *err)
 {
 	struct rows rows = { 0 };
-	int r = registry_plan_list(a->reg, collect_plan, &rows, err);
+	int r = list(a->reg, collect_plan, &rows, err);
 
 	if (r < 0) {
 		free(rows.v);
@@ -43,6 +46,16 @@ int plan_rows(struct atoll *a, struct plan_row **ret, size_t *ret_n, struct erro
 	*ret = rows.v;
 	*ret_n = rows.n;
 	return 0;
+}
+
+int plan_rows(struct atoll *a, struct plan_row **ret, size_t *ret_n, struct error *err)
+{
+	return collect_rows(a, registry_plan_list, ret, ret_n, err);
+}
+
+int plan_rows_doubtful(struct atoll *a, struct plan_row **ret, size_t *ret_n, struct error *err)
+{
+	return collect_rows(a, registry_plan_list_doubtful, ret, ret_n, err);
 }
 
 /* What a listing says about a plan beyond its row. */

@@ -111,31 +111,18 @@ static int recover_named(struct atoll *a, const char *ref, bool accept, struct a
 	return r;
 }
 
-static int note_plan(void *ctx, const struct sandbox_row *row)
-{
-	strlist_add(ctx, row->plan);
-	return 0;
-}
-
 static int recover_all(struct atoll *a, bool accept, struct atoll_result *res, struct error *err)
 {
 	cleanup_free struct plan_row *rows = NULL;
-	cleanup_strlist struct strlist pending = STRLIST_INIT;
 	size_t n = 0;
 	int left = 0;
-	int r = plan_rows(a, &rows, &n, err);
+	int r = accept ? plan_rows(a, &rows, &n, err) : plan_rows_doubtful(a, &rows, &n, err);
 
-	/* One question instead of one for each plan: every command that changes something asks. */
-	if (r == 0)
-		r = registry_sandbox_list_in(a->reg, ATOLL_SANDBOX_PENDING, note_plan, &pending,
-		                             err);
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < n; i++) {
 		cleanup_error struct error cause = ERROR_INIT;
 
-		if (!accept && !recover_unsettled(&rows[i]) && !strlist_has(&pending, rows[i].id))
-			continue;
 		/* Whoever does not listen is not served twice; who asks may just have mended it. */
 		r = !res && rows[i].retry_at_ms > clock_real_ms()
 		            ? -ATOLL_E_NEEDS_RECOVERY

@@ -209,6 +209,8 @@ int plan_count_paths(struct atoll *a, struct error *err);
 
 /* All plans, as they are now; the caller frees the array. */
 int plan_rows(struct atoll *a, struct plan_row **ret, size_t *ret_n, struct error *err);
+/* Only those that a dead process may have left in the middle. */
+int plan_rows_doubtful(struct atoll *a, struct plan_row **ret, size_t *ret_n, struct error *err);
 
 /* ---- plan-owner.c: plans that end with their handle ---- */
 

@@ -49,11 +49,11 @@ struct resource_locks {
 };
 
 /* Adds a resource; one that is there already gets the stronger mode. */
-static int add(struct resource_locks *l, const struct sandbox_row *row,
+static int add(struct resource_locks *l, const char *root, const char *root_id,
                enum resource_lock_mode mode)
 {
 	for (size_t i = 0; i < l->n; i++) {
-		if (strcmp(l->v[i].key, row->root_id) == 0) {
+		if (strcmp(l->v[i].key, root_id) == 0) {
 			if (mode > l->v[i].mode)
 				l->v[i].mode = mode;
 			return 0;
@@ -61,34 +61,28 @@ static int add(struct resource_locks *l, const struct sandbox_row *row,
 	}
 	if (grow((void **)&l->v, &l->cap, l->n + 1, sizeof(*l->v)) < 0)
 		return -ENOMEM;
-	l->v[l->n++] = (struct resource_lock){ .key = xstrdup(row->root_id),
-		                               .root = xstrdup(row->root),
+	l->v[l->n++] = (struct resource_lock){ .key = xstrdup(root_id),
+		                               .root = xstrdup(root),
 		                               .mode = mode,
 		                               .ticket = TICKET_INIT,
 		                               .fd = FD_NONE };
 	return 0;
 }
 
+static int add_ancestor(void *ctx, const char *root, const char *root_id)
+{
+	return add(ctx, root, root_id, RESOURCE_SHARED);
+}
+
 /* Registered roots that contain one of ours: their plans must not commit around us. */
 static int add_ancestors(struct resource_locks *l, struct atoll *a, const struct sandbox_row *rows,
                          size_t n, struct error *err)
 {
-	cleanup_sandboxes struct sandboxes all = SANDBOXES_INIT;
-	int r = sandboxes_load(a->reg, NULL, &all, err);
+	int r = 0;
 
-	if (r < 0)
-		return r;
-	for (size_t i = 0; i < all.n; i++) {
-		for (size_t j = 0; j < n; j++) {
-			if (strcmp(all.v[i].root, rows[j].root) == 0 ||
-			    !path_below(rows[j].root, all.v[i].root))
-				continue;
-			if (add(l, &all.v[i], RESOURCE_SHARED) < 0)
-				return error_set(err, -ENOMEM, "no memory for locks");
-			break;
-		}
-	}
-	return 0;
+	for (size_t i = 0; r == 0 && i < n; i++)
+		r = registry_root_list_above(a->reg, rows[i].root, add_ancestor, l, err);
+	return r;
 }
 
 static int by_key(const void *a, const void *b)
@@ -210,7 +204,7 @@ int resource_locks_acquire(struct atoll *a, const struct sandbox_row *rows, size
 	int r;
 
 	for (size_t i = 0; i < n; i++)
-		if (add(l, &rows[i], mode) < 0)
+		if (add(l, rows[i].root, rows[i].root_id, mode) < 0)
 			return error_set(err, -ENOMEM, "no memory for locks");
 	r = add_ancestors(l, a, rows, n, err);
 	if (r < 0)

@@ -302,32 +302,54 @@ static void exclude(struct strlist *l, const char *relative)
 		strlist_add(l, relative);
 }
 
-/* Left alone by the participant: what lies below its root but is ours, or another sandbox's. */
-static void list_excludes(const struct sandboxes *all, const struct sandbox_row *row,
-                          struct strlist *ret)
+struct excluding {
+	const char *root;
+	struct strlist *list;
+};
+
+/* An area lies in a directory of ours, which is nobody's work. */
+static int exclude_area(void *ctx, const char *plan, const char *sandbox, const char *path)
 {
+	const struct excluding *e = ctx;
+	cleanup_free char *around = xstrdup(path);
+	char *slash = strrchr(around, '/');
+
+	(void)plan;
+	(void)sandbox;
+	if (slash)
+		*slash = '\0';
+	exclude(e->list, relative_to(around, e->root));
+	return 0;
+}
+
+static int exclude_sandbox(void *ctx, const struct sandbox_row *other)
+{
+	const struct excluding *e = ctx;
+
+	exclude(e->list, relative_to(other->root, e->root));
+	return 0;
+}
+
+/* Left alone by the participant: what lies below its root but is ours, or another sandbox's. */
+static int list_excludes(struct registry *reg, const struct sandbox_row *row, struct strlist *ret,
+                         struct error *err)
+{
+	struct excluding e = { .root = row->root, .list = ret };
 	char own[AREA_DIR_LEN];
+	int r;
 
 	area_dir_name(own);
 	exclude(ret, own);
-	for (size_t i = 0; i < all->n; i++) {
-		const struct sandbox_row *other = &all->v[i];
-		cleanup_free char *around = xstrdup(other->area);
-		char *slash = strrchr(around, '/');
-
-		if (slash)
-			*slash = '\0';
-		exclude(ret, relative_to(around, row->root));
-		if (strcmp(other->plan, row->plan) == 0)
-			exclude(ret, relative_to(other->root, row->root));
-	}
+	r = registry_path_list_below(reg, row->root, exclude_area, &e, err);
+	if (r == 0)
+		r = registry_sandbox_list(reg, row->plan, exclude_sandbox, &e, err);
 	strlist_sort(ret);
+	return r;
 }
 
 int sandbox_open(struct sandbox *s, struct atoll *a, const char *plan_name,
                  const struct sandbox_row *row, struct error *err)
 {
-	cleanup_sandboxes struct sandboxes all = SANDBOXES_INIT;
 	struct participant_options opt = { .id = row->id,
 		                           .plan = plan_name,
 		                           .strategy = row->strategy,
@@ -337,12 +359,9 @@ int sandbox_open(struct sandbox *s, struct atoll *a, const char *plan_name,
 		                           .generation = row->generation,
 		                           .stale = row->stale,
 		                           .excludes = &s->excludes };
-	int r = sandboxes_load(a->reg, NULL, &all, err);
+	int r = list_excludes(a->reg, row, &s->excludes, err);
 
-	if (r < 0)
-		return r;
-	list_excludes(&all, row, &s->excludes);
-	return participant_new(&opt, &s->part, err);
+	return r < 0 ? r : participant_new(&opt, &s->part, err);
 }
 
 void sandbox_close(struct sandbox *s)

@@ -63,23 +63,38 @@ int registry_batch_get(struct registry *r, const char *plan, uint32_t number, st
 	return 0;
 }
 
+static int list(struct registry *r, const char *sql, struct args args, registry_batch_fn fn,
+                void *ctx, struct error *err)
+{
+	cleanup_rows struct rows rows = BATCH_ROWS;
+	const struct batch_row *batches;
+	int k = rows_fetch(r, sql, args, &rows, err);
+
+	batches = rows.items;
+	for (size_t i = 0; k >= 0 && i < rows.n; i++)
+		k = fn(ctx, &batches[i]);
+	return k < 0 ? k : 0;
+}
+
 int registry_batch_list(struct registry *r, const char *plan, registry_batch_fn fn, void *ctx,
                         struct error *err)
 {
 	static const char all[] = "SELECT " COLUMNS " FROM batch ORDER BY plan, number";
 	static const char one[] = "SELECT " COLUMNS " FROM batch WHERE plan = ?1 ORDER BY number";
-	cleanup_rows struct rows rows = BATCH_ROWS;
-	const struct batch_row *batches;
-	int k;
 
-	if (plan)
-		k = rows_fetch(r, one, ARGS(TEXT_VALUE(plan)), &rows, err);
-	else
-		k = rows_fetch(r, all, NO_ARGS, &rows, err);
-	batches = rows.items;
-	for (size_t i = 0; k >= 0 && i < rows.n; i++)
-		k = fn(ctx, &batches[i]);
-	return k < 0 ? k : 0;
+	return plan ? list(r, one, ARGS(TEXT_VALUE(plan)), fn, ctx, err)
+	            : list(r, all, NO_ARGS, fn, ctx, err);
+}
+
+int registry_batch_list_expired(struct registry *r, int64_t now_ms, registry_batch_fn fn, void *ctx,
+                                struct error *err)
+{
+	/* In the words of the partial index, or it would not be used. */
+	static const char sql[] = "SELECT " COLUMNS " FROM batch WHERE state = 3 AND released = 0 "
+				  "AND retain_until_ms > 0 AND retain_until_ms <= ?1 "
+				  "ORDER BY retain_until_ms";
+
+	return list(r, sql, ARGS(INT_VALUE(now_ms)), fn, ctx, err);
 }
 
 int registry_batch_set_state(struct registry *r, const char *plan, uint32_t number,

@@ -63,26 +63,40 @@ static void done_path(void *item)
 	free(row->sandbox);
 }
 
+static int list_paths(struct registry *r, const char *sql, struct args args, registry_path_fn fn,
+                      void *ctx, struct error *err)
+{
+	cleanup_rows struct rows rows = { .size = sizeof(struct path_row),
+		                          .read = read_path,
+		                          .done = done_path };
+	const struct path_row *paths;
+	int k = rows_fetch(r, sql, args, &rows, err);
+
+	paths = rows.items;
+	for (size_t i = 0; k >= 0 && i < rows.n; i++)
+		k = fn(ctx, paths[i].plan, paths[i].sandbox, paths[i].path);
+	return k < 0 ? k : 0;
+}
+
 int registry_path_list(struct registry *r, const char *plan, registry_path_fn fn, void *ctx,
                        struct error *err)
 {
 	static const char all[] = "SELECT path, plan, sandbox FROM path ORDER BY path";
 	static const char one[] =
 		"SELECT path, plan, sandbox FROM path WHERE plan = ?1 ORDER BY path";
-	cleanup_rows struct rows rows = { .size = sizeof(struct path_row),
-		                          .read = read_path,
-		                          .done = done_path };
-	const struct path_row *paths;
-	int k;
 
-	if (plan)
-		k = rows_fetch(r, one, ARGS(TEXT_VALUE(plan)), &rows, err);
-	else
-		k = rows_fetch(r, all, NO_ARGS, &rows, err);
-	paths = rows.items;
-	for (size_t i = 0; k >= 0 && i < rows.n; i++)
-		k = fn(ctx, paths[i].plan, paths[i].sandbox, paths[i].path);
-	return k < 0 ? k : 0;
+	return plan ? list_paths(r, one, ARGS(TEXT_VALUE(plan)), fn, ctx, err)
+	            : list_paths(r, all, NO_ARGS, fn, ctx, err);
+}
+
+int registry_path_list_below(struct registry *r, const char *dir, registry_path_fn fn, void *ctx,
+                             struct error *err)
+{
+	/* '0' is the byte after '/'. */
+	static const char sql[] = "SELECT path, plan, sandbox FROM path "
+				  "WHERE path > ?1 || '/' AND path < ?1 || '0' ORDER BY path";
+
+	return list_paths(r, sql, ARGS(TEXT_VALUE(dir)), fn, ctx, err);
 }
 
 /* ---- history ---- */

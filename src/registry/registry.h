@@ -158,6 +158,10 @@ int registry_plan_resolve(struct registry *r, const char *ref, struct plan_row *
 typedef int (*registry_plan_fn)(void *ctx, const struct plan_row *row);
 /* In creation order, CLOSED ones left out. The callback may read but not write. */
 int registry_plan_list(struct registry *r, registry_plan_fn fn, void *ctx, struct error *err);
+/* Those with an unfinished batch or a PENDING sandbox, in creation order: what a dead process may
+ * have left. Every command asks, so it costs what there is of them. */
+int registry_plan_list_doubtful(struct registry *r, registry_plan_fn fn, void *ctx,
+                                struct error *err);
 int registry_plan_set_state(struct registry *r, const char *id, enum atoll_plan_state to,
                             uint64_t epoch, struct error *err);
 /* Everything but id, name, seq and state. */
@@ -181,9 +185,11 @@ typedef int (*registry_sandbox_fn)(void *ctx, const struct sandbox_row *row);
 /* Of one plan in creation order; PLAN NULL: of all plans. */
 int registry_sandbox_list(struct registry *r, const char *plan, registry_sandbox_fn fn, void *ctx,
                           struct error *err);
-/* Of all plans, those in one state. */
-int registry_sandbox_list_in(struct registry *r, enum atoll_sandbox_state state,
-                             registry_sandbox_fn fn, void *ctx, struct error *err);
+/* Roots of any plan that contain PATH and are not PATH itself, the nearest first; one that was
+ * registered under several identities once for each. The callback must not use the registry. */
+typedef int (*registry_root_fn)(void *ctx, const char *root, const char *root_id);
+int registry_root_list_above(struct registry *r, const char *path, registry_root_fn fn, void *ctx,
+                             struct error *err);
 int registry_sandbox_set_state(struct registry *r, const char *id, enum atoll_sandbox_state to,
                                const char *error, struct error *err);
 /* Everything but id, plan, seq, root and state. */
@@ -199,6 +205,9 @@ int registry_batch_get(struct registry *r, const char *plan, uint32_t number, st
 typedef int (*registry_batch_fn)(void *ctx, const struct batch_row *row);
 int registry_batch_list(struct registry *r, const char *plan, registry_batch_fn fn, void *ctx,
                         struct error *err); /* oldest first; PLAN NULL: all */
+/* COMMITTED ones whose undo data is there and whose time has passed, the oldest first. */
+int registry_batch_list_expired(struct registry *r, int64_t now_ms, registry_batch_fn fn, void *ctx,
+                                struct error *err);
 int registry_batch_set_state(struct registry *r, const char *plan, uint32_t number,
                              enum batch_state to, struct error *err);
 int registry_batch_update(struct registry *r, const struct batch_row *row, struct error *err);
@@ -217,6 +226,9 @@ int registry_path_remove(struct registry *r, const char *path, struct error *err
 typedef int (*registry_path_fn)(void *ctx, const char *plan, const char *sandbox, const char *path);
 int registry_path_list(struct registry *r, const char *plan, registry_path_fn fn, void *ctx,
                        struct error *err); /* PLAN NULL: all */
+/* Of all plans, those below DIR, which has no '/' at its end. */
+int registry_path_list_below(struct registry *r, const char *dir, registry_path_fn fn, void *ctx,
+                             struct error *err);
 int registry_event_add(struct registry *r, const char *plan, const char *what, int code,
                        const char *message, struct error *err);
 typedef int (*registry_event_fn)(void *ctx, const struct event_row *row);

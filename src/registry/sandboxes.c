@@ -4,6 +4,7 @@
 
 #include "registry/rows-impl.h"
 #include "util/cleanup.h"
+#include "util/mem.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -166,12 +167,35 @@ int registry_sandbox_list(struct registry *r, const char *plan, registry_sandbox
 	            : list(r, all, NO_ARGS, fn, ctx, err);
 }
 
-int registry_sandbox_list_in(struct registry *r, enum atoll_sandbox_state state,
-                             registry_sandbox_fn fn, void *ctx, struct error *err)
-{
-	static const char sql[] = "SELECT " COLUMNS " FROM sandbox WHERE state = ?1 ORDER BY seq";
+struct above {
+	const char *root;
+	registry_root_fn fn;
+	void *ctx;
+};
 
-	return list(r, sql, ARGS(INT_VALUE(state)), fn, ctx, err);
+static int tell_root(void *ctx, const struct value *cols, size_t count)
+{
+	const struct above *a = ctx;
+
+	if (count != 1 || cols[0].type != VALUE_TEXT)
+		return -ATOLL_E_DAMAGED;
+	return a->fn(a->ctx, a->root, cols[0].text);
+}
+
+int registry_root_list_above(struct registry *r, const char *path, registry_root_fn fn, void *ctx,
+                             struct error *err)
+{
+	static const char sql[] = "SELECT DISTINCT root_id FROM sandbox WHERE root = ?1";
+	cleanup_free char *dir = xstrdup(path);
+	struct above a = { .root = dir, .fn = fn, .ctx = ctx };
+	char *slash;
+	int k = 0;
+
+	while (k >= 0 && (slash = strrchr(dir, '/')) != NULL && slash != dir) {
+		*slash = '\0';
+		k = registry_read(r, sql, ARGS(TEXT_VALUE(dir)), tell_root, &a, err);
+	}
+	return k < 0 ? k : 0;
 }
 
 int registry_sandbox_set_state(struct registry *r, const char *id, enum atoll_sandbox_state to,

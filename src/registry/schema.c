@@ -129,4 +129,20 @@ static const char version_2[] = "ALTER TABLE plan ADD COLUMN"
 /* What a command left changed; -1: nobody counted. */
 static const char version_3[] = "ALTER TABLE exec ADD COLUMN changes INTEGER NOT NULL DEFAULT -1;";
 
-const char *const schema_steps[SCHEMA_VERSION] = { version_1, version_2, version_3 };
+/*
+ * What every command asks before it begins must not cost more with every plan there is: plans that
+ * a dead process left (PREPARING, DECIDED, REVOKED, UNDOING; a PENDING sandbox), roots around a
+ * root, undo data that is kept for a time. All but the roots are few, so their indexes are, too.
+ */
+_Static_assert(ATOLL_PLAN_PREPARING == 1 && ATOLL_PLAN_DECIDED == 2 && ATOLL_PLAN_REVOKED == 3 &&
+                       ATOLL_PLAN_UNDOING == 5 && BATCH_COMMITTED == 3,
+               "the indexes name states by number");
+static const char version_4[] =
+	"CREATE INDEX plan_doubtful ON plan (seq) WHERE state IN (1, 2, 3, 5);"
+	"CREATE INDEX plan_starting ON plan (seq) WHERE starting = 1;"
+	"CREATE INDEX sandbox_pending ON sandbox (plan) WHERE state = 0;"
+	"CREATE INDEX sandbox_root ON sandbox (root, root_id);"
+	"CREATE INDEX batch_retained ON batch (retain_until_ms) "
+	"WHERE state = 3 AND released = 0 AND retain_until_ms > 0;";
+
+const char *const schema_steps[SCHEMA_VERSION] = { version_1, version_2, version_3, version_4 };

@@ -5,6 +5,7 @@ rules' 20,000 files and 1 GiB are scaled down; their ratios stay."""
 import os
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -125,6 +126,34 @@ def prf_03_calls_do_not_follow_the_tree(world):
         need(big < small * 1.3 + 50, f'{small} calls in a small tree, {big} in a big one')
 
 
+def plans_cost(world):
+    """System calls of each step of a plan's life, and pages of the registry read by it."""
+    counts = []
+    for argv in (('start', 'p', '--dir', str(world.root)), ('exec', 'p', '--', 'true'), ('diff', 'p'),
+                 ('commit', 'p', '--yes'), ('stop', 'p', '--yes', '--force')):
+        # All pages are in the database, none in the log.
+        with sqlite3.connect(world.top / 'home/atoll.db') as db:
+            db.execute('PRAGMA wal_checkpoint(TRUNCATE)')
+        db.close()
+        lines = world.calls(*argv)
+        pages = sum('pread64' in line and 'atoll.db>' in line for line in lines)
+        counts.append((argv[0], sum('atoll.db' not in line for line in lines), pages))
+    return counts
+
+
+def calls_do_not_follow_the_plans(world):
+    """Beside no other plan, and beside many on the same directory."""
+    world.files(20, 10)
+    world.atoll('list')
+    alone = plans_cost(world)
+    for i in range(250):
+        world.atoll('start', f'o{i}', '--dir', str(world.root))
+    for (verb, calls, pages), (_, many_calls, many_pages) in zip(alone, plans_cost(world)):
+        need(many_calls < calls * 1.1 + 30, f'{verb}: {calls} calls alone, {many_calls} beside 250 plans')
+        # One level more in each tree of pages.
+        need(many_pages <= pages + 24, f'{verb}: {pages} pages read alone, {many_pages} beside 250 plans')
+
+
 def prf_04_full_disk(world):
     """Space is claimed by the command, or in the prepare step; the resource never pays."""
     at = world.top / 'full'
@@ -164,7 +193,8 @@ def prf_06_undo_follows_entries_not_bytes(world):
 
 
 TESTS = [prf_01_writes_follow_the_change, prf_02_each_directory_read_once, prf_03_reads_follow_the_change,
-         prf_03_calls_do_not_follow_the_tree, prf_04_full_disk, prf_06_undo_follows_entries_not_bytes]
+         prf_03_calls_do_not_follow_the_tree, calls_do_not_follow_the_plans, prf_04_full_disk,
+         prf_06_undo_follows_entries_not_bytes]
 
 
 def attempt(number, test):
