@@ -19,14 +19,14 @@ int channels_open(struct channels *ch);
 void channels_done(struct channels *ch);
 #define cleanup_channels __attribute__((__cleanup__(channels_done)))
 
-/* Finds and starts the helper; its ends of the channels are closed here. LOCK_FD: FD_NONE, or it
+/* Finds and starts the helper; its end of the reply is closed here. LOCK_FD: FD_NONE, or it
  * is given to the helper. -ATOLL_E_UNSUPPORTED: there is none. */
 int helper_spawn(struct child *c, struct channels *ch, const char *const *argv, int lock_fd,
                  struct error *err);
 /* Until it answers, or OPT->watch forbids it to go on: true, and then it is ending. */
 struct exec_options;
 bool helper_follow(struct child *c, struct channels *ch, const struct exec_options *opt);
-/* Its answer, when it has ended. */
+/* Its answer; it may still be ending. */
 int helper_reply(struct child *c, const struct channels *ch, struct reply *ret, struct error *err);
 
 /* What the helper said it cannot do, as the error CODE of operation OP. */

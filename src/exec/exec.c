@@ -2,12 +2,15 @@
 /*
  * Running a command: the request goes to atoll-helper in a memory file (it never blocks and never
  * raises SIGPIPE), the reply comes back through a pipe that also tells, by its end, that the helper
- * is gone. The write end of the lifeline stays here and dies with this process.
+ * is gone. The write end of the lifeline stays here and dies with this process; through it the
+ * helper hears when to begin, too.
  */
 #include "exec/exec.h"
 
 #include "exec/exec-impl.h"
+#include "fs/atomic.h"
 #include "util/cleanup.h"
+#include "util/clock.h"
 #include "util/mem.h"
 
 #include <errno.h>
@@ -67,6 +70,20 @@ static int add_views(struct request *q, const struct exec_options *opt)
 	return r;
 }
 
+static int add_syncs(struct request *q, const struct exec_options *opt)
+{
+	int r = 0;
+
+	for (unsigned i = 0; r == 0 && i < opt->n_syncs; i++) {
+		r = request_add(q, REQUEST_SYNC_WORK, opt->syncs[i].work);
+		if (r == 0)
+			r = request_add(q, REQUEST_SYNC_AREA, opt->syncs[i].area);
+		if (r == 0)
+			r = request_add(q, REQUEST_SYNC_NUMBER, opt->syncs[i].number);
+	}
+	return r;
+}
+
 /* In other mounts the same directory is not found by staying in it, only by its name. */
 static int add_cwd(struct request *q, const struct exec_options *opt)
 {
@@ -92,6 +109,8 @@ static int fill_request(struct request *q, const struct exec_options *opt)
 		r = add_cwd(q, opt);
 	if (r == 0 && opt->n_views > 0)
 		r = add_views(q, opt);
+	if (r == 0)
+		r = add_syncs(q, opt);
 	if (r == 0 && opt->lock_fd != FD_NONE)
 		r = request_add(q, REQUEST_HAS_LOCK, "1");
 	if (r == 0 && opt->timeout_ms > 0) {
@@ -180,34 +199,87 @@ static int take_reply(const struct exec_options *opt, const struct reply *reply,
 	return 0;
 }
 
-int exec_run(const struct exec_options *opt, struct exec_usage *ret, struct error *err)
+/* ---- the steps ---- */
+
+struct exec {
+	const struct exec_options *opt;
+	struct channels ch;
+	struct child child;
+};
+
+int exec_start(const struct exec_options *opt, struct exec **ret, struct error *err)
 {
 	static const char *const argv[] = { "atoll-helper", NULL };
-	cleanup_channels struct channels ch = CHANNELS_INIT;
-	struct child c = CHILD_INIT;
-	struct reply reply = { 0 };
-	bool stopped;
+	cleanup_exec struct exec *e = xcalloc(1, sizeof(*e));
 	int r;
 
-	r = channels_open(&ch);
+	*e = (struct exec){ .opt = opt, .ch = CHANNELS_INIT, .child = CHILD_INIT };
+	r = channels_open(&e->ch);
 	if (r < 0)
 		return exec_sys_error(r, "open", "a channel to atoll-helper", err);
-	r = write_request(opt, ch.request, err);
+	r = write_request(opt, e->ch.request, err);
+	if (r == 0)
+		r = helper_spawn(&e->child, &e->ch, argv, opt->lock_fd, err);
+	if (r == 0)
+		*ret = take_ptr(e);
+	return r;
+}
+
+/* Never blocks and never raises SIGPIPE: a few bytes, and we hold the read end ourselves. */
+static void tell(struct exec *e, const char *byte)
+{
+	(void)fs_write_all(e->ch.lifeline[1], byte, 1);
+}
+
+void exec_go(struct exec *e)
+{
+	tell(e, "g");
+}
+
+int exec_wait(struct exec *e, struct exec_usage *ret, struct error *err)
+{
+	struct reply reply = { 0 };
+	bool stopped = helper_follow(&e->child, &e->ch, e->opt);
+	int r = helper_reply(&e->child, &e->ch, &reply, stopped ? NULL : err);
+
+	if (!stopped)
+		return r < 0 ? r : take_reply(e->opt, &reply, ret, err);
+	/* Ended at once it has nothing more to say. */
+	*ret = (struct exec_usage){ .exit_code = EXIT_KILLED, .term_signal = SIGKILL };
+	if (r == 0)
+		(void)take_reply(e->opt, &reply, ret, NULL);
+	ret->stopped = true;
+	return 0;
+}
+
+void exec_note(struct exec *e)
+{
+	tell(e, "s");
+}
+
+void exec_close(struct exec *e)
+{
+	if (!e)
+		return;
+	/* By this the helper ends what still runs. */
+	channels_done(&e->ch);
+	(void)child_wait(&e->child, CLOCK_NEVER, NULL);
+	child_done(&e->child);
+	free(e);
+}
+
+void cleanup_execp(struct exec **e)
+{
+	exec_close(*e);
+}
+
+int exec_run(const struct exec_options *opt, struct exec_usage *ret, struct error *err)
+{
+	cleanup_exec struct exec *e = NULL;
+	int r = exec_start(opt, &e, err);
+
 	if (r < 0)
 		return r;
-	r = helper_spawn(&c, &ch, argv, opt->lock_fd, err);
-	if (r < 0)
-		return r;
-	stopped = helper_follow(&c, &ch, opt);
-	r = helper_reply(&c, &ch, &reply, stopped ? NULL : err);
-	child_done(&c);
-	if (stopped) {
-		/* Ended at once it has nothing more to say. */
-		*ret = (struct exec_usage){ .exit_code = EXIT_KILLED, .term_signal = SIGKILL };
-		if (r == 0)
-			(void)take_reply(opt, &reply, ret, NULL);
-		ret->stopped = true;
-		return 0;
-	}
-	return r < 0 ? r : take_reply(opt, &reply, ret, err);
+	exec_go(e);
+	return exec_wait(e, ret, err);
 }

@@ -44,6 +44,12 @@ int exec_probe(const char *root, const char *area, enum exec_tier *ret, char **r
 
 #define EXEC_END     (-1)
 #define EXEC_END_NOW (-2)
+/* A workspace to be made durable when the command has ended and nobody waits any more. Then NUMBER
+ * is durably put into AREA/durable; never before the data. */
+struct exec_sync {
+	const char *work, *area, *number;
+};
+
 struct exec_options {
 	const char *const *argv;
 	const char *cwd;           /* absolute */
@@ -61,6 +67,8 @@ struct exec_options {
 	unsigned n_views;
 	const char *tmp;    /* shown as /tmp, mode 1777; NULL: one that goes with the command */
 	const char *record; /* directory where the helper writes who pid 1 is, for exec_bury() */
+	const struct exec_sync *syncs; /* after the command */
+	unsigned n_syncs;
 };
 struct exec_usage {
 	int exit_code; /* as a shell gives it; 124 timed out */
@@ -71,8 +79,31 @@ struct exec_usage {
 	uint64_t max_rss_kb;
 	bool still_written; /* something outside kept a view open for writing */
 };
-/* 0 and *ret; -ENOENT, -EACCES: the command could not be started (named); -ATOLL_E_UNSUPPORTED: no
- * helper program found, or the host does not let it make the namespaces or views. */
+
+/*
+ * A command in steps, so that the caller's own work is done while the helper does its:
+ *
+ *   exec_start()  the helper begins to build namespaces and views
+ *   exec_go()     the command begins; until then nothing is written to a workspace
+ *   exec_wait()   until all of the command has ended
+ *   exec_note()   the caller has written what it adds to the workspaces: they may be synced. Only
+ *                 after a wait that succeeded, and not a must: without it there is no sync
+ *   exec_close()  until the helper, and its descriptor of the lock, are gone. Without a wait the
+ *                 command is ended, or never begins
+ *
+ * OPT must live until the wait. exec_wait(): 0 and *ret; -ENOENT, -EACCES: the command could not be
+ * started (named); -ATOLL_E_UNSUPPORTED, also from exec_start(): no helper program found, or the host
+ * does not let it make the namespaces or views.
+ */
+struct exec;
+int exec_start(const struct exec_options *opt, struct exec **ret, struct error *err);
+void exec_go(struct exec *e);
+int exec_wait(struct exec *e, struct exec_usage *ret, struct error *err);
+void exec_note(struct exec *e);
+void exec_close(struct exec *e);
+void cleanup_execp(struct exec **e);
+#define cleanup_exec __attribute__((__cleanup__(cleanup_execp)))
+/* All of it in one. */
 int exec_run(const struct exec_options *opt, struct exec_usage *ret, struct error *err);
 
 /* After a dead holder of the plan's lock: ends the command recorded in DIR, if it still lives, and

@@ -4,6 +4,7 @@
 
 #include "exec/exec-impl.h"
 #include "util/cleanup.h"
+#include "util/clock.h"
 #include "util/mem.h"
 
 static int take_tier(const struct reply *reply, enum exec_tier *ret, struct error *err)
@@ -44,6 +45,7 @@ int exec_probe(const char *root, const char *area, enum exec_tier *ret, char **r
 	if (r < 0)
 		return r;
 	r = helper_reply(&c, &ch, &reply, err);
+	(void)child_wait(&c, CLOCK_NEVER, NULL);
 	child_done(&c);
 	if (r == 0)
 		r = take_tier(&reply, ret, err);

@@ -14,8 +14,10 @@
 #define REQUEST_MAX   (4u << 20)
 #define REQUEST_FD    3 /* the helper reads the request here */
 #define REPLY_FD      4 /* and writes its reply here; closed when it is done */
-#define LIFELINE_FD   5 /* read end; EOF: the caller is gone */
-#define LOCK_FD       6 /* only when REQUEST_HAS_LOCK */
+/* Read end. 'g': the command may begin; 's': what the caller adds to the workspaces is written, they
+ * may be synced; EOF: the caller is gone. */
+#define LIFELINE_FD 5
+#define LOCK_FD     6 /* only when REQUEST_HAS_LOCK */
 
 enum request_field {
 	REQUEST_ARG = 1, /* one per argument, in order */
@@ -32,6 +34,11 @@ enum request_field {
 	REQUEST_VIEW_WORK,  /* "" for a bind */
 	REQUEST_TMP,        /* the directory shown as /tmp */
 	REQUEST_RECORD,     /* the directory for EXEC_RUNNING */
+	/* Workspaces to be synced in the background after the answer: the I-th values of these
+	 * three belong together. */
+	REQUEST_SYNC_WORK,
+	REQUEST_SYNC_AREA,
+	REQUEST_SYNC_NUMBER, /* written to the area when all is on disk */
 	/* Fences get fields of their own here. Who carries them out, and when:
 	 *   network (none, loopback, host)     space.c, with the other namespaces
 	 *   scratch layer over the home        view.c: a view whose upper is kept with the plan

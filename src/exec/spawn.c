@@ -109,7 +109,6 @@ int helper_spawn(struct child *c, struct channels *ch, const char *const *argv, 
 
 	/* Ours must be gone, or the end of the helper would not show. */
 	close_fd(&ch->reply[1]);
-	close_fd(&ch->lifeline[0]);
 	return r;
 }
 
@@ -138,9 +137,8 @@ int helper_reply(struct child *c, const struct channels *ch, struct reply *ret, 
 	int r = read_reply(ch->reply[0], ret);
 	int status = 0;
 
-	/* Its descriptor of the lock must be gone too before the caller lets go of the lock. */
-	(void)child_wait(c, CLOCK_NEVER, &status);
 	if (r == -EPIPE) {
+		(void)child_wait(c, CLOCK_NEVER, &status);
 		(void)error_set(err, -EIO, "atoll-helper ended without an answer (%s %d)",
 		                WIFSIGNALED(status) ? "signal" : "exit status",
 		                WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));

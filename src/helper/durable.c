@@ -1,20 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A workspace is not synced while a command waits. This detached process does it afterwards: it
- * has no descriptor and no lock of anybody, and belongs to no terminal.
+ * A workspace is not synced while a command waits. A process in the background does it afterwards:
+ * it has no descriptor and no lock of anybody, and belongs to no terminal.
  */
 #include "helper/durable.h"
 
+#include "exec/request.h"
 #include "fs/atomic.h"
 #include "util/cleanup.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define MARK       "durable"
 #define DIGITS_MAX 20
+#define FIRST      3 /* after the standard descriptors */
 
 static int open_dir(const char *path)
 {
@@ -23,41 +29,96 @@ static int open_dir(const char *path)
 	return fd < 0 ? -errno : fd;
 }
 
-/* Standard descriptors lead nowhere, every other one but the two is closed. */
-static int drop_descriptors(int *work_fd, int *area_fd)
+/* Standard descriptors lead nowhere; after them come FDS, which are numbered anew; every other one
+ * is closed. */
+static int drop_descriptors(int *fds, int n)
 {
 	int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
 
 	if (null_fd < 0)
 		return -errno;
-	/* Beyond the standard ones, then down to two known numbers. */
-	*work_fd = fcntl(*work_fd, F_DUPFD_CLOEXEC, 5);
-	*area_fd = fcntl(*area_fd, F_DUPFD_CLOEXEC, 5);
-	if (*work_fd < 0 || *area_fd < 0)
-		return -errno;
-	for (int fd = 0; fd <= 2; fd++)
+	/* Beyond where they will be, then down. */
+	for (int i = 0; i < n; i++) {
+		fds[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, FIRST + n);
+		if (fds[i] < 0)
+			return -errno;
+	}
+	for (int fd = 0; fd < FIRST; fd++)
 		if (dup2(null_fd, fd) < 0)
 			return -errno;
-	if (dup2(*work_fd, 3) < 0 || dup2(*area_fd, 4) < 0)
-		return -errno;
-	*work_fd = 3;
-	*area_fd = 4;
-	return close_range(5, ~0u, 0) < 0 ? -errno : 0;
+	for (int i = 0; i < n; i++) {
+		if (dup2(fds[i], FIRST + i) < 0)
+			return -errno;
+		fds[i] = FIRST + i;
+	}
+	return close_range((unsigned)(FIRST + n), ~0u, 0) < 0 ? -errno : 0;
+}
+
+static bool same_filesystem(int a, int b)
+{
+	struct stat x, y;
+
+	return fstat(a, &x) == 0 && fstat(b, &y) == 0 && x.st_dev == y.st_dev;
 }
 
 static int sync_and_mark(int work_fd, int area_fd, const char *n)
 {
-	int r;
+	int r = fs_sync_filesystem(work_fd);
 
-	r = drop_descriptors(&work_fd, &area_fd);
-	if (r == 0)
-		r = fs_sync_filesystem(work_fd);
-	if (r == 0)
+	if (r == 0 && !same_filesystem(work_fd, area_fd))
 		r = fs_sync_filesystem(area_fd);
 	if (r == 0)
 		r = fs_replace_file(area_fd, MARK, n, strlen(n), 0600);
 	return r;
 }
+
+static bool is_number(const char *n)
+{
+	return *n && strlen(n) <= DIGITS_MAX && n[strspn(n, "0123456789")] == '\0';
+}
+
+/* ---- after a command ---- */
+
+/* Without the mark the next boot is careful: a failure needs no other word. */
+static void sync_one(const struct request *q, unsigned i)
+{
+	const char *area = request_get(q, REQUEST_SYNC_AREA, i);
+	const char *n = request_get(q, REQUEST_SYNC_NUMBER, i);
+	cleanup_close int work_fd = open_dir(request_get(q, REQUEST_SYNC_WORK, i));
+	cleanup_close int area_fd = area ? open_dir(area) : FD_NONE;
+
+	if (work_fd >= 0 && area_fd >= 0 && n && is_number(n))
+		(void)sync_and_mark(work_fd, area_fd, n);
+}
+
+static _Noreturn void sync_request(const struct request *q)
+{
+	int lifeline = LIFELINE_FD;
+	sigset_t none;
+	char said;
+
+	sigemptyset(&none);
+	(void)sigprocmask(SIG_SETMASK, &none, NULL);
+	if (setsid() < 0 || chdir("/") < 0 || drop_descriptors(&lifeline, 1) < 0 ||
+	    read(lifeline, &said, 1) != 1)
+		_exit(EXIT_FAILURE);
+	for (unsigned i = 0; i < request_count(q, REQUEST_SYNC_WORK); i++)
+		sync_one(q, i);
+	_exit(EXIT_SUCCESS);
+}
+
+void durable_later(const struct request *q)
+{
+	if (request_count(q, REQUEST_SYNC_WORK) == 0)
+		return;
+	/* Nobody is to wait for the copies that a fork makes. */
+	(void)close(REPLY_FD);
+	(void)close(LOCK_FD);
+	if (fork() == 0)
+		sync_request(q);
+}
+
+/* ---- by itself ---- */
 
 /* Twice, so that it can get no terminal and its parent need not wait for it. */
 static pid_t detach(void)
@@ -76,24 +137,23 @@ static pid_t detach(void)
 
 int durable_run(const char *work, const char *area, const char *n)
 {
-	cleanup_close int work_fd = FD_NONE;
-	cleanup_close int area_fd = FD_NONE;
+	int fds[2]; /* work, area; the end of the process closes them */
 	pid_t pid;
 
-	if (!*n || strlen(n) > DIGITS_MAX || n[strspn(n, "0123456789")] != '\0')
+	if (!is_number(n))
 		return -EINVAL;
-	work_fd = open_dir(work);
-	if (work_fd < 0)
-		return work_fd;
-	area_fd = open_dir(area);
-	if (area_fd < 0)
-		return area_fd;
+	fds[0] = open_dir(work);
+	if (fds[0] < 0)
+		return fds[0];
+	fds[1] = open_dir(area);
+	if (fds[1] < 0)
+		return fds[1];
 	if (chdir("/") < 0)
 		return -errno;
 	pid = detach();
 	if (pid < 0)
 		return -errno;
 	if (pid == 0)
-		_exit(sync_and_mark(work_fd, area_fd, n) < 0 ? 1 : 0);
+		_exit(drop_descriptors(fds, 2) < 0 || sync_and_mark(fds[0], fds[1], n) < 0 ? 1 : 0);
 	return 0;
 }

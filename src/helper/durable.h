@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `atoll-helper --sync WORK AREA N`: writing a workspace to disk while nobody waits for it. */
+/* Writing a workspace to disk while nobody waits for it: after a command, and as
+ * `atoll-helper --sync WORK AREA N`. */
 #ifndef HELPER_DURABLE_H
 #define HELPER_DURABLE_H
 
@@ -10,5 +11,13 @@
  * Crash: the old mark or the new one; the mark is never ahead of the data.
  */
 int durable_run(const char *work, const char *area, const char *n);
+
+struct request;
+/*
+ * The same for the workspaces of a request (REQUEST_SYNC_*) that is answered, when the caller says
+ * so on the lifeline; if it is gone by then, nothing is noted. The helper's descriptors of the reply
+ * and of the lock are closed.
+ */
+void durable_later(const struct request *q);
 
 #endif

@@ -13,6 +13,7 @@
 
 #include "fs/atomic.h"
 #include "helper/command.h"
+#include "helper/durable.h"
 #include "helper/failure.h"
 #include "helper/reap.h"
 #include "helper/run-impl.h"
@@ -146,7 +147,7 @@ void run_follow(struct run *run)
 {
 	struct pollfd fds[] = {
 		{ .fd = run->signal_fd, .events = POLLIN },
-		{ .fd = LIFELINE_FD, .events = POLLIN },
+		{ .fd = LIFELINE_FD }, /* only its end: what it says is not for now */
 	};
 
 	while (!run->ended && !run->caller_gone) {
@@ -158,7 +159,6 @@ void run_follow(struct run *run)
 			on_deadline(run);
 		if (n > 0 && fds[0].revents)
 			on_signals(run);
-		/* Nobody writes to it: anything it says means that its other end is closed. */
 		if (n > 0 && fds[1].revents)
 			run->caller_gone = true;
 	}
@@ -202,6 +202,18 @@ static int read_timeout(const struct request *q, int64_t *ret_deadline)
 	return 0;
 }
 
+bool run_may_begin(struct run *run)
+{
+	ssize_t n;
+	char go;
+
+	do {
+		n = read(LIFELINE_FD, &go, 1);
+	} while (n < 0 && errno == EINTR);
+	run->caller_gone = n != 1;
+	return n == 1 && read_timeout(run->request, &run->deadline) == 0;
+}
+
 static int read_request(struct run *run)
 {
 	const struct request *q;
@@ -239,7 +251,7 @@ static void run_plain(struct run *run, struct reply *reply)
 {
 	struct failure f = FAILURE_NONE;
 
-	if (command_start(run, false, &f) == 0) {
+	if (run_may_begin(run) && command_start(run, false, &f) == 0) {
 		run_follow(run);
 		run_fill_reply(run, reply);
 	}
@@ -261,6 +273,8 @@ int run_request(void)
 	else
 		run_plain(&run, &reply);
 	r = fs_write_all(REPLY_FD, &reply, sizeof(reply));
+	if (r == 0 && reply.error == 0)
+		durable_later(run.request);
 	close_fd(&run.signal_fd);
 	request_free(run.request);
 	return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;

@@ -150,7 +150,7 @@ static void live(struct space *s, struct tree *t, struct reply *reply, struct fa
 	(void)fs_write_all(s->status[1], &begun, sizeof(begun));
 	if (s->inside) {
 		(void)s->inside(run->request, f);
-	} else if (command_start(run, s->uid == 0, f) == 0) {
+	} else if (run_may_begin(run) && command_start(run, s->uid == 0, f) == 0) {
 		run_follow(run);
 		run_fill_reply(run, reply);
 	}
@@ -242,7 +242,7 @@ static void watch(struct space *s, struct reply *reply)
 	struct pollfd fds[] = {
 		{ .fd = s->run->signal_fd, .events = POLLIN },
 		{ .fd = s->status[0], .events = POLLIN },
-		{ .fd = LIFELINE_FD, .events = POLLIN },
+		{ .fd = LIFELINE_FD }, /* only its end: what it says is for pid 1 */
 	};
 
 	while (!s->gone) {

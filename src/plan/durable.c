@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether a workspace survived the machine. Commands run without waiting for the disk; a program
- * in the background (atoll-helper --sync) then makes the workspace durable and writes the number
- * of the last command into "durable" in the area. Only if the machine went down in between does
+ * Whether a workspace survived the machine. Commands run without waiting for the disk; atoll-helper
+ * in the background then makes the workspace durable and writes the number of the last command into
+ * "durable" in the area. Only if the machine went down in between does
  * the number fall short in the next boot.
  */
 #include "plan/sandbox.h"
@@ -42,6 +42,27 @@ static bool has_workspace(const struct sandbox_row *row)
 
 	return strategy_find(row->strategy, &s, NULL) == 0 &&
 	       (s->capabilities & ATOLL_CAP_PREPARE) != 0;
+}
+
+void durable_notes_done(struct durable_notes *notes)
+{
+	for (unsigned i = 0; i < notes->n; i++)
+		free(notes->numbers[i]);
+}
+
+void durable_notes_add(struct durable_notes *notes, const struct sandboxes *boxes)
+{
+	for (size_t i = 0; i < boxes->n && notes->n < LIMIT_SANDBOXES; i++) {
+		const struct sandbox_row *row = &boxes->v[i];
+
+		if (!has_workspace(row))
+			continue;
+		notes->numbers[notes->n] = xasprintf("%" PRIu64, row->exec_n);
+		notes->v[notes->n] = (struct exec_sync){ .work = row->work,
+			                                 .area = row->area,
+			                                 .number = notes->numbers[notes->n] };
+		notes->n++;
+	}
 }
 
 void durable_note_later(const struct sandbox_row *row)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Working in a plan: a path is given out, or a command is run. Before either, the registry says
- * durably that the workspace may be written to in this boot; afterwards a program in the
- * background makes the work durable and notes it (durable.c).
+ * durably that the workspace may be written to in this boot; afterwards the helper, in the
+ * background, makes the work durable and notes it (durable.c).
  */
 #include "plan/plan.h"
 
@@ -66,6 +66,8 @@ struct use {
 	struct plan_op *op;
 	struct sandbox_row *rows; /* whose paths are given out */
 	size_t n;
+	bool recorded;
+	int64_t changes; /* afterwards, entries; -1: nobody counted */
 };
 
 static int write_use(struct registry *reg, void *ctx, struct error *err)
@@ -188,36 +190,92 @@ static int open_all(struct plan_op *op, struct strlist *paths, struct error *err
 	return 0;
 }
 
-static int run_guarded(struct plan_op *op, struct exec_options *opt, struct exec_usage *ret,
-                       struct error *err)
+/* What the base was under what the command changed, before anybody changes it further. The number
+ * of entries changed, or -1 when one of the strategies does not count. */
+static int64_t observe(struct plan_op *op)
+{
+	int64_t changes = 0;
+
+	for (size_t i = 0; i < op->boxes.n; i++) {
+		cleanup_sandbox struct sandbox s = SANDBOX_INIT;
+		cleanup_error struct error e = ERROR_INIT;
+
+		/* A failure only means that the commit will look again, with less to go by. */
+		if (sandbox_open(&s, op->a, op->plan.name, &op->boxes.v[i], &e) == 0 &&
+		    participant_observe(s.part, &e) >= 0 && participant_counts(s.part) &&
+		    changes >= 0)
+			changes += (int64_t)participant_changes(s.part);
+		else
+			changes = -1;
+	}
+	return changes;
+}
+
+/* Once, though a command may be tried twice. */
+static int record_use(struct use *use, struct error *err)
+{
+	int r = 0;
+
+	if (!use->recorded)
+		r = store_write(use->op->a, REGISTRY_DURABLE, write_use, use, err);
+	use->recorded = r == 0;
+	crashpoint("plan.exec.after-record");
+	return r;
+}
+
+/* The registry's sync takes as long as building the views does, so both at once; the command
+ * begins when the registry has it on disk that it may write. */
+static int follow(struct use *use, const struct exec_options *opt, struct exec_usage *ret,
+                  struct error *err)
+{
+	cleanup_exec struct exec *e = NULL;
+	int r = exec_start(opt, &e, err);
+
+	if (r == 0)
+		r = record_use(use, err);
+	if (r < 0)
+		return r;
+	exec_go(e);
+	r = exec_wait(e, ret, err);
+	use->changes = observe(use->op);
+	if (r == 0)
+		exec_note(e);
+	return r;
+}
+
+static int follow_guarded(struct use *use, struct exec_options *opt, struct exec_usage *ret,
+                          struct error *err)
 {
 	cleanup_disk_guard struct disk_guard g = DISK_GUARD_INIT;
 	int r;
 
-	disk_guard_open(&g, op);
+	disk_guard_open(&g, use->op);
 	if (disk_guard_look(&g) < 0)
 		return disk_guard_fail(&g, "the command was not started", err);
 	if (g.n > 0) {
 		opt->watch = disk_guard_look;
 		opt->watch_ctx = &g;
 	}
-	r = exec_run(opt, ret, err);
+	r = follow(use, opt, ret, err);
 	if (r == 0 && ret->stopped)
 		r = disk_guard_fail(&g, "the command was ended, its work is kept", err);
 	return r;
 }
 
-static int run(struct plan_op *op, const struct atoll_exec *exec, const struct strlist *paths,
+static int run(struct use *use, const struct atoll_exec *exec, const struct strlist *paths,
                const char *cwd, struct exec_options *opt, struct exec_usage *ret, struct error *err)
 {
+	struct plan_op *op = use->op;
 	cleanup_strlist struct strlist env = STRLIST_INIT;
 	cleanup_free const char **setenv = NULL;
+	cleanup_durable_notes struct durable_notes notes = DURABLE_NOTES_INIT;
 	cleanup_close int lock_fd = FD_NONE;
 
 	build_env(op, paths, cwd, &env);
 	setenv = xcalloc(env.n + 1, sizeof(*setenv));
 	for (size_t i = 0; i < env.n; i++)
 		setenv[i] = env.v[i];
+	durable_notes_add(&notes, &op->boxes);
 	if (op->lock.ticket.fd != FD_NONE)
 		lock_fd = ticket_dup(&op->lock.ticket);
 	opt->argv = exec->argv;
@@ -225,7 +283,9 @@ static int run(struct plan_op *op, const struct atoll_exec *exec, const struct s
 	opt->cwd = cwd;
 	opt->setenv = setenv;
 	opt->lock_fd = lock_fd < 0 ? FD_NONE : lock_fd;
-	return run_guarded(op, opt, ret, err);
+	opt->syncs = notes.v;
+	opt->n_syncs = notes.n;
+	return follow_guarded(use, opt, ret, err);
 }
 
 struct exec_record {
@@ -266,13 +326,14 @@ static void record_exec(struct plan_op *op, const char *line, int64_t started_ms
 }
 
 /* With views: the real working directory, the resources at their own paths. */
-static int run_isolated(struct plan_op *op, const struct atoll_exec *exec,
-                        const struct views *views, struct exec_usage *ret, struct error *err)
+static int run_isolated(struct use *use, const struct atoll_exec *exec, const struct views *views,
+                        struct exec_usage *ret, struct error *err)
 {
 	cleanup_free char *cwd = exec->cwd ? xstrdup(exec->cwd) : getcwd(NULL, 0);
 	cleanup_free char *tmp = NULL;
 	cleanup_strlist struct strlist roots = STRLIST_INIT;
 	struct exec_options opt = { .views = views->v, .n_views = (unsigned)views->n };
+	const struct plan_op *op = use->op;
 	int r;
 
 	if (!cwd)
@@ -284,26 +345,26 @@ static int run_isolated(struct plan_op *op, const struct atoll_exec *exec,
 		strlist_add(&roots, op->boxes.v[i].root);
 	opt.tmp = tmp;
 	opt.record = op->boxes.v[0].area;
-	return run(op, exec, &roots, cwd, &opt, ret, err);
+	return run(use, exec, &roots, cwd, &opt, ret, err);
 }
 
 /* Without: in the workspaces themselves, the working directory mapped. */
-static int run_mapped(struct plan_op *op, const struct atoll_exec *exec, struct exec_usage *ret,
+static int run_mapped(struct use *use, const struct atoll_exec *exec, struct exec_usage *ret,
                       struct error *err)
 {
 	cleanup_strlist struct strlist paths = STRLIST_INIT;
 	cleanup_free char *cwd = NULL;
 	struct exec_options opt = { 0 };
-	int r = open_all(op, &paths, err);
+	int r = open_all(use->op, &paths, err);
 
 	if (r == 0)
-		r = map_cwd(op, &paths, exec->cwd, &cwd, err);
-	return r < 0 ? r : run(op, exec, &paths, cwd, &opt, ret, err);
+		r = map_cwd(use->op, &paths, exec->cwd, &cwd, err);
+	return r < 0 ? r : run(use, exec, &paths, cwd, &opt, ret, err);
 }
 
 /* At the resources' own paths where this host can; what is complete without (no overlay) also runs
  * where it cannot. */
-static int run_views(struct plan_op *op, const struct atoll_exec *exec, const struct views *views,
+static int run_views(struct use *use, const struct atoll_exec *exec, const struct views *views,
                      struct exec_usage *ret, struct error *err)
 {
 	cleanup_error struct error e = ERROR_INIT;
@@ -311,44 +372,23 @@ static int run_views(struct plan_op *op, const struct atoll_exec *exec, const st
 
 	if (views->overlay || views->n == 0 || views->pathless) {
 		if (views->overlay)
-			return run_isolated(op, exec, views, ret, err);
-		return run_mapped(op, exec, ret, err);
+			return run_isolated(use, exec, views, ret, err);
+		return run_mapped(use, exec, ret, err);
 	}
-	r = run_isolated(op, exec, views, ret, &e);
+	r = run_isolated(use, exec, views, ret, &e);
 	/* Only for want of namespaces: a view that cannot be mounted is no reason to do without. */
 	if (r == -ATOLL_E_UNSUPPORTED && e.op && strcmp(e.op, "namespace") == 0)
-		return run_mapped(op, exec, ret, err);
+		return run_mapped(use, exec, ret, err);
 	if (r < 0)
 		error_move(err, &e);
 	return r;
-}
-
-/* What the base was under what the command changed, before anybody changes it further. The number
- * of entries changed, or -1 when one of the strategies does not count. */
-static int64_t observe(struct plan_op *op)
-{
-	int64_t changes = 0;
-
-	for (size_t i = 0; i < op->boxes.n; i++) {
-		cleanup_sandbox struct sandbox s = SANDBOX_INIT;
-		cleanup_error struct error e = ERROR_INIT;
-
-		/* A failure only means that the commit will look again, with less to go by. */
-		if (sandbox_open(&s, op->a, op->plan.name, &op->boxes.v[i], &e) == 0 &&
-		    participant_observe(s.part, &e) >= 0 && participant_counts(s.part) &&
-		    changes >= 0)
-			changes += (int64_t)participant_changes(s.part);
-		else
-			changes = -1;
-	}
-	return changes;
 }
 
 static int exec_locked(struct plan_op *op, const struct atoll_exec *exec, struct exec_usage *ret,
                        int64_t *ret_changes, struct error *err)
 {
 	cleanup_views struct views views = VIEWS_INIT;
-	struct use use = { .op = op, .rows = op->boxes.v, .n = op->boxes.n };
+	struct use use = { .op = op, .rows = op->boxes.v, .n = op->boxes.n, .changes = -1 };
 	int r = 0;
 
 	/* Nothing would be private: the command would work on what is real. */
@@ -363,15 +403,10 @@ static int exec_locked(struct plan_op *op, const struct atoll_exec *exec, struct
 		r = open_workspace(op, &op->boxes.v[i], views_give, &views, err);
 		count_use(&op->boxes.v[i]);
 	}
-	if (r == 0)
-		r = store_write(op->a, REGISTRY_DURABLE, write_use, &use, err);
-	crashpoint("plan.exec.after-record");
 	progress_end(&op->progress); /* the terminal is the command's from here on */
 	if (r == 0)
-		r = run_views(op, exec, &views, ret, err);
-	*ret_changes = observe(op);
-	for (size_t i = 0; (r == 0 || ret->stopped) && i < op->boxes.n; i++)
-		durable_note_later(&op->boxes.v[i]);
+		r = run_views(&use, exec, &views, ret, err);
+	*ret_changes = use.changes;
 	return r;
 }
 

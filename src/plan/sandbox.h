@@ -39,6 +39,7 @@
 #ifndef PLAN_SANDBOX_H
 #define PLAN_SANDBOX_H
 
+#include "exec/exec.h"
 #include "plan/plan.h"
 #include "strategy/strategy.h"
 #include "util/list.h"
@@ -103,6 +104,17 @@ int sandbox_forget(struct registry *reg, const struct sandbox_row *row, struct e
 /* Makes the workspace durable in the background, then notes in the area that commands up to
  * exec_n are. Never fails: without the note the next boot is careful. */
 void durable_note_later(const struct sandbox_row *row);
+/* The same for what a command is about to change, as orders to the helper that runs it: it has
+ * nothing else to do afterwards. The strings of BOXES must live as long. */
+struct durable_notes {
+	struct exec_sync v[LIMIT_SANDBOXES];
+	char *numbers[LIMIT_SANDBOXES];
+	unsigned n;
+};
+#define DURABLE_NOTES_INIT ((struct durable_notes){ .n = 0 })
+void durable_notes_add(struct durable_notes *notes, const struct sandboxes *boxes);
+void durable_notes_done(struct durable_notes *notes);
+#define cleanup_durable_notes __attribute__((__cleanup__(durable_notes_done)))
 /* Everything up to exec_n is noted as durable. */
 bool durable_noted(const struct sandbox_row *row);
 /* Its last command ran in another boot and may not have reached the disk. */

@@ -335,6 +335,64 @@ static void exec_sync_marks_when_done(void **state)
 	assert_int_equal(exit_of("\"$ATOLL_HELPER\" --help 2>/dev/null"), 2);
 }
 
+static bool is_there(const char *name)
+{
+	char path[128];
+
+	path_in(path, name);
+	return access(path, F_OK) == 0;
+}
+
+static void exec_begins_when_told(void **state)
+{
+	static const char *const argv[] = { "/bin/sh", "-c", "echo x >began", NULL };
+	const struct exec_options opt = { .argv = argv, .cwd = scratch, .lock_fd = FD_NONE };
+	struct exec_usage usage = { 0 };
+	struct exec *e = NULL;
+
+	(void)state;
+	assert_int_equal(exec_start(&opt, &e, NULL), 0);
+	clock_sleep_ns(100000000);
+	assert_false(is_there("began"));
+	exec_close(e); /* nobody said go: it never begins */
+	assert_false(is_there("began"));
+	assert_int_equal(exec_start(&opt, &e, NULL), 0);
+	exec_go(e);
+	assert_int_equal(exec_wait(e, &usage, NULL), 0);
+	exec_close(e);
+	assert_true(is_there("began"));
+}
+
+/* The caller's word, and the data, come before the mark. */
+static void exec_notes_when_told(void **state)
+{
+	static const char *const argv[] = { "/bin/sh", "-c", "rm -f durable", NULL };
+	const struct exec_sync sync = { .work = scratch, .area = scratch, .number = "18" };
+	const struct exec_options opt = { .argv = argv,
+		                          .cwd = scratch,
+		                          .lock_fd = FD_NONE,
+		                          .syncs = &sync,
+		                          .n_syncs = 1 };
+	struct exec_usage usage = { 0 };
+	struct exec *e = NULL;
+	char text[64];
+
+	(void)state;
+	assert_int_equal(exec_run(&opt, &usage, NULL), 0);
+	clock_sleep_ns(100000000);
+	assert_false(is_there("durable"));
+	assert_int_equal(exec_start(&opt, &e, NULL), 0);
+	exec_go(e);
+	assert_int_equal(exec_wait(e, &usage, NULL), 0);
+	clock_sleep_ns(100000000);
+	assert_false(is_there("durable"));
+	exec_note(e);
+	exec_close(e);
+	wait_for("durable");
+	read_back("durable", text, sizeof(text));
+	assert_string_equal(text, "18");
+}
+
 static int make_scratch(void **state)
 {
 	(void)state;
@@ -367,6 +425,8 @@ int main(void)
 		cmocka_unit_test(exec_ignored_stays_ignored),
 		cmocka_unit_test(exec_helper_killed),
 		cmocka_unit_test(exec_sync_marks_when_done),
+		cmocka_unit_test(exec_begins_when_told),
+		cmocka_unit_test(exec_notes_when_told),
 	};
 
 	return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
