@@ -4,8 +4,11 @@
 
 #include "registry/rows-impl.h"
 #include "util/cleanup.h"
+#include "util/mem.h"
 
+#include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define COLUMNS                                                                        \
 	"id, name, state, seq, owned, abandoned, starting, epoch, batch, created_ms, " \
@@ -115,9 +118,9 @@ int registry_plan_last_run(struct registry *r, const char *dir, struct plan_row 
 	return plan_find(r, PLAN_LAST_RUN, dir, ret, err);
 }
 
-static int list(struct registry *r, const char *sql, registry_plan_fn fn, void *ctx,
-                struct error *err)
+int registry_plan_list(struct registry *r, registry_plan_fn fn, void *ctx, struct error *err)
 {
+	static const char sql[] = "SELECT " COLUMNS " FROM plan WHERE state <> 7 ORDER BY seq";
 	cleanup_rows struct rows rows = PLAN_ROWS;
 	const struct plan_row *plans;
 	int k = rows_fetch(r, sql, NO_ARGS, &rows, err);
@@ -128,23 +131,59 @@ static int list(struct registry *r, const char *sql, registry_plan_fn fn, void *
 	return k < 0 ? k : 0;
 }
 
-int registry_plan_list(struct registry *r, registry_plan_fn fn, void *ctx, struct error *err)
-{
-	static const char sql[] = "SELECT " COLUMNS " FROM plan WHERE state <> 7 ORDER BY seq";
+struct doubtful {
+	char (*ids)[PLAN_ID_LEN + 1];
+	size_t n, cap;
+};
 
-	return list(r, sql, fn, ctx, err);
+static int note_id(void *ctx, const struct value *v, size_t count)
+{
+	struct cols c = { .v = v, .n = count };
+	struct doubtful *d = ctx;
+	char id[PLAN_ID_LEN + 1] = "";
+
+	cols_text(&c, id, sizeof(id));
+	for (size_t i = 0; i < d->n; i++)
+		if (strcmp(d->ids[i], id) == 0)
+			return c.code;
+	if (grow((void **)&d->ids, &d->cap, d->n + 1, sizeof(*d->ids)) < 0)
+		return -ENOMEM;
+	memcpy(d->ids[d->n++], id, sizeof(id));
+	return c.code;
 }
 
+static int by_seq(const void *a, const void *b)
+{
+	const struct plan_row *x = a, *y = b;
+
+	return x->seq < y->seq ? -1 : x->seq > y->seq;
+}
+
+/* Mostly there are none, so the question itself is kept short: SQLite takes longer to understand
+ * it than to answer. In the words of the partial indexes, or they would not be used. */
 int registry_plan_list_doubtful(struct registry *r, registry_plan_fn fn, void *ctx,
                                 struct error *err)
 {
-	/* In the words of the partial indexes, or they would not be used. */
-	static const char sql[] = "SELECT " COLUMNS " FROM plan WHERE state IN (1, 2, 3, 5) "
-				  "UNION SELECT " COLUMNS " FROM plan WHERE starting = 1 "
-				  "UNION SELECT " COLUMNS " FROM plan WHERE state <> 7 AND id IN "
-				  "(SELECT plan FROM sandbox WHERE state = 0) ORDER BY seq";
+	static const char sql[] = "SELECT id FROM plan WHERE state IN (1, 2, 3, 5) "
+				  "UNION ALL SELECT id FROM plan WHERE starting = 1 "
+				  "UNION ALL SELECT plan FROM sandbox WHERE state = 0";
+	cleanup_free struct plan_row *rows = NULL;
+	struct doubtful d = { 0 };
+	size_t n = 0;
+	int k = registry_read(r, sql, NO_ARGS, note_id, &d, err);
 
-	return list(r, sql, fn, ctx, err);
+	if (k >= 0 && d.n > 0)
+		rows = xcalloc(d.n, sizeof(*rows));
+	for (size_t i = 0; k >= 0 && i < d.n; i++) {
+		k = plan_find(r, PLAN_OPEN_BY_ID, d.ids[i], &rows[n], err);
+		n += k > 0;
+	}
+	free(d.ids);
+	if (n > 0)
+		qsort(rows, n, sizeof(*rows), by_seq);
+	for (size_t i = 0; k >= 0 && i < n; i++)
+		k = fn(ctx, &rows[i]);
+	return k < 0 ? k : 0;
 }
 
 /* Nobody may write with an epoch below one that has written. */

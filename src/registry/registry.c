@@ -209,6 +209,20 @@ void registry_rollback(struct registry *r)
 	errno = saved;
 }
 
+void registry_tend(struct registry *r)
+{
+	const struct ticket_options try_it = { .command = program_invocation_short_name };
+	struct ticket ticket = TICKET_INIT;
+
+	if (after_fork(r) || is_owner(r) ||
+	    ticket_acquire(&ticket, r->locks_fd, STORE_LOCK, &try_it) < 0)
+		return;
+	connection_lock(r);
+	r->ops->tend(r->backend);
+	connection_unlock(r);
+	ticket_release(&ticket);
+}
+
 int registry_read(struct registry *r, const char *sql, struct args args, backend_row_fn fn,
                   void *ctx, struct error *err)
 {

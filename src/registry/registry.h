@@ -142,6 +142,9 @@ int registry_begin(struct registry *r, enum registry_durability d, struct error 
  * handle takes no further transaction then; a new one reads what became of it. */
 int registry_commit(struct registry *r, struct error *err);
 void registry_rollback(struct registry *r); /* harmless when none is open */
+/* Housekeeping, for whoever waits for something else anyway: later commands start sooner. Does not
+ * wait for the store, and cannot fail. */
+void registry_tend(struct registry *r);
 
 /* ---- plans ---- */
 

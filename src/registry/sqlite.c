@@ -30,6 +30,8 @@
 /* Frames of 4 KiB in the WAL that make a commit checkpoint. The first process to open the store
  * after a pause reads them all, about 1.5 us each, so this bounds start-up. */
 #define CHECKPOINT_FRAMES 128
+/* The same when nobody waits for it. */
+#define TEND_FRAMES 64
 
 /* ---- transactions ---- */
 
@@ -78,9 +80,9 @@ int sqlite_begin(struct backend *b, enum registry_durability d, struct error *er
  * done and a later commit tries again. A failure loses nothing, for the WAL keeps every page
  * until all of them are synced in the database.
  */
-static void checkpoint(struct backend *b)
+static void checkpoint(struct backend *b, int frames)
 {
-	if (b->wal_frames < CHECKPOINT_FRAMES)
+	if (b->wal_frames < frames)
 		return;
 	(void)sqlite3_wal_checkpoint_v2(b->db, "main", SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
 	b->wal_frames = 0;
@@ -112,13 +114,24 @@ int sqlite_commit(struct backend *b, struct error *err)
 		os_errno = errno;
 		crashpoint("registry.after-commit");
 		if (rc == SQLITE_OK)
-			checkpoint(b);
+			checkpoint(b, CHECKPOINT_FRAMES);
 		else
 			r = commit_failed(b, rc, os_errno, err);
 	}
 	sqlite_rollback(b);
 	return r;
 }
+
+/* Only after a commit of ours it is known how long the WAL is. */
+static void backend_tend(struct backend *b)
+{
+	atomic_store(&b->fork.busy, true);
+	if (b->db && !b->reading && !b->failed)
+		checkpoint(b, TEND_FRAMES);
+	atomic_store(&b->fork.busy, false);
+}
+
+/* ---- life ---- */
 
 static int backend_setup(struct backend *b, struct error *err)
 {
@@ -249,6 +262,7 @@ const struct registry_backend registry_sqlite = {
 	.begin = sqlite_begin,
 	.commit = sqlite_commit,
 	.rollback = sqlite_rollback,
+	.tend = backend_tend,
 	.run = sqlite_run,
 	.check = backend_check,
 	.where = backend_where,
