@@ -5,6 +5,8 @@
  */
 #include "cli/command.h"
 
+#include "plan/plan.h"
+
 static int report(struct cli *c)
 {
 	const char *name = atoll_plan_name(c->plan);
@@ -26,8 +28,11 @@ static int exec_run(struct cli *c)
 	int failed, r;
 
 	failed = command_options(c, &exec);
-	if (failed == 0)
-		failed = cli_open_plan_settled(c);
+	if (failed)
+		return failed;
+	/* It starts while we look for the plan. */
+	plan_exec_ahead();
+	failed = cli_open_plan_settled(c);
 	if (failed)
 		return failed;
 

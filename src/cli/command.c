@@ -2,6 +2,7 @@
 /* A command in a plan: its input, output, signals and exit status are its own. */
 #include "cli/command.h"
 
+#include "plan/plan.h"
 #include "util/cleanup.h"
 #include "util/mem.h"
 
@@ -42,7 +43,7 @@ static void on_signal(int sig, siginfo_t *info, void *context)
 	pid_t child = first_child();
 
 	(void)context;
-	if (child <= 0) {
+	if (child <= 0 || plan_exec_idle()) {
 		(void)signal(sig, SIG_DFL);
 		(void)raise(sig);
 	} else if (info->si_code != SI_KERNEL) {
@@ -120,9 +121,6 @@ int command_run(struct cli *c, char **words, size_t n, struct atoll_exec *exec,
 	for (size_t i = 0; i < n; i++)
 		argv[i] = words[i];
 	exec->argv = argv;
-	/* So that atoll, called by the command, knows where it is. */
-	if (setenv("ATOLL_PLAN_ID", atoll_plan_id(c->plan), 1) < 0)
-		return -errno;
 	pass_signals_on();
 	(void)fflush(stdout);
 	r = atoll_plan_exec(c->plan, exec, ret, c->res);

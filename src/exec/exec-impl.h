@@ -9,20 +9,23 @@
 #include "util/error.h"
 
 struct channels {
-	int request; /* the helper reads it from its start */
 	int reply[2];
 	int lifeline[2];
 };
-#define CHANNELS_INIT ((struct channels){ -1, { -1, -1 }, { -1, -1 } })
+#define CHANNELS_INIT ((struct channels){ { -1, -1 }, { -1, -1 } })
 
 int channels_open(struct channels *ch);
 void channels_done(struct channels *ch);
 #define cleanup_channels __attribute__((__cleanup__(channels_done)))
 
-/* Finds and starts the helper; its end of the reply is closed here. LOCK_FD: FD_NONE, or it
- * is given to the helper. -ATOLL_E_UNSUPPORTED: there is none. */
-int helper_spawn(struct child *c, struct channels *ch, const char *const *argv, int lock_fd,
-                 struct error *err);
+/* Finds and starts the helper; its ends of the channels are closed here. -ATOLL_E_UNSUPPORTED:
+ * there is none. */
+int helper_spawn(struct child *c, struct channels *ch, const char *const *argv, struct error *err);
+/* One that was started ahead, if there is one, else a new one. */
+int helper_get(struct child *c, struct channels *ch, struct error *err);
+/* Hands over what to do: FDS are copied. 0 or -errno; a helper that is gone is found out by its
+ * reply. */
+int helper_give(const struct channels *ch, const int *fds, unsigned n);
 /* Until it answers, or OPT->watch forbids it to go on: true, and then it is ending. */
 struct exec_options;
 bool helper_follow(struct child *c, struct channels *ch, const struct exec_options *opt);

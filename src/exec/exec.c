@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Running a command: the request goes to atoll-helper in a memory file (it never blocks and never
- * raises SIGPIPE), the reply comes back through a pipe that also tells, by its end, that the helper
+ * Running a command: the request goes to atoll-helper in a memory file (writing it never blocks, and
+ * the helper may have been started before there was one), the reply comes back through a pipe that also tells, by its end, that the helper
  * is gone. The write end of the lifeline stays here and dies with this process; through it the
  * helper hears when to begin, too.
  */
 #include "exec/exec.h"
 
 #include "exec/exec-impl.h"
-#include "fs/atomic.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/mem.h"
@@ -19,6 +18,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #define EXIT_KILLED (128 + SIGKILL)
@@ -120,11 +121,14 @@ static int fill_request(struct request *q, const struct exec_options *opt)
 	return r;
 }
 
-static int write_request(const struct exec_options *opt, int fd, struct error *err)
+static int write_request(const struct exec_options *opt, int *ret_fd, struct error *err)
 {
 	cleanup_request struct request *q = request_new();
+	cleanup_close int fd = memfd_create("atoll-request", MFD_CLOEXEC);
 	int r;
 
+	if (fd < 0)
+		return exec_sys_error(-errno, "make", "the request to atoll-helper", err);
 	r = fill_request(q, opt);
 	if (r == -ATOLL_E_TOO_BIG)
 		return error_set(err, r, "the command line is longer than %u bytes", REQUEST_MAX);
@@ -132,7 +136,10 @@ static int write_request(const struct exec_options *opt, int fd, struct error *e
 		r = request_send(q, fd);
 	if (r == 0 && lseek(fd, 0, SEEK_SET) < 0)
 		r = -errno;
-	return r < 0 ? error_sys(err, r, "write", "the request to atoll-helper") : 0;
+	if (r < 0)
+		return error_sys(err, r, "write", "the request to atoll-helper");
+	*ret_fd = take_fd(&fd);
+	return 0;
 }
 
 /* The machine's own limits are told as they are; all else is something this host does not do. */
@@ -209,26 +216,30 @@ struct exec {
 
 int exec_start(const struct exec_options *opt, struct exec **ret, struct error *err)
 {
-	static const char *const argv[] = { "atoll-helper", NULL };
 	cleanup_exec struct exec *e = xcalloc(1, sizeof(*e));
+	cleanup_close int request_fd = FD_NONE;
 	int r;
 
 	*e = (struct exec){ .opt = opt, .ch = CHANNELS_INIT, .child = CHILD_INIT };
-	r = channels_open(&e->ch);
-	if (r < 0)
-		return exec_sys_error(r, "open", "a channel to atoll-helper", err);
-	r = write_request(opt, e->ch.request, err);
+	r = write_request(opt, &request_fd, err);
 	if (r == 0)
-		r = helper_spawn(&e->child, &e->ch, argv, opt->lock_fd, err);
+		r = helper_get(&e->child, &e->ch, err);
+	if (r == 0) {
+		const int fds[] = { request_fd, opt->lock_fd };
+
+		r = helper_give(&e->ch, fds, opt->lock_fd == FD_NONE ? 1 : 2);
+		if (r < 0)
+			r = exec_sys_error(r, "send", "the request to atoll-helper", err);
+	}
 	if (r == 0)
 		*ret = take_ptr(e);
 	return r;
 }
 
-/* Never blocks and never raises SIGPIPE: a few bytes, and we hold the read end ourselves. */
+/* It never blocks and never raises SIGPIPE. */
 static void tell(struct exec *e, const char *byte)
 {
-	(void)fs_write_all(e->ch.lifeline[1], byte, 1);
+	(void)send(e->ch.lifeline[1], byte, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 void exec_go(struct exec *e)

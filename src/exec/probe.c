@@ -38,10 +38,7 @@ int exec_probe(const char *root, const char *area, enum exec_tier *ret, char **r
 	struct reply reply = { 0 };
 	int r;
 
-	r = channels_open(&ch);
-	if (r < 0)
-		return exec_sys_error(r, "open", "a channel to atoll-helper", err);
-	r = helper_spawn(&c, &ch, argv, FD_NONE, err);
+	r = helper_spawn(&c, &ch, argv, err);
 	if (r < 0)
 		return r;
 	r = helper_reply(&c, &ch, &reply, err);

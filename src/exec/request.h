@@ -12,12 +12,14 @@
 
 #define REQUEST_MAGIC 0x514c5441u /* "ATLQ" */
 #define REQUEST_MAX   (4u << 20)
-#define REQUEST_FD    3 /* the helper reads the request here */
-#define REPLY_FD      4 /* and writes its reply here; closed when it is done */
-/* Read end. 'g': the command may begin; 's': what the caller adds to the workspaces is written, they
- * may be synced; EOF: the caller is gone. */
+#define REPLY_FD      4 /* the helper writes its reply here; closed when it is done */
+/* A socket. First, one byte with the descriptors of the request and, where there is one, of the
+ * lock; then 'g': the command may begin; 's': what the caller adds to the workspaces is written, they
+ * may be synced. EOF: the caller is gone. */
 #define LIFELINE_FD 5
-#define LOCK_FD     6 /* only when REQUEST_HAS_LOCK */
+/* Where the helper puts the two it receives. */
+#define REQUEST_FD 3
+#define LOCK_FD    6 /* only when REQUEST_HAS_LOCK */
 
 enum request_field {
 	REQUEST_ARG = 1, /* one per argument, in order */

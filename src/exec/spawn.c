@@ -9,9 +9,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,17 +20,10 @@
 #define ATOLL_HELPER_PATH "/usr/libexec/atoll/atoll-helper"
 #endif
 
-#define FDS_MAX 4
-
-struct start {
-	const char *const *argv;
-	const struct channels *ch;
-	int lock_fd;
-};
+#define FDS_MAX 2
 
 void channels_done(struct channels *ch)
 {
-	close_fd(&ch->request);
 	close_fd(&ch->reply[0]);
 	close_fd(&ch->reply[1]);
 	close_fd(&ch->lifeline[0]);
@@ -38,28 +32,20 @@ void channels_done(struct channels *ch)
 
 int channels_open(struct channels *ch)
 {
-	ch->request = memfd_create("atoll-request", MFD_CLOEXEC);
-	if (ch->request < 0)
-		return -errno;
-	if (pipe2(ch->reply, O_CLOEXEC) < 0 || pipe2(ch->lifeline, O_CLOEXEC) < 0)
+	if (pipe2(ch->reply, O_CLOEXEC) < 0 ||
+	    socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ch->lifeline) < 0)
 		return -errno;
 	return 0;
 }
 
-static int spawn_at(struct child *c, const char *file, const struct start *s)
+static int spawn_at(struct child *c, const char *file, const struct channels *ch,
+                    const char *const *argv)
 {
-	struct child_fd fds[FDS_MAX] = {
-		{ s->ch->request, REQUEST_FD },
-		{ s->ch->reply[1], REPLY_FD },
-		{ s->ch->lifeline[0], LIFELINE_FD },
-		{ s->lock_fd, LOCK_FD },
+	const struct child_fd fds[] = {
+		{ ch->reply[1], REPLY_FD },
+		{ ch->lifeline[0], LIFELINE_FD },
 	};
-	struct child_options opt = {
-		.file = file,
-		.argv = s->argv,
-		.fds = fds,
-		.n_fds = s->lock_fd == FD_NONE ? FDS_MAX - 1 : FDS_MAX,
-	};
+	const struct child_options opt = { .file = file, .argv = argv, .fds = fds, .n_fds = 2 };
 
 	return child_spawn(c, &opt);
 }
@@ -83,10 +69,11 @@ char *exec_helper_path(void)
 	return xstrdup(ATOLL_HELPER_PATH);
 }
 
-static int spawn_helper(struct child *c, const struct start *s, struct error *err)
+static int spawn_helper(struct child *c, const struct channels *ch, const char *const *argv,
+                        struct error *err)
 {
 	cleanup_free char *where = exec_helper_path();
-	int r = spawn_at(c, where, s);
+	int r = spawn_at(c, where, ch, argv);
 
 	if (r == 0)
 		return 0;
@@ -101,15 +88,77 @@ static int spawn_helper(struct child *c, const struct start *s, struct error *er
 	return -ATOLL_E_UNSUPPORTED;
 }
 
-int helper_spawn(struct child *c, struct channels *ch, const char *const *argv, int lock_fd,
-                 struct error *err)
+int helper_spawn(struct child *c, struct channels *ch, const char *const *argv, struct error *err)
 {
-	const struct start s = { argv, ch, lock_fd };
-	int r = spawn_helper(c, &s, err);
+	int r = channels_open(ch);
 
+	if (r < 0)
+		return exec_sys_error(r, "open", "a channel to atoll-helper", err);
+	r = spawn_helper(c, ch, argv, err);
 	/* Ours must be gone, or the end of the helper would not show. */
 	close_fd(&ch->reply[1]);
+	close_fd(&ch->lifeline[0]);
 	return r;
+}
+
+/* ---- ahead of time ---- */
+
+static struct {
+	struct child child;
+	struct channels ch;
+	bool there;
+} ahead = { .child = { .pid = -1, .pidfd = -1 }, .ch = { { -1, -1 }, { -1, -1 } } };
+static volatile sig_atomic_t idle;
+
+static const char *const run_argv[] = { "atoll-helper", NULL };
+
+void exec_ahead(void)
+{
+	if (ahead.there)
+		return;
+	idle = 1;
+	ahead.there = helper_spawn(&ahead.child, &ahead.ch, run_argv, NULL) == 0;
+	if (!ahead.there)
+		channels_done(&ahead.ch);
+}
+
+bool exec_idle(void)
+{
+	return idle != 0;
+}
+
+int helper_get(struct child *c, struct channels *ch, struct error *err)
+{
+	idle = 0;
+	if (!ahead.there)
+		return helper_spawn(c, ch, run_argv, err);
+	*c = ahead.child;
+	*ch = ahead.ch;
+	ahead.there = false;
+	return 0;
+}
+
+int helper_give(const struct channels *ch, const int *fds, unsigned n)
+{
+	union {
+		struct cmsghdr head; /* for its alignment */
+		char bytes[CMSG_SPACE(FDS_MAX * sizeof(int))];
+	} control = { 0 };
+	char byte = 'r';
+	struct iovec iov = { .iov_base = &byte, .iov_len = 1 };
+	struct msghdr msg = { .msg_iov = &iov,
+		              .msg_iovlen = 1,
+		              .msg_control = control.bytes,
+		              .msg_controllen = CMSG_SPACE(n * sizeof(int)) };
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(n * sizeof(int));
+	memcpy(CMSG_DATA(c), fds, n * sizeof(int));
+	if (sendmsg(ch->lifeline[1], &msg, MSG_NOSIGNAL) < 0 && errno != EPIPE)
+		return -errno;
+	return 0;
 }
 
 /* 0; -EPIPE when the helper went without an answer. */

@@ -34,8 +34,7 @@ int main(int argc, char **argv)
 	}
 	if (argc != 1 && (argc != 4 || strcmp(argv[1], "--probe") != 0))
 		return usage("unknown arguments");
-	for (int fd = REQUEST_FD; fd <= LIFELINE_FD; fd++)
-		if (fcntl(fd, F_GETFD) < 0)
-			return usage("no request");
+	if (fcntl(REPLY_FD, F_GETFD) < 0 || fcntl(LIFELINE_FD, F_GETFD) < 0)
+		return usage("no request");
 	return argc == 4 ? probe_run(argv[2], argv[3]) : run_request();
 }

@@ -26,7 +26,9 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -214,6 +216,42 @@ bool run_may_begin(struct run *run)
 	return n == 1 && read_timeout(run->request, &run->deadline) == 0;
 }
 
+/* 1; 0: there is nothing to do, the caller went or thought better of it. */
+static int receive_descriptors(void)
+{
+	union {
+		struct cmsghdr head; /* for its alignment */
+		char bytes[CMSG_SPACE(2 * sizeof(int))];
+	} control = { 0 };
+	char byte;
+	struct iovec iov = { .iov_base = &byte, .iov_len = 1 };
+	struct msghdr msg = { .msg_iov = &iov,
+		              .msg_iovlen = 1,
+		              .msg_control = control.bytes,
+		              .msg_controllen = sizeof(control.bytes) };
+	static const int places[] = { REQUEST_FD, LOCK_FD };
+	struct cmsghdr *c;
+	ssize_t n;
+
+	do {
+		n = recvmsg(LIFELINE_FD, &msg, MSG_CMSG_CLOEXEC);
+	} while (n < 0 && errno == EINTR);
+	if (n <= 0)
+		return n < 0 ? -errno : 0;
+	c = CMSG_FIRSTHDR(&msg);
+	if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+		return -EPROTO;
+	for (size_t i = 0; i < (c->cmsg_len - CMSG_LEN(0)) / sizeof(int); i++) {
+		int fd;
+
+		memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(int));
+		/* The first gets the lowest number that is free, so it is in nobody's place. */
+		if (fd != places[i] && dup3(fd, places[i], O_CLOEXEC) < 0)
+			return -errno;
+	}
+	return 1;
+}
+
 static int read_request(struct run *run)
 {
 	const struct request *q;
@@ -266,7 +304,14 @@ int run_request(void)
 	struct failure f = FAILURE_NONE;
 	int r;
 
-	if (prepare(&run, &f) < 0)
+	r = receive_descriptors();
+	if (r == 0)
+		return EXIT_SUCCESS;
+	if (r < 0)
+		r = failure_set(&f, REPLY_REQUEST, r, "receive the request");
+	else
+		r = prepare(&run, &f);
+	if (r < 0)
 		failure_reply(&f, &reply);
 	else if (space_wanted(run.request))
 		space_run(&run, NULL, &reply);

@@ -165,9 +165,11 @@ static void build_env(const struct plan_op *op, const struct strlist *paths, con
                       struct strlist *ret)
 {
 	cleanup_free char *plan = xasprintf("ATOLL_PLAN=%s", op->plan.name);
+	cleanup_free char *id = xasprintf("ATOLL_PLAN_ID=%s", op->plan.id);
 	cleanup_free char *pwd = xasprintf("PWD=%s", cwd);
 
 	strlist_add(ret, plan);
+	strlist_add(ret, id); /* so that atoll, called by the command, knows where it is */
 	strlist_add(ret, pwd);
 	for (size_t i = 0; i < paths->n; i++) {
 		cleanup_free char *view = xasprintf("ATOLL_RESOURCE_%zu=%s", i + 1, paths->v[i]);
@@ -236,6 +238,7 @@ static int follow(struct use *use, const struct exec_options *opt, struct exec_u
 	if (r < 0)
 		return r;
 	exec_go(e);
+	registry_tend(use->op->a->reg);
 	r = exec_wait(e, ret, err);
 	use->changes = observe(use->op);
 	if (r == 0)
@@ -408,6 +411,16 @@ static int exec_locked(struct plan_op *op, const struct atoll_exec *exec, struct
 		r = run_views(&use, exec, &views, ret, err);
 	*ret_changes = use.changes;
 	return r;
+}
+
+void plan_exec_ahead(void)
+{
+	exec_ahead();
+}
+
+bool plan_exec_idle(void)
+{
+	return exec_idle();
 }
 
 int plan_exec(struct atoll_plan *p, const struct atoll_exec *exec, struct atoll_exec_status *ret,

@@ -176,6 +176,9 @@ int plan_open(struct atoll *a, const char *ref, struct atoll_plan **ret, struct 
 int plan_open_run(struct atoll *a, const char *dir, struct atoll_plan **ret, struct error *err);
 int plan_add(struct atoll_plan *p, const struct atoll_resource *resource, struct atoll_result *res,
              struct error *err);
+/* For a program that owns its process: the helper of the next plan_exec() starts now (exec/exec.h). */
+void plan_exec_ahead(void);
+bool plan_exec_idle(void);
 int plan_exec(struct atoll_plan *p, const struct atoll_exec *exec, struct atoll_exec_status *ret,
               struct error *err);
 int plan_path(struct atoll_plan *p, const char *sandbox, char **ret_path, struct error *err);

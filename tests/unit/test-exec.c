@@ -363,6 +363,26 @@ static void exec_begins_when_told(void **state)
 	assert_true(is_there("began"));
 }
 
+static void exec_ahead_waits_for_its_request(void **state)
+{
+	static const char *const argv[] = { "/bin/sh", "-c", "exit 7", NULL };
+	const struct exec_options opt = { .argv = argv, .cwd = scratch, .lock_fd = FD_NONE };
+	struct exec_usage usage = { 0 };
+
+	(void)state;
+	exec_ahead();
+	exec_ahead(); /* one is enough */
+	assert_true(exec_idle());
+	clock_sleep_ns(20000000);
+	assert_int_equal(exec_run(&opt, &usage, NULL), 0);
+	assert_int_equal(usage.exit_code, 7);
+	assert_false(exec_idle());
+	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+	assert_int_equal(errno, ECHILD);
+	assert_int_equal(exec_run(&opt, &usage, NULL), 0); /* and none: a new one */
+	assert_int_equal(usage.exit_code, 7);
+}
+
 /* The caller's word, and the data, come before the mark. */
 static void exec_notes_when_told(void **state)
 {
@@ -426,6 +446,7 @@ int main(void)
 		cmocka_unit_test(exec_helper_killed),
 		cmocka_unit_test(exec_sync_marks_when_done),
 		cmocka_unit_test(exec_begins_when_told),
+		cmocka_unit_test(exec_ahead_waits_for_its_request),
 		cmocka_unit_test(exec_notes_when_told),
 	};
 
