@@ -25,11 +25,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#define DIRTY_LITTLE  (UINT64_C(32) << 20)
-#define ITEMS_MANY    2000
-#define BATCH         256 /* descriptors open at once */
-#define SYNC_THREADS  8u
-#define MEMINFO_BYTES 4096
+#define DIRTY_LITTLE (UINT64_C(32) << 20)
+/* What a disk writes in the time that one more fsync takes. */
+#define DIRTY_PER_ITEM (UINT64_C(128) << 10)
+#define ITEMS_MANY     2000
+#define BATCH          256 /* descriptors open at once */
+#define SYNC_THREADS   8u
+#define MEMINFO_BYTES  4096
 
 enum sync_method { SYNC_AUTO = 0, SYNC_FS, SYNC_EACH };
 
@@ -243,7 +245,7 @@ static bool want_syncfs(const struct group *g, const struct mount_info *mount)
 		return forced == SYNC_FS;
 	if (mount->network)
 		return false; /* FUSE may not pass it on */
-	return g->n > ITEMS_MANY || dirty_bytes() < DIRTY_LITTLE;
+	return g->n > ITEMS_MANY || dirty_bytes() < DIRTY_LITTLE + g->n * DIRTY_PER_ITEM;
 }
 
 /* Not there any more, or a link or special file. */

@@ -3,8 +3,8 @@
  * A barrier: the set of files and directories that must be on disk before the next step.
  *
  * Collect with syncset_add(), then syncset_run() makes all of it durable, per filesystem with
- * one syncfs() when little is dirty (Dirty in /proc/meminfo below 32 MiB) or very much is to be
- * synced, else by writeback-kick and fsync of each: from several threads, on btrfs one by one.
+ * one syncfs() when little is dirty (Dirty in /proc/meminfo below 32 MiB, and 128 KiB more for each
+ * entry: as much as is written in the time of the fsync it saves) or very much is to be synced, else by writeback-kick and fsync of each: from several threads, on btrfs one by one.
  * One error is final for the whole barrier: the caller withdraws; it never syncs again.
  */
 #ifndef FS_SYNC_H
