@@ -290,6 +290,9 @@ struct atoll_plan_info {
 	size_t sandboxes;
 	size_t batches; /* commits that can still be undone */
 	bool starting;  /* being made: no other command can use it yet */
+	/* What it takes on disk, as last measured: when a resource was added, after each commit,
+	 * rollback and reset, and, but for full copies, after each command. */
+	uint64_t bytes;
 };
 struct atoll_sandbox_info {
 	const char *id;
@@ -299,6 +302,7 @@ struct atoll_sandbox_info {
 	const char *area;   /* where its work lies */
 	const char *parent; /* id or "" */
 	const char *error;  /* why it is ERRORED, or "" */
+	uint64_t bytes;     /* on disk, as in atoll_plan_info */
 };
 /* Each record is valid during the callback only; a negative answer ends the listing. */
 typedef int (*atoll_plan_fn)(void *user, const struct atoll_plan_info *info);

@@ -93,6 +93,9 @@ void cli_tell(const char *message);
 void cli_put_path(FILE *f, const char *path);
 /* "1 file", "2 files". */
 const char *cli_plural(uint64_t n, const char *one, const char *many);
+/* For people: "0", "12K", "3.4M", in steps of 1024. */
+#define CLI_SIZE_LEN 8
+void cli_size(uint64_t bytes, char out[CLI_SIZE_LEN]);
 
 /* Reports a failure with what c->res holds; returns the exit status for CODE (< 0). */
 int cli_fail(struct cli *c, int code);

@@ -16,10 +16,13 @@ struct listing {
 static void put_line(const struct atoll_plan_info *info)
 {
 	char created[CLOCK_TEXT_LEN];
+	char size[CLI_SIZE_LEN];
 
 	clock_format(info->created_ms, created);
-	(void)printf("%-24s %-12s %9zu  %s%s%s\n", info->name, atoll_plan_state_name(info->state),
-	             info->sandboxes, created, info->abandoned ? "  abandoned" : "",
+	cli_size(info->bytes, size);
+	(void)printf("%-24s %-12s %9zu %8s  %s%s%s\n", info->name,
+	             atoll_plan_state_name(info->state), info->sandboxes, size, created,
+	             info->abandoned ? "  abandoned" : "",
 	             info->in_doubt   ? "  in doubt"
 	             : info->starting ? "  being made"
 	                              : "");
@@ -41,6 +44,7 @@ static void put_json(struct json *j, const struct atoll_plan_info *info)
 	json_string(j, "created", created);
 	json_uint(j, "sandboxes", info->sandboxes);
 	json_uint(j, "undoable_commits", info->batches);
+	json_uint(j, "bytes", info->bytes);
 	json_close(j);
 }
 
@@ -53,8 +57,8 @@ static int show_plan(void *user, const struct atoll_plan_info *info)
 		put_json(l->j, info);
 	} else {
 		if (l->n == 0)
-			(void)printf("%-24s %-12s %9s  %s\n", "PLAN", "STATE", "RESOURCES",
-			             "CREATED");
+			(void)printf("%-24s %-12s %9s %8s  %s\n", "PLAN", "STATE", "RESOURCES",
+			             "SIZE", "CREATED");
 		put_line(info);
 	}
 	l->n++;

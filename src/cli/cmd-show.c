@@ -15,10 +15,14 @@ struct view {
 
 static void put_plan(const struct atoll_plan_info *info, const char *created)
 {
+	char size[CLI_SIZE_LEN];
+
 	(void)printf("plan     %s\nid       %s\nstate    %s%s%s%s\ncreated  %s\n", info->name,
 	             info->id, atoll_plan_state_name(info->state), info->owned ? ", owned" : "",
 	             info->abandoned ? ", abandoned" : "", info->in_doubt ? ", in doubt" : "",
 	             created);
+	cli_size(info->bytes, size);
+	(void)printf("size     %s\n", size);
 	if (info->batches > 0)
 		(void)printf("undo     %zu %s can be undone\n", info->batches,
 		             cli_plural(info->batches, "commit", "commits"));
@@ -42,6 +46,7 @@ static int show_plan(void *user, const struct atoll_plan_info *info)
 	json_bool(v->j, "in_doubt", info->in_doubt);
 	json_string(v->j, "created", created);
 	json_uint(v->j, "undoable_commits", info->batches);
+	json_uint(v->j, "bytes", info->bytes);
 	return 0;
 }
 
@@ -78,6 +83,7 @@ static int show_sandbox(void *user, const struct atoll_sandbox_info *info)
 	json_bytes(v->j, "area", info->area);
 	json_string(v->j, "parent", info->parent);
 	json_string(v->j, "error", info->error);
+	json_uint(v->j, "bytes", info->bytes);
 	json_close(v->j);
 	return 0;
 }

@@ -47,6 +47,28 @@ const char *cli_plural(uint64_t n, const char *one, const char *many)
 	return n == 1 ? one : many;
 }
 
+void cli_size(uint64_t bytes, char out[CLI_SIZE_LEN])
+{
+	static const char units[] = "KMGTPE";
+	unsigned unit = 0;
+	uint64_t tenths;
+
+	if (bytes < 1000) {
+		(void)snprintf(out, CLI_SIZE_LEN, "%u", (unsigned)bytes);
+		return;
+	}
+	/* Before the multiplication overflows. */
+	for (; bytes >= UINT64_C(1000) << 10; unit++)
+		bytes = (bytes + 512) >> 10;
+	tenths = (bytes * 10 + 512) >> 10;
+	if (tenths < 100)
+		(void)snprintf(out, CLI_SIZE_LEN, "%u.%u%c", (unsigned)(tenths / 10),
+		               (unsigned)(tenths % 10), units[unit]);
+	else
+		(void)snprintf(out, CLI_SIZE_LEN, "%u%c", (unsigned)((tenths + 5) / 10) & 0xfff,
+		               units[unit]);
+}
+
 /* A message may quote what a user or a file name said. What is escaped in it already stays as it
  * is: backslashes are not doubled again. */
 static void add_message(struct strbuf *sb, const char *text)

@@ -102,6 +102,7 @@ static void fill(const struct statx *stx, struct fs_stat *ret)
 		.gid = stx->stx_gid,
 		.nlink = stx->stx_nlink,
 		.size = S_ISDIR(stx->stx_mode) ? 0 : stx->stx_size,
+		.disk = stx->stx_blocks * 512,
 		.mtime_ns = statx_ns(&stx->stx_mtime),
 		.ctime_ns = statx_ns(&stx->stx_ctime),
 		.atime_ns = statx_ns(&stx->stx_atime),

@@ -25,6 +25,7 @@ struct fs_stat {
 	uint32_t gid;
 	uint32_t nlink;
 	uint64_t size; /* directories: 0 */
+	uint64_t disk; /* bytes it takes on disk */
 	int64_t mtime_ns;
 	int64_t ctime_ns;
 	int64_t atime_ns;

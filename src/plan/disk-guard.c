@@ -3,6 +3,7 @@
 #include "plan/disk-guard.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -17,6 +18,7 @@
 #define FAR         4   /* times the limit: nothing to fear for a while */
 #define LOOK_FAR_MS 500
 #define LOOK_MS     50
+#define KIB         1024u
 #define MIB         (UINT64_C(1) << 20)
 
 static bool find(const struct disk_guard *g, uint64_t dev)
@@ -98,13 +100,15 @@ int disk_guard_fail(const struct disk_guard *g, const char *what_happened, struc
 {
 	struct mount_info mi;
 	const char *name = mount_info(g->low->fd, &mi) < 0 ? "filesystem" : mi.name;
+	bool small = g->low->min_free < MIB;
+	uint64_t unit = small ? KIB : MIB;
 
 	(void)error_set(err, -ENOSPC,
-	                "only %llu.%llu MiB are free on the %s of '%s', less than %llu "
-	                "MiB (exec.min-free); %s",
-	                (unsigned long long)(g->free_bytes / MIB),
-	                (unsigned long long)(g->free_bytes % MIB * 10 / MIB), name, g->low->path,
-	                (unsigned long long)(g->low->min_free / MIB), what_happened);
+	                "only %" PRIu64 ".%" PRIu64 " %s are free on the %s of '%s', less than "
+	                "%" PRIu64 " %s (exec.min-free); %s",
+	                g->free_bytes / unit, g->free_bytes % unit * 10 / unit,
+	                small ? "KiB" : "MiB", name, g->low->path, g->low->min_free / unit,
+	                small ? "KiB" : "MiB", what_happened);
 	error_cause(err, "watch the free space of", g->low->path, ENOSPC, NULL);
 	error_hint(err, "make room there: atoll list, atoll stop, atoll clean; or lower the limit: "
 	                "atoll config set exec.min-free BYTES");

@@ -20,6 +20,7 @@
 #include "plan/plan-op.h"
 #include "plan/plan-view.h"
 #include "plan/sandbox.h"
+#include "plan/usage.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/crashpoint.h"
@@ -292,6 +293,7 @@ static int run(struct use *use, const struct atoll_exec *exec, const struct strl
 }
 
 struct exec_record {
+	const struct sandboxes *boxes;
 	struct exec_row row;
 	int code;
 	const char *message;
@@ -304,7 +306,7 @@ static int write_exec(struct registry *reg, void *ctx, struct error *err)
 
 	if (r == 0)
 		r = registry_event_add(reg, rec->row.plan, "exec", rec->code, rec->message, err);
-	return r;
+	return r < 0 ? r : usage_write(reg, rec->boxes, err);
 }
 
 /* For people; losing it in a power cut harms nothing. */
@@ -313,7 +315,8 @@ static void record_exec(struct plan_op *op, const char *line, int64_t started_ms
 {
 	cleanup_free char *message =
 		r < 0 ? xstrdup(line) : xasprintf("%s: exit %d", line, usage->exit_code);
-	struct exec_record rec = { .row = { .argv = line,
+	struct exec_record rec = { .boxes = &op->boxes,
+		                   .row = { .argv = line,
 		                            .started_ms = started_ms,
 		                            .ended_ms = clock_real_ms(),
 		                            .exit_code = usage->exit_code,
@@ -324,6 +327,7 @@ static void record_exec(struct plan_op *op, const char *line, int64_t started_ms
 		                   .code = r < 0 ? r : 0,
 		                   .message = message };
 
+	usage_measure(&op->boxes);
 	memcpy(rec.row.plan, op->plan.id, sizeof(rec.row.plan));
 	(void)store_write(op->a, REGISTRY_NORMAL, write_exec, &rec, NULL);
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "diff/change.h"
+#include "plan/usage.h"
 #include "txn/recover.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
@@ -399,14 +400,42 @@ static int write_adopted(struct registry *reg, void *ctx, struct error *err)
 	return registry_plan_update(reg, &row, err);
 }
 
+struct ending {
+	const struct plan_op *op;
+	struct sandboxes boxes; /* as they are now */
+	int code;
+	const char *message;
+};
+
+static int write_ending(struct registry *reg, void *ctx, struct error *err)
+{
+	const struct ending *e = ctx;
+	int r = registry_event_add(reg, e->op->plan.id, e->op->verb, e->code, e->message, err);
+
+	return r < 0 ? r : usage_write(reg, &e->boxes, err);
+}
+
+/* The line of history, and what the sandboxes take now if a resource was held for this: then one
+ * was added, or work was committed, undone or dropped. */
+static void record_ending(struct plan_op *op, int r, const struct error *err)
+{
+	struct ending e = { .op = op,
+		            .code = r < 0 ? r : 0,
+		            .message = r < 0 && err && err->msg ? err->msg : "" };
+
+	if (r >= 0 && op->resources && sandboxes_load(op->a->reg, op->plan.id, &e.boxes, NULL) == 0)
+		usage_measure(&e.boxes);
+	(void)store_write(op->a, REGISTRY_NORMAL, write_ending, &e, NULL);
+	sandboxes_done(&e.boxes);
+}
+
 int plan_op_end(struct plan_op *op, int r, const struct error *err)
 {
 	/* Somebody works with it again. */
 	if (r >= 0 && op->plan.abandoned && !(op->flags & OP_UNASKED))
 		(void)store_write(op->a, REGISTRY_NORMAL, write_adopted, op->plan.id, NULL);
 	if (!(op->flags & OP_QUIET))
-		store_event(op->a, op->plan.id, op->verb, r < 0 ? r : 0,
-		            r < 0 && err && err->msg ? err->msg : "");
+		record_ending(op, r, err);
 	plan_op_done(op);
 	return r;
 }

@@ -61,8 +61,8 @@ int plan_rows_doubtful(struct atoll *a, struct plan_row **ret, size_t *ret_n, st
 /* What a listing says about a plan beyond its row. */
 struct tally {
 	const struct plan_row *row;
-	size_t sandboxes, batches;
-	bool pending; /* one of the sandboxes was never completed */
+	struct plan_tally sum;
+	size_t batches;
 };
 
 struct tallies {
@@ -115,14 +115,12 @@ static struct tally *find_tally(const struct tallies *t, const char *plan_id)
 	return found ? *found : NULL;
 }
 
-static int count_sandbox(void *ctx, const struct sandbox_row *row)
+static int take_tally(void *ctx, const struct plan_tally *of_plan)
 {
-	struct tally *t = find_tally(ctx, row->plan);
+	struct tally *t = find_tally(ctx, of_plan->plan);
 
-	if (t) {
-		t->sandboxes++;
-		t->pending |= row->state == ATOLL_SANDBOX_PENDING;
-	}
+	if (t)
+		t->sum = *of_plan;
 	return 0;
 }
 
@@ -130,7 +128,7 @@ static int count_undoable(void *ctx, const struct batch_row *row)
 {
 	struct tally *t = find_tally(ctx, row->plan);
 
-	if (t && row->state == BATCH_COMMITTED && !row->released)
+	if (t)
 		t->batches++;
 	return 0;
 }
@@ -144,12 +142,13 @@ static int tell_plan(struct atoll *a, const struct tally *t, atoll_plan_fn fn, v
 		                              .state = row->state,
 		                              .owned = row->owned && owner_alive(a, row->id),
 		                              .abandoned = row->abandoned,
-		                              .in_doubt = !starting &&
-		                                          (t->pending || recover_unsettled(row)),
+		                              .in_doubt = !starting && (t->sum.pending > 0 ||
+		                                                        recover_unsettled(row)),
 		                              .starting = starting,
 		                              .created_ms = row->created_ms,
-		                              .sandboxes = t->sandboxes,
-		                              .batches = t->batches };
+		                              .sandboxes = t->sum.sandboxes,
+		                              .batches = t->batches,
+		                              .bytes = t->sum.bytes };
 
 	return fn(user, &info);
 }
@@ -163,9 +162,9 @@ static int tell_plans(struct atoll *a, const struct plan_row *rows, size_t n, co
 
 	if (r < 0)
 		return error_set(err, r, "too many plans for memory");
-	r = n ? registry_sandbox_list(a->reg, plan_id, count_sandbox, &t, err) : 0;
+	r = n ? registry_sandbox_tally(a->reg, plan_id, take_tally, &t, err) : 0;
 	if (r == 0 && n)
-		r = registry_batch_list(a->reg, plan_id, count_undoable, &t, err);
+		r = registry_batch_list_undoable(a->reg, plan_id, count_undoable, &t, err);
 	for (size_t i = 0; r >= 0 && i < n; i++)
 		r = tell_plan(a, &t.v[i], fn, user);
 	return r < 0 ? r : 0;
@@ -210,7 +209,8 @@ int plan_sandboxes(struct atoll_plan *p, atoll_sandbox_fn fn, void *user, struct
 			                                 .state = row->state,
 			                                 .area = row->area,
 			                                 .parent = row->parent,
-			                                 .error = row->error };
+			                                 .error = row->error,
+			                                 .bytes = row->bytes };
 
 		r = fn(user, &info);
 	}

@@ -22,6 +22,7 @@
 #include <string.h>
 
 #include "plan/addition.h"
+#include "plan/usage.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/crashpoint.h"
@@ -74,6 +75,8 @@ static int write_complete(struct registry *reg, void *ctx, struct error *err)
 	struct start_args *args = ctx;
 	int r = additions_complete(&args->s->adds, reg, err);
 
+	if (r == 0)
+		r = usage_write(reg, &args->s->adds.rows, err);
 	args->row->starting = false;
 	if (r == 0)
 		r = registry_plan_update(reg, args->row, err);
@@ -138,6 +141,8 @@ static int make(struct starting *s, struct plan_op *op, struct error *err)
 		return r;
 	r = additions_make(&s->adds, op, s->res, err);
 	crashpoint("plan.start.after-make");
+	if (r == 0)
+		usage_measure(&s->adds.rows);
 	if (r == 0)
 		r = store_write(s->a, REGISTRY_DURABLE, write_complete, &args, err);
 	crashpoint("plan.start.after-complete");

@@ -86,6 +86,17 @@ int registry_batch_list(struct registry *r, const char *plan, registry_batch_fn 
 	            : list(r, all, NO_ARGS, fn, ctx, err);
 }
 
+int registry_batch_list_undoable(struct registry *r, const char *plan, registry_batch_fn fn,
+                                 void *ctx, struct error *err)
+{
+#define UNDOABLE "SELECT " COLUMNS " FROM batch WHERE state = 3 AND released = 0"
+	static const char all[] = UNDOABLE;
+	static const char one[] = UNDOABLE " AND plan = ?1";
+
+	return plan ? list(r, one, ARGS(TEXT_VALUE(plan)), fn, ctx, err)
+	            : list(r, all, NO_ARGS, fn, ctx, err);
+}
+
 int registry_batch_list_expired(struct registry *r, int64_t now_ms, registry_batch_fn fn, void *ctx,
                                 struct error *err)
 {

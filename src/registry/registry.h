@@ -68,6 +68,8 @@ struct sandbox_row {
 	uint64_t exec_n;     /* commands run so far */
 	uint64_t generation; /* of the workspace; a reset makes the next one */
 	int64_t t0_ns;       /* ctime of the marker at creation */
+	uint64_t bytes;      /* on disk, of area and work, when they were last measured */
+	uint64_t entries;
 };
 
 struct batch_row {
@@ -195,7 +197,18 @@ int registry_root_list_above(struct registry *r, const char *path, registry_root
                              struct error *err);
 int registry_sandbox_set_state(struct registry *r, const char *id, enum atoll_sandbox_state to,
                                const char *error, struct error *err);
-/* Everything but id, plan, seq, root and state. */
+/* What it takes on disk; bytes and entries are set by nothing else. */
+int registry_sandbox_set_usage(struct registry *r, const char *id, uint64_t bytes, uint64_t entries,
+                               struct error *err);
+/* The sandboxes of a plan in one row; plans without any have none. PLAN NULL: all. */
+struct plan_tally {
+	char plan[PLAN_ID_LEN + 1];
+	uint64_t sandboxes, pending, bytes, entries;
+};
+typedef int (*registry_tally_fn)(void *ctx, const struct plan_tally *tally);
+int registry_sandbox_tally(struct registry *r, const char *plan, registry_tally_fn fn, void *ctx,
+                           struct error *err);
+/* Everything but id, plan, seq, root, state and usage. */
 int registry_sandbox_update(struct registry *r, const struct sandbox_row *row, struct error *err);
 int registry_sandbox_delete(struct registry *r, const char *id, struct error *err);
 
@@ -208,6 +221,9 @@ int registry_batch_get(struct registry *r, const char *plan, uint32_t number, st
 typedef int (*registry_batch_fn)(void *ctx, const struct batch_row *row);
 int registry_batch_list(struct registry *r, const char *plan, registry_batch_fn fn, void *ctx,
                         struct error *err); /* oldest first; PLAN NULL: all */
+/* COMMITTED ones whose undo data is there, in any order; PLAN NULL: all. */
+int registry_batch_list_undoable(struct registry *r, const char *plan, registry_batch_fn fn,
+                                 void *ctx, struct error *err);
 /* COMMITTED ones whose undo data is there and whose time has passed, the oldest first. */
 int registry_batch_list_expired(struct registry *r, int64_t now_ms, registry_batch_fn fn, void *ctx,
                                 struct error *err);

@@ -13,7 +13,7 @@
 
 #define COLUMNS                                                                             \
 	"id, plan, seq, strategy, root, root_id, area, work, parent, state, stale, error, " \
-	"boot_id, exec_n, generation, t0_ns"
+	"boot_id, exec_n, generation, t0_ns, bytes, entries"
 
 void sandbox_row_done(struct sandbox_row *row)
 {
@@ -47,6 +47,8 @@ static void read_sandbox(struct cols *c, void *item)
 	row->exec_n = cols_u64(c);
 	row->generation = cols_u64(c);
 	row->t0_ns = cols_int(c, INT64_MIN, INT64_MAX);
+	row->bytes = cols_u64(c);
+	row->entries = cols_u64(c);
 }
 
 static void done_sandbox(void *item)
@@ -231,6 +233,46 @@ int registry_sandbox_update(struct registry *r, const struct sandbox_row *row, s
 
 	if (k == 0)
 		return not_found(row->id, err);
+	return k < 0 ? k : 0;
+}
+
+int registry_sandbox_set_usage(struct registry *r, const char *id, uint64_t bytes, uint64_t entries,
+                               struct error *err)
+{
+	static const char sql[] = "UPDATE sandbox SET bytes = ?2, entries = ?3 WHERE id = ?1";
+	int k = registry_write(r, sql, ARGS(TEXT_VALUE(id), INT_VALUE(bytes), INT_VALUE(entries)),
+	                       NULL, NULL, err);
+
+	return k < 0 ? k : 0;
+}
+
+static void read_tally(struct cols *c, void *item)
+{
+	struct plan_tally *t = item;
+
+	cols_text(c, t->plan, sizeof(t->plan));
+	t->sandboxes = cols_u64(c);
+	t->pending = cols_u64(c);
+	t->bytes = cols_u64(c);
+	t->entries = cols_u64(c);
+}
+
+int registry_sandbox_tally(struct registry *r, const char *plan, registry_tally_fn fn, void *ctx,
+                           struct error *err)
+{
+#define TALLY                                                                             \
+	"SELECT plan, count(*), sum(CASE WHEN state = 0 THEN 1 ELSE 0 END), sum(bytes), " \
+	"sum(entries) FROM sandbox "
+	static const char all[] = TALLY "GROUP BY plan";
+	static const char one[] = TALLY "WHERE plan = ?1 GROUP BY plan";
+	cleanup_rows struct rows rows = { .size = sizeof(struct plan_tally), .read = read_tally };
+	const struct plan_tally *tallies;
+	int k = plan ? rows_fetch(r, one, ARGS(TEXT_VALUE(plan)), &rows, err)
+	             : rows_fetch(r, all, NO_ARGS, &rows, err);
+
+	tallies = rows.items;
+	for (size_t i = 0; k >= 0 && i < rows.n; i++)
+		k = fn(ctx, &tallies[i]);
 	return k < 0 ? k : 0;
 }
 

@@ -145,4 +145,10 @@ static const char version_4[] =
 	"CREATE INDEX batch_retained ON batch (retain_until_ms) "
 	"WHERE state = 3 AND released = 0 AND retain_until_ms > 0;";
 
-const char *const schema_steps[SCHEMA_VERSION] = { version_1, version_2, version_3, version_4 };
+/* What a sandbox takes on disk, so that a listing need not look. */
+static const char version_5[] =
+	"ALTER TABLE sandbox ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0 CHECK (bytes >= 0);"
+	"ALTER TABLE sandbox ADD COLUMN entries INTEGER NOT NULL DEFAULT 0 CHECK (entries >= 0);";
+
+const char *const schema_steps[SCHEMA_VERSION] = { version_1, version_2, version_3, version_4,
+	                                           version_5 };

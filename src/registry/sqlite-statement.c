@@ -8,7 +8,7 @@
 #include <sqlite3.h>
 #include <string.h>
 
-#define COLUMNS_MAX 16
+#define COLUMNS_MAX 20
 
 int sqlite_fail(struct backend *b, int rc, const char *op, struct error *err)
 {

@@ -172,6 +172,38 @@ load cli
 	atoll stop p --json | jq -e '.format == "atoll.stop/1" and .participants[0].outcome == "removed"'
 }
 
+# bytes PLAN: as list says.
+bytes() {
+	atoll list --json | jq ".plans[] | select(.name == \"$1\") | .bytes"
+}
+
+@test "cli list and show say what a plan takes on disk" {
+	two_dirs
+	for strategy in overlay copy; do
+		head -c 300000 /dev/urandom >a/big
+		atoll start p --dir a --strategy "$strategy"
+		[ "$strategy" = overlay ] || [ "$(bytes p)" -ge 300000 ]
+		atoll exec p -- sh -c "head -c 500000 /dev/urandom >'$work/a/new'"
+		[ "$strategy" = copy ] || { [ "$(bytes p)" -ge 500000 ] && [ "$(bytes p)" -lt 700000 ]; }
+		[ "$(atoll show p --json | jq .bytes)" = "$(bytes p)" ]
+		[ "$(atoll show p --json | jq '.sandboxes[0].bytes')" = "$(bytes p)" ]
+		atoll commit p --yes
+		[ "$strategy" = copy ] || [ "$(bytes p)" -lt 300000 ]
+		atoll rollback p --yes
+		atoll exec p -- sh -c "head -c 700000 /dev/urandom >'$work/a/new'"
+		[ "$strategy" = copy ] || [ "$(bytes p)" -ge 700000 ]
+		# The old workspace goes when the new one is made.
+		atoll reset p --yes
+		atoll exec p -- true
+		[ "$strategy" = copy ] || [ "$(bytes p)" -lt 300000 ]
+		run atoll list
+		says ' SIZE '
+		run atoll show p
+		says 'size '
+		atoll stop p --yes --force
+	done
+}
+
 @test "cli clean leaves plans made with start alone and takes strays" {
 	two_dirs
 	atoll start p --dir a
@@ -181,10 +213,12 @@ load cli
 	run atoll clean --dry-run
 	status_is 0
 	says "$ATOLL_HOME/plans/stray"
-	says '1 path would be removed'
+	says '1 path would be removed, '
 	[ -e "$ATOLL_HOME/plans/stray/file" ]
 	run atoll clean
 	status_is 0
+	says 'removed 0 plans, freed '
+	[[ $output != *'freed 0'* ]]
 	[ ! -e "$ATOLL_HOME/plans/stray" ]
 	run atoll clean --force --yes
 	status_is 0
