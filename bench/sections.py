@@ -175,22 +175,47 @@ def look(t, root, *before):
     return {name: (ms[2 * i], ms[2 * i + 1]) for i, (name, _) in enumerate(LOOKS)}
 
 
+BARE = """set -e
+mkdir -p "$1/u" "$1/w"
+mount -t overlay -o "volatile,lowerdir=$2,upperdir=$1/u,workdir=$1/w" overlay "$2"
+cd "$2"
+shift 2
+exec "$@"
+"""
+
+
+def bare_overlay(t, root):
+    """How to run a command below an overlay that somebody mounted by hand; None: not allowed to."""
+    where = os.path.join(t.base, "bare")
+    before = ["unshare", "--mount", "sh", "-c", BARE, "bare", where, root]
+    ok = os.geteuid() == 0 and subprocess.run([*before, "true"], capture_output=True).returncode == 0
+    return where, before if ok else None
+
+
 def overlay_looks(t):
     root, n = t.trees[t.sizes[-1]], t.sizes[-1]
+    where, by_hand = bare_overlay(t, root)
     t.report.part(f"looking at {n} files from inside one exec, against outside")
     t.git(root, "status", "--porcelain", stdout=subprocess.DEVNULL)  # the index is fresh
     t.atoll("start", "bench", "--dir", root)
-    inside, outside = [], []
+    inside, outside, bare_inside = [], [], []
     look(t, root)
     for _ in range(3 if t.quick else 5):
         outside.append(look(t, root))
         inside.append(look(t, root, t.atoll_bin, "exec", "bench", "--"))
+        if by_hand:
+            shutil.rmtree(where, ignore_errors=True)  # a volatile one is mounted once
+            bare_inside.append(look(t, root, *by_hand))
     for name, _ in LOOKS:
         first, second, bare = ([v[name][i] for v in got]
                                for got, i in ((inside, 0), (inside, 1), (outside, 1)))
         t.report.row(f"{name}, outside", median(bare), "ms")
         t.report.row(f"{name}, first inside / outside", ratio(first, bare), "x")
         t.report.row(f"{name}, second inside / outside", ratio(second, bare), "x", goal=1.15)
+        if by_hand:
+            kernel = [v[name][1] for v in bare_inside]
+            t.report.row(f"{name}, an overlay mounted by hand / outside", ratio(kernel, bare), "x")
+            t.report.row(f"{name}, second inside / by hand", ratio(second, kernel), "x", goal=1.05)
     t.quiet_ms("stop", "bench")
 
 
@@ -362,6 +387,21 @@ def rate(t, names, *command):
     return len(names) / (time.monotonic() - began)
 
 
+def many_exec(t, name, root):
+    """A command in one of them, against one in a store that holds no other plan."""
+    alone = {**t.env, "ATOLL_HOME": os.path.join(t.base, "store-of-one")}
+    true, v = shutil.which("true"), {"one": [], "many": []}
+    Run(t.floor, [t.atoll_bin, "start", name, "--dir", root], env=alone)
+    for _ in range(9 if t.quick else 21):
+        for key, env in (("one", alone), ("many", t.env)):
+            t.settle()
+            v[key].append(Run(t.floor, [t.atoll_bin, "exec", name, "--", true], env=env, cwd=root).ms)
+    t.settle()
+    Run(t.floor, [t.atoll_bin, "stop", name], env=alone)
+    t.report.row("atoll exec of true", median(v["many"]), "ms", f"{median(v['one']):.2f} ms alone")
+    t.report.row("atoll exec / alone", ratio(v["many"], v["one"]), "x", goal=1.2)
+
+
 def many(t):
     n = 100 if t.quick else 1000
     names = [f"many{i}" for i in range(n)]
@@ -379,6 +419,7 @@ def many(t):
     ms = t.floor_us("spawn", 21, t.atoll_bin, "list") / 1e3
     t.report.row("atoll list", ms, "ms", f"{alone:.2f} ms with none", goal=10)
     t.settle()
+    many_exec(t, names[0], root)
     one = [t.quiet_ms("start", "onemore", "--dir", root), t.quiet_ms("stop", "onemore")]
     t.report.row("atoll start of one more", one[0], "ms")
     t.report.row("atoll stop of one", one[1], "ms")
