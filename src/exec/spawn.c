@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finding atoll-helper, starting it with its descriptors, and reading what it answers. */
+/* Starting atoll-helper with its descriptors, and reading what it answers. */
 #include "exec/exec-impl.h"
 
 #include "exec/exec.h"
@@ -15,10 +15,6 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#ifndef ATOLL_HELPER_PATH
-#define ATOLL_HELPER_PATH "/usr/libexec/atoll/atoll-helper"
-#endif
 
 #define FDS_MAX 2
 
@@ -50,25 +46,6 @@ static int spawn_at(struct child *c, const char *file, const struct channels *ch
 	return child_spawn(c, &opt);
 }
 
-char *exec_helper_path(void)
-{
-	static const char *const beside[] = { "atoll-helper", "../helper/atoll-helper" };
-	const char *named = secure_getenv("ATOLL_HELPER");
-	cleanup_free char *dir = NULL;
-
-	if (named && *named)
-		return xstrdup(named);
-	dir = child_self_dir();
-	for (size_t i = 0; dir && i < sizeof(beside) / sizeof(beside[0]); i++) {
-		cleanup_free char *file = xasprintf("%s/%s", dir, beside[i]);
-
-		/* Asking costs a hundredth of a process that only finds out. */
-		if (access(file, X_OK) == 0)
-			return take_ptr(file);
-	}
-	return xstrdup(ATOLL_HELPER_PATH);
-}
-
 static int spawn_helper(struct child *c, const struct channels *ch, const char *const *argv,
                         struct error *err)
 {
@@ -84,7 +61,7 @@ static int spawn_helper(struct child *c, const struct channels *ch, const char *
 	(void)error_set(err, -ATOLL_E_UNSUPPORTED, "the helper program '%s' cannot be started: %s",
 	                where, strerror(-r));
 	error_cause(err, "start", where, -r, NULL);
-	error_hint(err, "install atoll-helper there, or name it in ATOLL_HELPER");
+	error_hint(err, "atoll-helper belongs there; install atoll again");
 	return -ATOLL_E_UNSUPPORTED;
 }
 

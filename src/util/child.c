@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <link.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -296,17 +297,38 @@ void child_done(struct child *c)
 	errno = saved;
 }
 
-char *child_self_dir(void)
+/* The file that holds this code: the library, or "" for the program. */
+static int find_own_file(struct dl_phdr_info *info, size_t size, void *user)
 {
-	char path[PATH_MAX];
-	ssize_t n = readlink("/proc/self/exe", path, sizeof(path));
+	const uintptr_t here = (uintptr_t)&child_spawn;
+
+	(void)size;
+	for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *part = &info->dlpi_phdr[i];
+
+		if (part->p_type != PT_LOAD ||
+		    here - (info->dlpi_addr + part->p_vaddr) >= part->p_memsz)
+			continue;
+		*(char **)user = xstrdup(info->dlpi_name);
+		return 1;
+	}
+	return 0;
+}
+
+char *child_own_dir(void)
+{
+	cleanup_free char *name = NULL, *file = NULL;
 	char *slash;
 
-	/* Filled to the end means cut off. */
-	if (n <= 0 || (size_t)n == sizeof(path) || path[0] != '/')
+	if (dl_iterate_phdr(find_own_file, &name) == 0)
 		return NULL;
-	path[n] = '\0';
-	slash = strrchr(path, '/');
-	slash[slash == path] = '\0';
-	return xstrdup(path);
+	/* A library that was found by a relative name was found from another directory, perhaps. */
+	if (*name && *name != '/')
+		return NULL;
+	file = realpath(*name ? name : "/proc/self/exe", NULL);
+	if (!file)
+		return NULL;
+	slash = strrchr(file, '/');
+	slash[slash == file] = '\0';
+	return take_ptr(file);
 }

@@ -38,7 +38,8 @@ int child_kill(struct child *c, int sig);
 /* Kills and reaps when still running. */
 void child_done(struct child *c);
 
-/* Absolute path of this executable's directory, caller frees; NULL when unknown. */
-char *child_self_dir(void);
+/* The directory of the file that holds this code, the program or libatoll.so, without links in it;
+ * caller frees. NULL when unknown. */
+char *child_own_dir(void);
 
 #endif

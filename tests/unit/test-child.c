@@ -341,9 +341,9 @@ static void threads_do_not_leak_descriptors(void **state)
 	assert_int_equal(pthread_join(thread, NULL), 0);
 }
 
-static void self_dir(void **state)
+static void own_dir(void **state)
 {
-	cleanup_free char *dir = child_self_dir();
+	cleanup_free char *dir = child_own_dir();
 
 	(void)state;
 	assert_non_null(dir);
@@ -365,7 +365,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(done_kills_and_reaps),
 		cmocka_unit_test(what_cannot_start_says_so),
 		cmocka_unit_test(threads_do_not_leak_descriptors),
-		cmocka_unit_test(self_dir),
+		cmocka_unit_test(own_dir),
 	};
 
 	if (argc > 1)

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where atoll-helper is. Installed code asks nobody: the helper is where it was installed with it,
+ * whatever the environment says, for it may run as root with an environment of somebody else's.
+ * Only code that lies elsewhere, in a build tree or in an unpacked package, looks around.
+ */
+#include "exec/exec.h"
+
+#include "util/child.h"
+#include "util/cleanup.h"
+#include "util/mem.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define HELPER_NAME "/atoll-helper"
+
+/* Where this code may lie below the top of a tree, and the helper beside it. Directories that are
+ * installed outside of the prefix are absolute, and match nothing. */
+static const struct {
+	const char *code, *helper;
+} layouts[] = {
+	{ "/" ATOLL_BIN_DIR, "/" ATOLL_HELPER_DIR HELPER_NAME },
+	{ "/" ATOLL_LIB_DIR, "/" ATOLL_HELPER_DIR HELPER_NAME },
+	{ "/src/cli", "/src/helper" HELPER_NAME },
+	{ "/src", "/src/helper" HELPER_NAME },
+};
+
+static bool is_same_dir(const char *a, const char *b)
+{
+	struct stat st_a, st_b;
+
+	return stat(a, &st_a) == 0 && stat(b, &st_b) == 0 && st_a.st_dev == st_b.st_dev &&
+	       st_a.st_ino == st_b.st_ino;
+}
+
+static bool is_installed(const char *dir)
+{
+	return is_same_dir(dir, ATOLL_BIN_PATH) || is_same_dir(dir, ATOLL_LIB_PATH);
+}
+
+/* Where anybody may make a directory (/tmp), nobody's word is in it. */
+static bool is_for_all(const char *dir)
+{
+	struct stat st;
+
+	return stat(*dir ? dir : "/", &st) < 0 || (st.st_mode & S_IWOTH);
+}
+
+static char *beside(const char *dir, size_t layout)
+{
+	const char *code = layouts[layout].code;
+	size_t len = strlen(dir), tail = strlen(code);
+	cleanup_free char *top = NULL, *file = NULL;
+
+	if (len < tail || strcmp(dir + len - tail, code) != 0)
+		return NULL;
+	top = xasprintf("%.*s", (int)(len - tail), dir);
+	file = xasprintf("%s%s", top, layouts[layout].helper);
+	if (is_for_all(top) || access(file, X_OK) < 0)
+		return NULL;
+	return take_ptr(file);
+}
+
+char *exec_helper_path(void)
+{
+	cleanup_free char *dir = child_own_dir();
+	const char *named = secure_getenv("ATOLL_HELPER");
+
+	if (!dir || is_installed(dir))
+		return xstrdup(ATOLL_HELPER_PATH);
+	if (named && *named)
+		return xstrdup(named);
+	for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++) {
+		char *file = beside(dir, i);
+
+		if (file)
+			return file;
+	}
+	return xstrdup(ATOLL_HELPER_PATH);
+}
