@@ -25,6 +25,10 @@
  *
  * The library never prints, never installs signal handlers, opens every descriptor close-on-exec,
  * and survives fork(): a child must open its own handle, and never cleans its parent's plans.
+ *
+ * Over time: what is compiled against libatoll.so.0 runs with every later libatoll.so.0. Set structs
+ * that you fill to zero first; new members come at the end, and zero means as before. Do not count
+ * on the size of structs that you are shown, nor on the value of a last enumerator (..._END_).
  */
 #ifndef ATOLL_H
 #define ATOLL_H

@@ -58,8 +58,8 @@ static int count_change(void *user, const struct atoll_change *change)
 /* Every step with what must be true after it. */
 static void run(struct atoll_plan *plan, char dirs[2][4096], struct atoll_result *res)
 {
-	const char *argv[] = { "sh", "-c", "for d; do echo new >\"$d/file\"; done", "sh", NULL, NULL,
-		               NULL };
+	const char *argv[] = { "sh", "-c", "for d; do echo new >\"$d/file\"; done", "sh", NULL,
+		               NULL, NULL };
 	struct atoll_exec_status status;
 	struct atoll_exec command;
 	int i, changes = 0;

@@ -136,21 +136,19 @@ compile_and_run() {
 }
 
 @test "a program in C uses the installed library" {
-	source=$ATOLL_SOURCE_ROOT/tests/packaging/consumer.c
 	for compiler in gcc clang; do
 		for std in c99 c17; do
 			compile_and_run "$compiler" "-std=$std" -D_POSIX_C_SOURCE=200809L -Wall -Wextra \
-				-pedantic-errors -Werror "$source"
+				-pedantic-errors -Werror "$ATOLL_CONSUMER_C"
 		done
 	done
 }
 
 @test "a program in C++ uses the installed library" {
-	source=$ATOLL_SOURCE_ROOT/tests/packaging/consumer.cc
 	for compiler in g++ clang++; do
 		for std in c++11 c++20; do
 			compile_and_run "$compiler" "-std=$std" -Wall -Wextra -pedantic-errors -Werror \
-				"$source"
+				"$ATOLL_CONSUMER_CXX"
 		done
 	done
 }
