@@ -7,6 +7,8 @@ setup() {
 	record=$ATOLL_SOURCE_ROOT/packaging/abi/libatoll.abi
 	library=$ATOLL_BUILD_ROOT/src/libatoll.so.0
 	export ATOLL_ABI_RECORD=$BATS_TEST_TMPDIR/libatoll.abi TMPDIR=$BATS_TEST_TMPDIR
+	export ATOLL_ABI_SYMBOLS=$BATS_TEST_TMPDIR/symbols
+	cp "$ATOLL_SOURCE_ROOT/packaging/debian/libatoll0.symbols" "$ATOLL_ABI_SYMBOLS"
 }
 
 # compare: with what the record became by a sed script.
@@ -39,7 +41,19 @@ compare() {
 	[ "$status" -eq 0 ]
 }
 
+@test "functions keep the version that first had them, and new ones are to be recorded" {
+	sed -i 's/^ atoll_open@ATOLL_0 .*/ atoll_open@ATOLL_0 0.0.1/; /^ atoll_scan@/d' \
+		"$ATOLL_ABI_SYMBOLS"
+	compare ''
+	[ "$status" -eq 1 ]
+	[[ $output == *'>  atoll_scan@'*'Type: tools/abi-update' ]]
+	"$check" "$library"
+	grep -q '^ atoll_scan@ATOLL_0 ' "$ATOLL_ABI_SYMBOLS"
+	grep -q '^ atoll_open@ATOLL_0 0.0.1$' "$ATOLL_ABI_SYMBOLS"
+}
+
 @test "abi-update records what was built" {
+	rm "$ATOLL_ABI_SYMBOLS"
 	"$check" "$library"
 	run "$check" --check "$library"
 	[ "$status" -eq 0 ]
