@@ -53,6 +53,24 @@ sum() {
 	[ "$status" -eq 2 ]
 }
 
+@test "setup tests a copy when others may not look where the tree lies" {
+	[ "$(id -u)" -eq 0 ] || skip 'needs root'
+	mkdir -p "$BATS_TEST_TMPDIR/bin" "$BATS_TEST_TMPDIR/closed/tools"
+	cp setup "$BATS_TEST_TMPDIR/closed/"
+	cp tools/sum-tests.py "$BATS_TEST_TMPDIR/closed/tools/"
+	chmod -R go= "$BATS_TEST_TMPDIR/closed"
+	printf '#!/bin/sh\necho "meson in $PWD"\nexit 1\n' >"$BATS_TEST_TMPDIR/bin/meson"
+	chmod 755 "$BATS_TEST_TMPDIR/bin/meson"
+	PATH=$BATS_TEST_TMPDIR/bin:$PATH run "$BATS_TEST_TMPDIR/closed/setup" --no-deps test
+	echo "$output"
+	[ "$status" -eq 1 ]
+	[[ $output == *'meson in /var/tmp/atoll-setup.'* ]]
+	[[ $output != *"meson in $BATS_TEST_TMPDIR"* ]]
+	[[ ${lines[-1]} == '0 passed, '*' failed' ]]
+	copy=$(sed -n 's/^meson in //p;T;q' <<<"$output")
+	[ ! -e "$copy" ]
+}
+
 @test "sum-tests counts single results" {
 	log_run a OK $'1..2\nok 1 - x\nok 2 - y'
 	log_run b FAIL $'1..2\nok 1 - z\nnot ok 2 - w'
