@@ -455,6 +455,26 @@ ATOLL_API int atoll_change_lines(const struct atoll_change *change, atoll_line_f
 /* All sandboxes of the plan, or none. -ATOLL_E_CONFLICT, -ATOLL_E_POLICY and every other failure
  * leave every resource as it was and the work intact, unless the result says otherwise. */
 ATOLL_API int atoll_plan_commit(struct atoll_plan *p, unsigned flags, struct atoll_result *res);
+/*
+ * The same with a choice. Lists end with NULL; a list that is NULL is empty. Paths are absolute and
+ * without "." and "..": at or below a resource's root, or above one, which means all of it.
+ *
+ * With PATHS only what lies at or below them is committed; the rest stays in the workspaces and the
+ * plan stays open. A new directory may be committed in part; one that was replaced or deleted as a
+ * whole only as a whole (-ATOLL_E_POLICY names it). A path that names nothing of the plan is
+ * -ATOLL_E_NOT_FOUND; where nothing changed, a note says so.
+ *
+ * EXCLUDES are patterns, as in git: one without a slash matches any component of a path, one with
+ * a slash the path from the resource's root on, "**" any number of directories; a slash at the end
+ * means directories only. What lies in a directory that matches is left out, too.
+ */
+struct atoll_commit {
+	unsigned flags;              /* as for atoll_plan_commit() */
+	const char *const *paths;    /* empty: everything */
+	const char *const *excludes; /* left out */
+};
+ATOLL_API int atoll_plan_commit_with(struct atoll_plan *p, const struct atoll_commit *commit,
+                                     struct atoll_result *res);
 /* Drops the work; on a committed plan puts the originals back first. */
 ATOLL_API int atoll_plan_rollback(struct atoll_plan *p, unsigned flags, struct atoll_result *res);
 /* Drops the work, stays open. */
@@ -535,6 +555,9 @@ ATOLL_API int atoll_count_paths(struct atoll *a, struct atoll_result *res);
 #define ATOLL_CAP_DIFF    0x4u
 #define ATOLL_CAP_PATH    0x8u
 #define ATOLL_CAP_MOUNTS  0x10u
+/* prepare asks atoll_participant_selected() and calls atoll_participant_leave(). Of a strategy
+ * without it only the whole resource can be committed. */
+#define ATOLL_CAP_SELECT 0x20u
 
 /* Answers of prepare. */
 #define ATOLL_READY     0
@@ -584,6 +607,13 @@ ATOLL_API bool atoll_participant_undoing(const struct atoll_participant *p);
 ATOLL_API bool atoll_participant_recovering(const struct atoll_participant *p);
 /* ATOLL_ALLOW_*, ATOLL_DENY_* of the call. */
 ATOLL_API unsigned atoll_participant_flags(const struct atoll_participant *p);
+/* Is the entry PATH, relative to the root, to be committed? Whole: every one is. */
+ATOLL_API bool atoll_participant_selected(const struct atoll_participant *p, const char *path,
+                                          bool is_dir);
+ATOLL_API bool atoll_participant_whole(const struct atoll_participant *p);
+/* In prepare and again in commit: the batch leaves work in the workspace. The sandbox then stays
+ * ACTIVE, and the workspace must show what was committed and what was left. */
+ATOLL_API void atoll_participant_leave(struct atoll_participant *p);
 /* Asks that what FD names be durable at the next barrier. The descriptor is duplicated. */
 ATOLL_API int atoll_participant_sync(struct atoll_participant *p, int fd);
 /* Records the cause of a failure and returns CODE. */

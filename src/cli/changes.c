@@ -2,6 +2,7 @@
 /* Collecting a plan's changes and choosing among them. */
 #include "cli/changes.h"
 
+#include "cli/names.h"
 #include "diff/change.h"
 #include "util/cleanup.h"
 #include "util/list.h"
@@ -9,9 +10,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 static int collect(void *user, const struct atoll_change *change)
 {
@@ -61,107 +59,6 @@ void changes_done(struct changes *ch)
 	*ch = CHANGES_INIT;
 }
 
-/* ---- what a word names ---- */
-
-/* Absolute, without "." and "..", links only resolved in the part that exists: a changed entry
- * need not be there any more. */
-static char *full_path(const char *word)
-{
-	cleanup_free char *head = xstrdup(word);
-	cleanup_free char *tail = xstrdup("");
-
-	for (;;) {
-		cleanup_free char *real = realpath(*head ? head : ".", NULL);
-		char *slash = strrchr(head, '/');
-		char *longer;
-
-		if (real)
-			return xasprintf("%s%s%s", strcmp(real, "/") == 0 ? "" : real,
-			                 *tail ? "/" : "", tail);
-		longer = xasprintf("%s%s%s", slash ? slash + 1 : head, *tail ? "/" : "", tail);
-		free(tail);
-		tail = longer;
-		if (slash == head)
-			return xasprintf("/%s", tail);
-		head[slash ? slash - head : 0] = '\0';
-	}
-}
-
-static int note_root(void *user, const struct atoll_sandbox_info *info)
-{
-	strlist_add(user, info->root);
-	return 0;
-}
-
-static bool exists(const char *path)
-{
-	struct stat st;
-
-	return lstat(path, &st) == 0;
-}
-
-static bool is_changed(const struct changes *ch, const char *full)
-{
-	for (size_t i = 0; i < ch->n; i++) {
-		cleanup_free char *path =
-			xasprintf("%s/%s", ch->v[i].change.root, ch->v[i].change.path);
-
-		if (path_below(path, full))
-			return true;
-	}
-	return false;
-}
-
-/* In a resource, or around one. */
-static bool is_in_plan(const struct strlist *roots, const char *full)
-{
-	for (size_t i = 0; i < roots->n; i++)
-		if (path_below(full, roots->v[i]) || path_below(roots->v[i], full))
-			return true;
-	return false;
-}
-
-/* WORD below the one root where it names something. */
-static int below_root(const struct changes *ch, const struct strlist *roots, const char *word,
-                      char **ret, struct error *err)
-{
-	cleanup_free char *found = NULL;
-
-	for (size_t i = 0; i < roots->n; i++) {
-		char *full = xasprintf("%s/%s", roots->v[i], word);
-
-		if (!exists(full) && !is_changed(ch, full)) {
-			free(full);
-			continue;
-		}
-		if (found) {
-			(void)error_set(err, -ATOLL_E_AMBIGUOUS, "'%s' is both '%s' and '%s'", word,
-			                found, full);
-			error_hint(err, "give the whole path");
-			free(full);
-			return -ATOLL_E_AMBIGUOUS;
-		}
-		found = full;
-	}
-	if (!found)
-		return error_set(err, -ATOLL_E_NOT_FOUND, "'%s' names nothing in the plan", word);
-	*ret = take_ptr(found);
-	return 0;
-}
-
-static int resolve_word(const struct changes *ch, const struct strlist *roots, const char *word,
-                        char **ret, struct error *err)
-{
-	cleanup_free char *full = full_path(word);
-
-	if (*word != '/' && !(is_in_plan(roots, full) && (exists(full) || is_changed(ch, full))))
-		return below_root(ch, roots, word, ret, err);
-	if (!is_in_plan(roots, full))
-		return error_set(err, -ATOLL_E_NOT_FOUND, "'%s' names nothing in the plan", word);
-	*ret = take_ptr(full);
-	return 0;
-}
-
 static void select_below(struct changes *ch, const char *full)
 {
 	for (size_t i = 0; i < ch->n; i++) {
@@ -175,19 +72,28 @@ static void select_below(struct changes *ch, const char *full)
 	}
 }
 
+static bool is_changed(void *ctx, const char *full)
+{
+	const struct changes *ch = ctx;
+
+	for (size_t i = 0; i < ch->n; i++) {
+		cleanup_free char *path =
+			xasprintf("%s/%s", ch->v[i].change.root, ch->v[i].change.path);
+
+		if (path_below(path, full))
+			return true;
+	}
+	return false;
+}
+
 int changes_select(struct cli *c, struct changes *ch, char **words, size_t n, struct error *err)
 {
-	cleanup_strlist struct strlist roots = STRLIST_INIT;
-	int r = atoll_plan_sandboxes(c->plan, note_root, &roots, NULL);
+	cleanup_strlist struct strlist paths = STRLIST_INIT;
+	int r = names_resolve(c, words, n, is_changed, ch, &paths, err);
 
 	for (size_t i = 0; i < ch->n; i++)
 		ch->v[i].selected = false;
-	for (size_t i = 0; r >= 0 && i < n; i++) {
-		cleanup_free char *full = NULL;
-
-		r = resolve_word(ch, &roots, words[i], &full, err);
-		if (r >= 0)
-			select_below(ch, full);
-	}
+	for (size_t i = 0; r >= 0 && i < paths.n; i++)
+		select_below(ch, paths.v[i]);
 	return r;
 }

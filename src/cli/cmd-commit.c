@@ -5,6 +5,10 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "cli/names.h"
+#include "util/cleanup.h"
+#include "util/mem.h"
+
 static const struct decide_flag flag_table[] = {
 	{ "allow", "special", ATOLL_ALLOW_SPECIAL },
 	{ "allow", "setuid", ATOLL_ALLOW_SETUID },
@@ -30,28 +34,55 @@ static size_t count_ready(const struct cli *c, uint64_t *ret_changes)
 	return n;
 }
 
+static void put_ready(const struct cli *c)
+{
+	for (size_t i = 0; i < atoll_result_participants(c->res); i++) {
+		const struct atoll_participant_result *p = atoll_result_participant(c->res, i);
+
+		if (p->changes > 0)
+			cli_say(c, "  %s (%s): %" PRIu64 " %s", p->root, p->strategy, p->changes,
+			        cli_plural(p->changes, "change", "changes"));
+	}
+}
+
+/* Some of the plan's changes were not asked for. */
+static bool leaves_work(const struct cli *c)
+{
+	for (size_t i = 0; i < atoll_result_participants(c->res); i++) {
+		const struct atoll_participant_result *p = atoll_result_participant(c->res, i);
+
+		if (p->outcome == ATOLL_OUTCOME_COMMITTED && p->state == ATOLL_SANDBOX_ACTIVE)
+			return true;
+	}
+	return false;
+}
+
 static void say_what(const struct cli *c, unsigned flags)
 {
 	const char *name = atoll_plan_name(c->plan);
 	bool dry = flags & ATOLL_DRY_RUN;
-	uint64_t changes;
-	size_t n =
-		dry ? count_ready(c, &changes) : decide_count(c, ATOLL_OUTCOME_COMMITTED, &changes);
-	const char *files = cli_plural(changes, "file", "files");
+	uint64_t n_changes;
+	size_t n = dry ? count_ready(c, &n_changes)
+	               : decide_count(c, ATOLL_OUTCOME_COMMITTED, &n_changes);
+	const char *changes = cli_plural(n_changes, "change", "changes");
 	const char *dirs = cli_plural(n, "directory", "directories");
 
 	if (n == 0)
-		cli_say(c, "%s: no changes", name);
+		cli_say(c, c->args.n_words > 1 ? "%s: nothing changed there" : "%s: no changes",
+		        name);
 	else if (dry)
-		cli_say(c, "%s can be committed: %" PRIu64 " %s would change in %zu %s", name,
-		        changes, files, n, dirs);
+		cli_say(c, "%s can be committed: %" PRIu64 " %s in %zu %s", name, n_changes,
+		        changes, n, dirs);
 	else if (flags & ATOLL_NO_UNDO)
-		cli_say(c, "committed %s: %" PRIu64 " %s changed in %zu %s; for good", name,
-		        changes, files, n, dirs);
+		cli_say(c, "committed %s: %" PRIu64 " %s in %zu %s; for good", name, n_changes,
+		        changes, n, dirs);
 	else
-		cli_say(c,
-		        "committed %s: %" PRIu64 " %s changed in %zu %s; undo: atoll rollback %s",
-		        name, changes, files, n, dirs, name);
+		cli_say(c, "committed %s: %" PRIu64 " %s in %zu %s; undo: atoll rollback %s", name,
+		        n_changes, changes, n, dirs, name);
+	if (dry && n > 0)
+		put_ready(c);
+	if (leaves_work(c))
+		cli_say(c, "the other changes stay in the plan");
 	if (atoll_result_atomicity(c->res) == ATOLL_ATOMICITY_NONE)
 		cli_say(c, "not every part of it could have been taken back (--allow partial)");
 }
@@ -62,24 +93,62 @@ static void say_next(const struct cli *c, unsigned flags)
 
 	if (flags & ATOLL_DRY_RUN)
 		cli_next(c, "atoll commit %s", name);
+	else if (leaves_work(c))
+		cli_next(c, "atoll diff %s shows what is left", name);
 	else
 		cli_next(c, "atoll stop %s when it is no longer needed", name);
+}
+
+/* The values of option NAME, as a list that ends with NULL. */
+static const char **values_of(const struct cli *c, const char *name)
+{
+	const char **v = xcalloc(c->args.n_given + 1, sizeof(*v));
+	const char *value;
+	size_t at = 0, n = 0;
+
+	while ((value = args_next(&c->args, name, &at)))
+		v[n++] = value;
+	return v;
+}
+
+static const char **as_list(const struct strlist *l)
+{
+	const char **v = xcalloc(l->n + 1, sizeof(*v));
+
+	for (size_t i = 0; i < l->n; i++)
+		v[i] = l->v[i];
+	return v;
+}
+
+static int commit_plan(struct cli *c, unsigned flags)
+{
+	cleanup_names_lookup struct names_lookup look = NAMES_LOOKUP_INIT(c);
+	cleanup_strlist struct strlist named = STRLIST_INIT;
+	cleanup_free const char **paths = NULL, **excludes = values_of(c, "exclude");
+	struct atoll_commit commit = { .flags = flags, .excludes = excludes };
+	struct error err = ERROR_INIT;
+	int r = names_resolve(c, c->args.words + 1, c->args.n_words - 1, names_lookup, &look,
+	                      &named, &err);
+
+	if (r < 0)
+		return cli_fail_error(c, &err);
+	commit.paths = paths = as_list(&named);
+	r = atoll_plan_commit_with(c->plan, &commit, c->res);
+	return r < 0 ? cli_fail(c, r) : 0;
 }
 
 static int commit_run(struct cli *c)
 {
 	unsigned flags;
-	int status, r;
+	int status;
 
 	status = decide_flags(c, flag_table, &flags);
 	if (status == 0)
 		status = cli_open_plan_settled(c);
+	if (status == 0)
+		status = commit_plan(c, flags | cli_policy(c));
 	if (status)
 		return status;
-	flags |= cli_policy(c);
-	r = atoll_plan_commit(c->plan, flags, c->res);
-	if (r < 0)
-		return cli_fail(c, r);
 	if (c->json)
 		return decide_json(c, flags);
 	say_what(c, flags);
@@ -93,6 +162,9 @@ static const struct option_row options[] = {
 	  "special: new devices, sockets, FIFOs; setuid: new set-id bits;\n"
 	  "partial: resources that cannot be undone beside others" },
 	{ "deny", "escaping-links", "refuse new links that leave their tree" },
+	{ "exclude", "GLOB",
+	  "leave out what matches: a name anywhere, or, with a slash in it, a\n"
+	  "path from a resource's root on; ** is any number of directories" },
 	{ "no-undo", NULL, "keep nothing to undo it with" },
 	{ "dry-run", NULL, "say whether it would work, change nothing" },
 	{ NULL, NULL, NULL },
@@ -101,12 +173,14 @@ static const struct option_row options[] = {
 const struct command cmd_commit = {
 	.name = "commit",
 	.run = commit_run,
-	.words = "PLAN",
+	.words = "PLAN [PATH]...",
 	.summary = "bring a plan's changes into its resources: all of them or none",
 	.about =
+		"With PATHs only what lies at or below them is committed, all of it or nothing; the rest\n"
+		"stays in the plan, and more commits may follow.\n"
 		"What somebody else changed meanwhile is not overwritten: exit 3 names the paths, and\n"
 		"nothing is changed. A commit can be undone with rollback for 24 hours.",
 	.options = options,
 	.min_words = 1,
-	.max_words = 1,
+	.max_words = SIZE_MAX,
 };

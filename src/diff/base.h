@@ -74,4 +74,24 @@ void base_block_done(struct base_block *blk);
 int base_lookup(const struct base *b, const char *path, struct base_entry *ret,
                 struct base_block *ret_block, struct error *err);
 
+/*
+ * A record like another but for some paths: their base is something else since a batch was
+ * committed or taken back. Entries of OLD that are not named stay as they are.
+ */
+enum base_amend_kind {
+	BASE_SET = 0, /* this entry; of a directory without what OLD has below it */
+	BASE_META,    /* a directory's own SRC and XATTRS; what is below it stays */
+	BASE_REMOVE   /* not there, nor anything below it */
+};
+struct base_amendment {
+	enum base_amend_kind kind;
+	char *path; /* "" (the root) only for BASE_META */
+	struct base_entry
+		e; /* its name and directory number are not looked at, only whether it is one */
+};
+/* V is sorted by path_compare(), paths differ; what lies below a new directory is named entry by
+ * entry. FD: a new file. */
+int base_amend(const struct base *old, const struct base_amendment *v, size_t n, int fd,
+               struct error *err);
+
 #endif

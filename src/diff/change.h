@@ -29,6 +29,7 @@ struct change {
 	uint32_t base_dir;   /* block of the base directory, or BASE_NO_DIR */
 	struct fs_stat base; /* as recorded; mode 0: absent */
 	struct fs_stat work; /* in the workspace, with id; mode 0: absent */
+	bool in_part;        /* of a new directory: only some of what is below it is meant */
 };
 
 /* A directory that stays and below which something changes: its times are set after the rest. */

@@ -333,11 +333,19 @@ int64_t atoll_plan_diff(struct atoll_plan *p, atoll_change_fn fn, void *user,
 	(ATOLL_ALLOW_SPECIAL | ATOLL_ALLOW_SETUID | ATOLL_ALLOW_PARTIAL | \
 	 ATOLL_DENY_ESCAPING_LINKS | ATOLL_NO_UNDO | ATOLL_DRY_RUN)
 
+int atoll_plan_commit_with(struct atoll_plan *p, const struct atoll_commit *commit,
+                           struct atoll_result *res)
+{
+	if (!commit || commit->flags & ~COMMIT_FLAGS)
+		return refuse(res, "commit does not know this flag");
+	ANSWER(check_plan(p, res), plan_commit(p, commit, res, &err));
+}
+
 int atoll_plan_commit(struct atoll_plan *p, unsigned flags, struct atoll_result *res)
 {
-	if (flags & ~COMMIT_FLAGS)
-		return refuse(res, "commit does not know this flag");
-	ANSWER(check_plan(p, res), plan_commit(p, flags, res, &err));
+	const struct atoll_commit all = { .flags = flags };
+
+	return atoll_plan_commit_with(p, &all, res);
 }
 
 int atoll_plan_rollback(struct atoll_plan *p, unsigned flags, struct atoll_result *res)

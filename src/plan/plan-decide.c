@@ -6,6 +6,7 @@
 #include "plan/plan.h"
 
 #include "plan/plan-op.h"
+#include "plan/plan-select.h"
 #include "plan/sandbox.h"
 #include "txn/txn.h"
 #include "util/cleanup.h"
@@ -39,17 +40,21 @@ static void report_idle(const struct plan_op *op, struct atoll_result *res)
 	}
 }
 
-static int check_commit(struct plan_op *op, bool *ret_idle, struct error *err)
+static int check_commit(struct plan_op *op, const struct atoll_commit *commit, bool *ret_idle,
+                        struct error *err)
 {
+	bool selective = commit->paths && *commit->paths;
 	bool idle = true;
 
 	for (size_t i = 0; i < op->boxes.n; i++) {
 		const struct sandbox_row *row = &op->boxes.v[i];
 		int r = 0;
 
-		if (row->state == ATOLL_SANDBOX_ERRORED || row->state == ATOLL_SANDBOX_CLEANED_UP)
+		/* Of a part of the plan those taking part are asked later. */
+		if (!selective &&
+		    (row->state == ATOLL_SANDBOX_ERRORED || row->state == ATOLL_SANDBOX_CLEANED_UP))
 			r = sandbox_allows(row, SANDBOX_VERB_PREPARE, op->plan.name, err);
-		if (r == 0)
+		if (r == 0 && sandbox_is_live(row))
 			r = sandbox_verify_root(row, err);
 		if (r == 0 && has_work(row))
 			r = sandbox_verify_area(row, op->plan.name, err);
@@ -74,27 +79,30 @@ static int64_t retention(struct atoll *a)
 	return ms > 0 ? ms : 1;
 }
 
-static int commit_locked(struct plan_op *op, unsigned flags, struct atoll_result *res,
-                         struct error *err)
+static int commit_locked(struct plan_op *op, const struct atoll_commit *commit,
+                         struct atoll_result *res, struct error *err)
 {
 	cleanup_txn struct txn t = TXN_INIT;
 	bool idle = false;
-	int r = check_commit(op, &idle, err);
+	int r = check_commit(op, commit, &idle, err);
 
+	if (r < 0)
+		return r;
+	r = txn_open(&t, op->a->reg, &op->plan, op->epoch, res, err);
+	if (r == 0)
+		r = plan_select(&t, commit, err);
 	if (r < 0)
 		return r;
 	if (idle) {
 		report_idle(op, res);
 		return 0;
 	}
-	r = txn_open(&t, op->a->reg, &op->plan, op->epoch, res, err);
-	if (r < 0)
-		return r;
 	t.retain_ms = retention(op->a);
-	return txn_commit(&t, flags, err);
+	return txn_commit(&t, commit->flags, err);
 }
 
-int plan_commit(struct atoll_plan *p, unsigned flags, struct atoll_result *res, struct error *err)
+int plan_commit(struct atoll_plan *p, const struct atoll_commit *commit, struct atoll_result *res,
+                struct error *err)
 {
 	cleanup_plan_op struct plan_op op = PLAN_OP_INIT;
 	const struct plan_op_options opt = { .verb = "commit", .flags = OP_RESOURCES };
@@ -102,7 +110,7 @@ int plan_commit(struct atoll_plan *p, unsigned flags, struct atoll_result *res, 
 
 	if (r < 0)
 		return r;
-	r = commit_locked(&op, flags, res, err);
+	r = commit_locked(&op, commit, res, err);
 	r = plan_op_end(&op, r, err);
 	cleanup_retention(p->a);
 	return r;

@@ -182,7 +182,8 @@ bool plan_exec_idle(void);
 int plan_exec(struct atoll_plan *p, const struct atoll_exec *exec, struct atoll_exec_status *ret,
               struct error *err);
 int plan_path(struct atoll_plan *p, const char *sandbox, char **ret_path, struct error *err);
-int plan_commit(struct atoll_plan *p, unsigned flags, struct atoll_result *res, struct error *err);
+int plan_commit(struct atoll_plan *p, const struct atoll_commit *commit, struct atoll_result *res,
+                struct error *err);
 int plan_rollback(struct atoll_plan *p, unsigned flags, struct atoll_result *res,
                   struct error *err);
 int plan_reset(struct atoll_plan *p, struct atoll_result *res, struct error *err);

@@ -11,8 +11,10 @@
  *
  * A commit uses the copy up (its new entries become the resource's), and so does a reset: both
  * leave it stale, and the next use makes generation G+1 beside it and then removes the old one, so
- * leftovers can never show up in it.
+ * leftovers can never show up in it. A batch that leaves work behind gives the resource copies and
+ * leaves the workspace as it is; only the base record is written anew (copy-base.h).
  */
+#include "strategy/copy-base.h"
 #include "strategy/dir.h"
 
 #include <errno.h>
@@ -330,7 +332,7 @@ static int prepare_commit(struct atoll_participant *p)
 	cleanup_changeset struct changeset cs = CHANGESET_INIT;
 	cleanup_free char *work = work_path(p);
 	struct view v = VIEW_INIT;
-	struct dir_source source = { .expand = expand_copy, .ctx = &v.t };
+	struct dir_source source = { .expand = expand_copy, .ctx = &v.t, .stays = true };
 	int r;
 
 	p->changes = 0;
@@ -339,6 +341,8 @@ static int prepare_commit(struct atoll_participant *p)
 	r = view_open(p, &v);
 	if (r >= 0)
 		r = tree_diff(&v.t, &cs, &p->err);
+	if (r >= 0)
+		r = dir_select(p, &source, &cs);
 	if (r >= 0 && cs.n == 0)
 		r = ATOLL_NO_CHANGE;
 	if (r == 0)
@@ -370,9 +374,11 @@ static int copy_commit(struct atoll_participant *p)
 	cleanup_free char *work = work_path(p);
 	int r = dir_commit(p, work);
 
-	if (r >= 0)
+	if (r < 0)
+		return r;
+	if (!p->batch.redoing && !p->rest)
 		p->stale = true;
-	return r;
+	return p->stale ? 0 : copy_base_rebase(p, p->state);
 }
 
 static int copy_abort(struct atoll_participant *p)
@@ -387,9 +393,17 @@ static int copy_undo(struct atoll_participant *p)
 	cleanup_free char *work = work_path(p);
 	int r = dir_undo(p, work);
 
-	if (r >= 0 && !p->batch.undoing)
+	if (r >= 0 && !p->batch.undoing) {
+		r = copy_base_revert(p);
 		p->stale = false;
+	}
 	return r;
+}
+
+static int copy_finish(struct atoll_participant *p)
+{
+	copy_base_settle(p);
+	return 0;
 }
 
 static int copy_reset(struct atoll_participant *p)
@@ -410,7 +424,7 @@ const struct atoll_strategy strategy_copy = {
 	.name = "copy",
 	.kind = "directory",
 	.capabilities = ATOLL_CAP_PREPARE | ATOLL_CAP_UNDO | ATOLL_CAP_DIFF | ATOLL_CAP_PATH |
-	                ATOLL_CAP_MOUNTS,
+	                ATOLL_CAP_MOUNTS | ATOLL_CAP_SELECT,
 	.create = copy_create,
 	.path = copy_path,
 	.mounts = copy_mounts,
@@ -421,6 +435,7 @@ const struct atoll_strategy strategy_copy = {
 	.commit = copy_commit,
 	.abort = copy_abort,
 	.undo = copy_undo,
+	.finish = copy_finish,
 	.release = dir_release,
 	.reset = copy_reset,
 	.remove = copy_remove,

@@ -71,8 +71,9 @@ static int finalize(struct dir_batch *b, const char *slot, const struct manifest
 	return r;
 }
 
-/* Moves the new entry from the workspace into its slot. 0 also when it was there already. */
-static int stage(struct dir_batch *b, const struct manifest_op *o, const char *slot)
+/* Moves the entry with this identity from the workspace into its slot. */
+static int stage(struct dir_batch *b, const struct manifest_op *o, struct fs_id id,
+                 const char *slot)
 {
 	struct fs_stat st, before = { 0 }, parent = { 0 };
 	cleanup_close int dir_fd = FD_NONE;
@@ -86,7 +87,7 @@ static int stage(struct dir_batch *b, const struct manifest_op *o, const char *s
 		r = fs_stat_at(dir_fd, name, FS_STAT_ID, &st);
 	if (r < 0)
 		return r;
-	if (!fs_id_equal(st.id, o->new_stat.id))
+	if (!fs_id_equal(st.id, id))
 		return -ENOENT;
 	r = dir_open_up(dir_fd, "", &parent);
 	if (r >= 0)
@@ -96,7 +97,7 @@ static int stage(struct dir_batch *b, const struct manifest_op *o, const char *s
 	/* Somebody who still has the workspace's path may have swapped it in between. */
 	if (r >= 0)
 		r = fs_stat_at(b->batch_fd, slot, FS_STAT_ID, &st);
-	if (r >= 0 && !fs_id_equal(st.id, o->new_stat.id)) {
+	if (r >= 0 && !fs_id_equal(st.id, id)) {
 		(void)fs_move(b->batch_fd, slot, dir_fd, name);
 		r = -ESTALE;
 	}
@@ -250,10 +251,14 @@ static int apply_op(struct atoll_participant *p, struct dir_batch *b, size_t k)
 	r = fs_stat_at(b->batch_fd, slot, FS_STAT_ID, &st);
 	if (r < 0 && r != -ENOENT)
 		return error_sys(&p->err, r, "look at the slot of", o->path);
+	if (o->flags & MANIFEST_WORK) {
+		r = r == -ENOENT ? stage(b, o, o->old_stat.id, slot) : 0;
+		return r < 0 && r != -ENOENT ? error_sys(&p->err, r, "take over", o->path) : 0;
+	}
 	if (r == 0 && !fs_id_equal(st.id, o->new_stat.id))
 		return already_done(p, b, o, &st);
 	if (r == -ENOENT && o->new_stat.mode && !(o->flags & MANIFEST_STAGED)) {
-		r = stage(b, o, slot);
+		r = stage(b, o, o->new_stat.id, slot);
 		if (r < 0 && r != -ENOENT)
 			return error_sys(&p->err, r, "stage", o->path);
 	}
@@ -368,7 +373,8 @@ int dir_close_up(struct atoll_participant *p, struct dir_batch *b, bool back)
 		char slot[DIR_SLOT_LEN];
 		int fd, r;
 
-		if (!(o->flags & MANIFEST_TEMP) && o->op != CHANGE_REPLACE)
+		if ((!(o->flags & MANIFEST_TEMP) && o->op != CHANGE_REPLACE) ||
+		    o->flags & MANIFEST_WORK)
 			continue;
 		dir_slot_name(k, slot);
 		r = close_up_at(o, in_slot, b->batch_fd, slot);
@@ -391,7 +397,8 @@ static int late_writes(struct atoll_participant *p, struct dir_batch *b)
 		char slot[DIR_SLOT_LEN];
 
 		dir_slot_name(k, slot);
-		if (fs_stat_at(b->batch_fd, slot, FS_STAT_ID, &st) < 0)
+		if (b->m.ops[k].flags & MANIFEST_WORK ||
+		    fs_stat_at(b->batch_fd, slot, FS_STAT_ID, &st) < 0)
 			continue;
 		if (!fs_id_equal(st.id, b->m.ops[k].old_stat.id))
 			r = dir_keep_conflict(p, b, k, "put there by somebody else");
@@ -431,9 +438,11 @@ int dir_commit(struct atoll_participant *p, const char *work)
 		r = late_writes(p, b);
 	if (r >= 0)
 		r = dir_installed_write(p, b);
+	p->rest = dir_leaves_work(b);
+	if (r >= 0 && p->rest)
+		dir_restore_work(b);
 	if (r >= 0)
 		r = dir_sync_parents(p, b);
 	(void)fs_unlink_at(b->area_fd, DIR_BALLAST);
-	p->changes = b->m.n_ops;
 	return r;
 }

@@ -44,15 +44,13 @@ static int collect_op(struct dir_batch *b, const struct manifest_op *o, struct m
 		return r == -ENOENT ? 0 : r; /* removed since, by somebody else */
 	if (!fs_id_equal(st.id, o->new_stat.id))
 		return 0;
+	if (S_ISDIR(st.mode))
+		return walk_tree(b->root_fd, o->path, collect, NULL, m);
 	/* Written to between the exchange and now: not what we installed, so that an undo will
 	 * find it changed. */
-	if (!S_ISDIR(st.mode) &&
-	    (st.mtime_ns != o->new_stat.mtime_ns || st.size != o->new_stat.size))
+	if (st.mtime_ns != o->new_stat.mtime_ns || st.size != o->new_stat.size)
 		st.ctime_ns = 0;
-	r = add_entry(m, o->path, &st);
-	if (r >= 0 && S_ISDIR(st.mode))
-		r = walk_tree(b->root_fd, o->path, collect, NULL, m);
-	return r;
+	return add_entry(m, o->path, &st);
 }
 
 int dir_installed_write(struct atoll_participant *p, struct dir_batch *b)

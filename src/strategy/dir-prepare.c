@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "fs/atomic.h"
-#include "fs/copy.h"
 #include "fs/mount.h"
 #include "fs/remove.h"
 #include "fs/resolve.h"
@@ -25,6 +24,8 @@
 
 struct policy {
 	struct atoll_participant *p;
+	uint64_t entries; /* what diff lists */
+	bool counts;
 	const char *refused; /* the first path refused, owned */
 	const char *why;
 };
@@ -53,10 +54,13 @@ static int judge_entry(void *ctx, const char *path, enum atoll_change_kind kind,
 	struct policy *pol = ctx;
 	unsigned flags = pol->p->batch.flags;
 
+	const struct fs_stat *st = new_stat ? new_stat : old_stat;
+
 	(void)kind;
-	(void)old_stat;
-	(void)new_stat;
 	(void)link_target;
+	if (!atoll_participant_selected(pol->p, path, st && S_ISDIR(st->mode)))
+		return 0;
+	pol->entries += pol->counts;
 	for (size_t i = 0; i < sizeof(policies) / sizeof(policies[0]); i++) {
 		if (!(what & policies[i].bit) || (policies[i].allow && (flags & policies[i].allow)))
 			continue;
@@ -67,6 +71,12 @@ static int judge_entry(void *ctx, const char *path, enum atoll_change_kind kind,
 		pol->why = policies[i].text;
 	}
 	return 0;
+}
+
+/* With more entries than itself. */
+static bool is_dir_change(const struct change *c)
+{
+	return c->op != CHANGE_ATTR && (S_ISDIR(c->base.mode) || S_ISDIR(c->work.mode));
 }
 
 static int judge(struct atoll_participant *p, const struct dir_source *source,
@@ -83,9 +93,14 @@ static int judge(struct atoll_participant *p, const struct dir_source *source,
 			                 "'%s' could not be read when the sandbox was made, so a "
 			                 "change of it cannot be judged",
 			                 cs->v[i].path);
-		if (cs->v[i].what & POLICY_BITS)
+		pol.counts =
+			!cs->v[i].in_part; /* what comes of a part is known when it is staged */
+		if (cs->v[i].what & POLICY_BITS || (is_dir_change(&cs->v[i]) && pol.counts))
 			r = source->expand(source->ctx, &one, judge_entry, &pol, &p->err);
+		else
+			pol.entries += pol.counts;
 	}
+	p->changes = pol.entries;
 	if (r >= 0 && pol.refused) {
 		r = error_set(&p->err, -ATOLL_E_POLICY, "'%s' is %s", pol.refused, pol.why);
 		error_hint(&p->err, "atoll commit --allow special, or remove it in the workspace");
@@ -164,41 +179,6 @@ static bool locked_dir(const struct fs_stat *st)
 	return geteuid() != 0 && S_ISDIR(st->mode) && (st->mode & 0300) != 0300;
 }
 
-static int stage_copy(struct atoll_participant *p, struct dir_batch *b, size_t k,
-                      struct manifest_op *o)
-{
-	cleanup_close int dir_fd = FD_NONE;
-	const char *name;
-	char slot[DIR_SLOT_LEN];
-	int r = resolve_parent(b->work_fd, o->path, &dir_fd, &name);
-
-	dir_slot_name(k, slot);
-	if (r >= 0)
-		r = copy_tree_at(dir_fd, name, b->batch_fd, slot);
-	if (r >= 0)
-		r = fs_stat_at(b->batch_fd, slot, FS_STAT_ID, &o->new_stat);
-	if (r >= 0)
-		r = syncset_add_tree(p->batch.sync, b->batch_fd, slot);
-	if (r < 0)
-		return error_sys(&p->err, r, "stage a copy of", o->path);
-	o->flags |= MANIFEST_STAGED;
-	return 0;
-}
-
-/* The workspace's entry stays where it is; its data and its name there must be durable. */
-static int stage_in_place(struct atoll_participant *p, struct dir_batch *b,
-                          const struct manifest_op *o)
-{
-	const char *slash = strrchr(o->path, '/');
-	cleanup_free char *parent = xstrndup(o->path, slash ? (size_t)(slash - o->path) : 0);
-	int r = S_ISDIR(o->new_stat.mode) ? syncset_add_tree(p->batch.sync, b->work_fd, o->path)
-	                                  : syncset_add(p->batch.sync, b->work_fd, o->path);
-
-	if (r >= 0)
-		r = syncset_add(p->batch.sync, b->work_fd, parent);
-	return r < 0 ? error_sys(&p->err, r, "note for the barrier", o->path) : 0;
-}
-
 static bool is_opaque(struct dir_batch *b, const struct dir_source *source, const char *path)
 {
 	cleanup_close int fd = FD_NONE;
@@ -221,7 +201,8 @@ static int add_op(struct atoll_participant *p, struct dir_batch *b, const struct
 	if (o.flags & MANIFEST_MARKS && S_ISDIR(o.new_stat.mode) && is_opaque(b, source, c->path))
 		o.flags |= MANIFEST_OPAQUE;
 	if (r >= 0 && c->op != CHANGE_DELETE)
-		r = copy ? stage_copy(p, b, b->m.n_ops, &o) : stage_in_place(p, b, &o);
+		r = copy || c->in_part ? dir_stage_copy(p, b, b->m.n_ops, c->in_part, &o)
+		                       : dir_stage_in_place(p, b, &o);
 	if (c->what & ATOLL_CHANGE_SETUID && !(p->batch.flags & ATOLL_ALLOW_SETUID))
 		o.flags |= MANIFEST_STRIP;
 	if (locked_dir(&o.old_stat) || locked_dir(&o.new_stat))
@@ -324,6 +305,7 @@ static int build(struct atoll_participant *p, struct dir_batch *b, const struct 
 	struct mount_info work, area, root;
 	struct dir_links links = { 0 };
 	struct fs_stat area_st;
+	bool stays = source->stays && p->rest;
 	int r = mount_info(b->work_fd, &work);
 
 	progress_phase("preparing", 0);
@@ -348,13 +330,19 @@ static int build(struct atoll_participant *p, struct dir_batch *b, const struct 
 		if (cs->v[i].op == CHANGE_ATTR)
 			continue;
 		r = dir_links_leave(b, &cs->v[i], &links, &copy);
+		if (copy && p->rest)
+			atoll_participant_note(p, ATOLL_NOTE_WARNING, cs->v[i].path,
+			                       "has other names that are left out, so it is "
+			                       "committed as a file of its own");
 		if (r >= 0)
 			r = add_op(p, b, &cs->v[i], area_st.mnt_id, source,
-			           copy || !mount_same(&work, &area));
+			           copy || stays || !mount_same(&work, &area));
 	}
 	free(links.v);
 	if (r < 0 && !p->err.code)
 		return error_sys(&p->err, r, "look for hard links in", p->work);
+	if (r >= 0 && p->rest && !source->stays)
+		r = dir_stage_consumed(p, b, cs);
 	if (r >= 0)
 		r = add_dirs(p, b, cs);
 	if (r >= 0)
@@ -398,7 +386,9 @@ int dir_prepare(struct atoll_participant *p, const char *work, const struct dir_
 	if (r < 0)
 		return r;
 	b->m.created_ns = clock_real_ns();
-	r = build(p, b, source, cs);
+	r = p->rest ? dir_work_write(p, b, source, cs) : 0;
+	if (r >= 0)
+		r = build(p, b, source, cs);
 	crashpoint("dir.prepare.staged");
 	if (r >= 0)
 		r = manifest_write(&b->m, b->batch_fd, MANIFEST_NAME, p->manifest, &p->err);
@@ -410,7 +400,6 @@ int dir_prepare(struct atoll_participant *p, const char *work, const struct dir_
 		r = syncset_add(p->batch.sync, b->batch_fd, "");
 	if (r >= 0)
 		r = syncset_add(p->batch.sync, b->area_fd, "");
-	p->changes = cs->n;
 	crashpoint("dir.prepare.done");
 	return r < 0 ? error_sys(&p->err, r, "note for the barrier", p->area) : ATOLL_READY;
 }
@@ -468,6 +457,7 @@ int dir_check(struct atoll_participant *p, const char *work)
 	/* After a crash there is nothing to compare with: that the manifest is the one decided on
 	 * is all that can be asked. */
 	for (size_t k = 0; r >= 0 && !p->batch.recovering && k < b->m.n_ops; k++)
-		r = check_op(p, b, &b->m.ops[k]);
+		if (!(b->m.ops[k].flags & MANIFEST_WORK))
+			r = check_op(p, b, &b->m.ops[k]);
 	return r;
 }

@@ -60,6 +60,8 @@ static const char *undone_reason(struct dir_batch *b, const struct manifest *ins
 	char slot[DIR_SLOT_LEN];
 	int r;
 
+	if (o->flags & MANIFEST_WORK)
+		return NULL;
 	dir_slot_name(k, slot);
 	l.slot_len = strlen(slot);
 	r = fs_stat_at(b->batch_fd, slot, FS_STAT_ID, &st);
@@ -94,7 +96,7 @@ static int rescue_late(struct atoll_participant *p, struct dir_batch *b)
 	int r = 0;
 
 	for (size_t k = 0; k < b->m.n_ops && r >= 0; k++)
-		if (dir_late_write(b, k))
+		if (!(b->m.ops[k].flags & MANIFEST_WORK) && dir_late_write(b, k))
 			r = dir_keep_conflict(p, b, k, "written to after it was replaced");
 	return r;
 }

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a batch that was taken back put back. Moving an original away and back leaves its content
+ * What our own batches left in the resource, so that it does not pass for somebody else's change.
+ *
+ * What a batch that was taken back put back: moving an original away and back leaves its content
  * and times alone but not its ctime, by which the base record would take it for somebody else's
  * change, and the same work could not be committed again. So it is written down, after the last
- * move, how each looks since. On disk it is a manifest of CREATEs in the area.
+ * move, how each looks since. And what a batch installed that left work behind, whose view's base is
+ * older. On disk it is a manifest of CREATEs in the area.
  */
 #include "strategy/dir.h"
 
@@ -12,6 +15,7 @@
 #include <string.h>
 
 #include "fs/atomic.h"
+#include "fs/resolve.h"
 #include "util/cleanup.h"
 #include "util/mem.h"
 
@@ -28,7 +32,10 @@ static bool was_moved(const struct fs_stat *was, const struct fs_stat *now)
 
 static int add(struct manifest *m, const char *path, const struct fs_stat *st)
 {
-	struct manifest_op o = { .op = CHANGE_CREATE, .path = xstrdup(path), .new_stat = *st };
+	struct manifest_op o = { .op = CHANGE_CREATE,
+		                 .flags = MANIFEST_RECORD,
+		                 .path = xstrdup(path),
+		                 .new_stat = *st };
 
 	return manifest_add_op(m, &o);
 }
@@ -100,18 +107,15 @@ static int install(struct dir_batch *b)
 	return r < 0 ? r : fs_unlink_at(b->area_fd, RESTORED_NEW);
 }
 
-int dir_restored_write(struct atoll_participant *p, struct dir_batch *b)
+/* Takes over what M holds. */
+static int save(struct atoll_participant *p, struct dir_batch *b, struct manifest *m, int r)
 {
-	struct manifest m = { .created_ns = b->m.created_ns };
 	char hash[HASH_TEXT_LEN];
-	int r = 0;
 
-	for (size_t k = 0; k < b->m.n_ops && r >= 0; k++)
-		r = add_op(b, &b->m.ops[k], &m);
-	if (r >= 0 && m.n_ops) {
-		r = add_earlier(b, &m);
+	if (r >= 0 && m->n_ops) {
+		r = add_earlier(b, m);
 		if (r >= 0)
-			r = manifest_write(&m, b->area_fd, RESTORED_NEW, hash, NULL);
+			r = manifest_write(m, b->area_fd, RESTORED_NEW, hash, NULL);
 		if (r >= 0)
 			r = install(b);
 		if (r >= 0 && p->batch.sync)
@@ -119,8 +123,42 @@ int dir_restored_write(struct atoll_participant *p, struct dir_batch *b)
 		if (r >= 0 && p->batch.sync)
 			r = syncset_add(p->batch.sync, b->area_fd, "");
 	}
-	manifest_done(&m);
-	return r < 0 ? error_sys(&p->err, r, "record what was put back in", p->root) : 0;
+	manifest_done(m);
+	return r < 0 ? error_sys(&p->err, r, "record what was left in", p->root) : 0;
+}
+
+int dir_restored_write(struct atoll_participant *p, struct dir_batch *b)
+{
+	struct manifest m = { .created_ns = b->m.created_ns };
+	int r = 0;
+
+	for (size_t k = 0; k < b->m.n_ops && r >= 0; k++)
+		if (!(b->m.ops[k].flags & MANIFEST_WORK))
+			r = add_op(b, &b->m.ops[k], &m);
+	return save(p, b, &m, r);
+}
+
+int dir_restored_add(struct atoll_participant *p, struct dir_batch *b,
+                     const struct manifest *installed)
+{
+	struct manifest m = { .created_ns = b->m.created_ns };
+	int r = 0;
+
+	for (size_t i = 0; i < installed->n_ops && r >= 0; i++)
+		r = add(&m, installed->ops[i].path, &installed->ops[i].new_stat);
+	for (size_t i = 0; i < b->m.n_dirs && r >= 0; i++) {
+		cleanup_close int fd = FD_NONE;
+		struct fs_stat st;
+
+		if (resolve_dir_path(b->root_fd, b->m.dirs[i].path, &fd) < 0 ||
+		    fs_stat_at(fd, "", FS_STAT_ID, &st) < 0 ||
+		    st.mtime_ns != b->m.dirs[i].new_stat.mtime_ns)
+			continue;
+		r = add(&m, b->m.dirs[i].path, &st);
+	}
+	if (m.n_ops)
+		qsort(m.ops, m.n_ops, sizeof(*m.ops), by_path);
+	return save(p, b, &m, r);
 }
 
 void dir_restored_read(struct atoll_participant *p, struct manifest *ret)

@@ -99,6 +99,8 @@ static int unstage_op(struct atoll_participant *p, struct dir_batch *b, size_t k
 
 	dir_slot_name(k, slot);
 	r = slot_look(b, k, slot, &holds);
+	if (o->flags & MANIFEST_WORK && holds == SLOT_OTHER)
+		holds = SLOT_NEW;
 	if (r < 0 || holds != SLOT_NEW || o->flags & MANIFEST_STAGED)
 		return r < 0 ? error_sys(&p->err, r, "look at the slot of", o->path) : 0;
 	if (b->work_fd == FD_NONE)
@@ -120,22 +122,6 @@ static int unstage_op(struct atoll_participant *p, struct dir_batch *b, size_t k
 	if (parent.mode && geteuid() != 0 && (parent.mode & 0300) != 0300)
 		(void)fs_set_mode(dir_fd, "", parent.mode & 07777);
 	return r < 0 ? error_sys(&p->err, r, "return to the workspace", o->path) : 0;
-}
-
-/* The view's times and modes, which moving entries out and back disturbed. */
-static void restore_work_dirs(struct dir_batch *b)
-{
-	for (size_t i = b->m.n_dirs; i-- > 0;) {
-		const struct manifest_dir *d = &b->m.dirs[i];
-		cleanup_close int fd = FD_NONE;
-
-		if (b->work_fd == FD_NONE || resolve_dir_path(b->work_fd, d->path, &fd) < 0)
-			continue;
-		if (d->flags & MANIFEST_DIR_TEMP)
-			(void)fs_set_mode(fd, "", d->new_stat.mode & 07777);
-		if (d->flags & MANIFEST_DIR_TIME)
-			(void)fs_set_mtime(fd, "", d->new_stat.mtime_ns);
-	}
 }
 
 /* ---- the verbs ---- */
@@ -176,7 +162,7 @@ int dir_undo(struct atoll_participant *p, const char *work)
 	progress_phase("undoing", b->m.n_ops);
 	for (size_t k = b->m.n_ops; k-- > 0 && r >= 0;) {
 		progress_add(1, 0);
-		if (b->keep && b->keep[k])
+		if ((b->keep && b->keep[k]) || b->m.ops[k].flags & MANIFEST_WORK)
 			continue;
 		r = undo_op(p, b, k);
 		crashpoint("dir.undo.op");
@@ -198,7 +184,7 @@ int dir_undo(struct atoll_participant *p, const char *work)
 		crashpoint("dir.undo.unstage");
 	}
 	if (r >= 0 && !p->batch.undoing)
-		restore_work_dirs(b);
+		dir_restore_work(b);
 	if (r >= 0)
 		r = dir_sync_parents(p, b);
 	return r;
@@ -350,6 +336,8 @@ static int undo_conflicts(struct atoll_participant *p, struct dir_batch *b,
 	for (size_t k = 0; k < b->m.n_ops && r >= 0; k++) {
 		cleanup_free char *why = NULL;
 
+		if (b->m.ops[k].flags & MANIFEST_WORK)
+			continue;
 		r = dir_installed_check(p, b, installed, k, &why);
 		if (!why)
 			continue;
@@ -386,6 +374,8 @@ int dir_prepare_undo(struct atoll_participant *p, const char *work)
 		                 "the undo data of '%s' is gone or damaged", p->root);
 	}
 	for (size_t k = 0; r >= 0 && k < b->m.n_ops; k++) {
+		if (b->m.ops[k].flags & MANIFEST_WORK)
+			continue;
 		r = have_original(p, b, k);
 		if (r >= 0)
 			r = movable(p, b, k);
@@ -405,7 +395,7 @@ int dir_prepare_undo(struct atoll_participant *p, const char *work)
 	}
 	/* What is left alone is not put back, so it speaks for itself against older batches. */
 	for (size_t k = 0; r >= 0 && k < b->m.n_ops; k++)
-		if (!b->keep[k])
+		if (!b->keep[k] && !(b->m.ops[k].flags & MANIFEST_WORK))
 			strlist_add(&p->undone, b->m.ops[k].path);
 	p->changes = r >= 0 ? b->m.n_ops : 0;
 	return r;

@@ -29,6 +29,9 @@ static void batch_free(void *state)
 	free(b->parent_path);
 	free(b->foreign_dirs);
 	free(b->keep);
+	for (size_t i = 0; i < b->n_copied; i++)
+		free(b->copied[i].path);
+	free(b->copied);
 	manifest_done(&b->m);
 	free(b);
 }

@@ -8,8 +8,11 @@
  *   bN/manifest    what will be done (manifest.h); hash in the registry from the decision on
  *   bN/sK          slot of operation K: the new entry before, the original after
  *   bN/installed   what was installed, entry by entry: undo compares with it
+ *   bN/work        only when the batch leaves work behind: how the workspace's entries that it
+ *                  takes looked (`copy`, which keeps them; else empty)
  *   bN/keep        operations an undo leaves alone (--keep-theirs)
- *   restored       how originals look that a batch taken back moved away and back
+ *   restored       how entries look that our own batches left in the resource: originals moved
+ *                  away and back, and what a batch installed that left work behind
  *   ballast        space set aside by prepare, let go when the disk is full in the middle
  *   conflicts/     what somebody wrote to after it was replaced or taken back, and originals that
  *                  an undo did not put back: the last copy there is
@@ -41,6 +44,11 @@ struct dir_batch {
 	bool loaded;        /* m is there */
 	bool *foreign_dirs; /* per m.dirs: somebody else changed its times; leave them */
 	bool *keep;         /* per m.ops: an undo leaves it alone; NULL: none */
+	struct dir_copied {
+		uint64_t work_ino; /* with several names */
+		char *path;        /* of its copy, below bN */
+	} * copied;
+	size_t n_copied, cap_copied;
 	/* parent last opened, so that neighbours cost one open: */
 	char *parent_path;
 	int parent_fd;
@@ -87,7 +95,12 @@ struct dir_source {
 	const void *ctx;
 	unsigned op_flags; /* MANIFEST_MARKS for what comes from an overlay */
 	enum overlay_marks marks;
+	/* Of a batch that leaves work behind: its entries stay in the workspace, the resource gets
+	 * copies. Else they are moved out, whiteouts too. */
+	bool stays;
 };
+/* Leaves in CS what the batch is to take (dir-select.c); p->rest: something was left out. */
+int dir_select(struct atoll_participant *p, const struct dir_source *source, struct changeset *cs);
 /* prepare: policy, feasibility, staging, manifest. CS has been checked for conflicts. Takes over
  * nothing. ATOLL_READY or negative. */
 int dir_prepare(struct atoll_participant *p, const char *work, const struct dir_source *source,
@@ -115,8 +128,28 @@ bool dir_keeps_conflicts(const char *area);
 #define DIR_BALLAST   "ballast"
 #define DIR_INSTALLED "installed"
 #define DIR_KEEP      "keep"
+#define DIR_WORK      "work"
 #define DIR_CONFLICTS "conflicts"
 #define DIR_SLOT_LEN  24
+
+/* dir-stage.c: how a new entry gets to its slot. For operation K, not yet in the manifest. PART: only
+ * what is selected of a new directory. Names of one entry stay names of one copy. */
+int dir_stage_copy(struct atoll_participant *p, struct dir_batch *b, size_t k, bool part,
+                   struct manifest_op *o);
+/* It stays in the workspace until the batch is carried out. */
+int dir_stage_in_place(struct atoll_participant *p, struct dir_batch *b,
+                       const struct manifest_op *o);
+/* Operations that take out of the workspace what the batch uses up and no slot receives. */
+int dir_stage_consumed(struct atoll_participant *p, struct dir_batch *b,
+                       const struct changeset *cs);
+int dir_work_write(struct atoll_participant *p, struct dir_batch *b,
+                   const struct dir_source *source, const struct changeset *cs);
+/* Absent, empty or damaged: no entry is known. */
+void dir_work_read(struct dir_batch *b, struct manifest *ret);
+/* Does the batch leave work behind? */
+bool dir_leaves_work(const struct dir_batch *b);
+/* The view's times and modes, which moving entries out (and back) disturbed. */
+void dir_restore_work(struct dir_batch *b);
 
 void dir_slot_name(size_t k, char out[DIR_SLOT_LEN]);
 /* Directory holding PATH below FD_ROOT; borrowed until the next call with the same B. */
@@ -151,6 +184,9 @@ int dir_installed_check(struct atoll_participant *p, struct dir_batch *b,
 /* dir-restored.c: what a batch that was taken back put back, so that the base record's ctimes do
  * not speak against it. The second is for struct tree_compare; RESTORED is the manifest read. */
 int dir_restored_write(struct atoll_participant *p, struct dir_batch *b);
+/* The same for what the batch installed. */
+int dir_restored_add(struct atoll_participant *p, struct dir_batch *b,
+                     const struct manifest *installed);
 void dir_restored_read(struct atoll_participant *p, struct manifest *ret);
 bool dir_restored_known(const void *restored, const char *path, const struct fs_stat *now);
 /* The area, or -1. */

@@ -11,6 +11,9 @@
  *   REPLACE  both:    slot <-> target (RENAME_EXCHANGE), both ways
  *   DELETE   no new:  target -> slot;  back: slot -> target
  *
+ * A batch that leaves work behind also takes out of the workspace what it used up and no slot
+ * receives: whiteouts, and entries of which the resource got a copy (MANIFEST_WORK).
+ *
  * Whether an operation is done is read from the slot, which nobody else can touch, and by
  * identity (inode and generation). Operations are on disjoint paths, so their order does not
  * matter and any subset may be on disk after a power cut. Directories that stay get their
@@ -37,6 +40,10 @@
 #define MANIFEST_TEMP   0x4u  /* a directory without write permission: opened up while moved */
 #define MANIFEST_MARKS  0x8u  /* from an overlay: whiteouts and marks are taken off */
 #define MANIFEST_OPAQUE 0x10u /* was opaque: marked so again when it returns to the workspace */
+
+/* A DELETE in the workspace instead: what the batch uses up there, kept in its slot. */
+#define MANIFEST_WORK 0x20u
+#define MANIFEST_PART 0x40u /* a new directory with some of its entries; the others stay behind */
 
 /* Not an operation but a record of what was there; may be of the root (path ""). */
 #define MANIFEST_RECORD 0x200u

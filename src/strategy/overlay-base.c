@@ -203,6 +203,8 @@ static int observe_dir(void *ctx, const char *path, const struct fs_stat *base)
 
 	if (find(&o->b->records, o->n, path))
 		return 0;
+	if (dir_restored_known(&o->b->restored, path, base))
+		return record(o->b, path, base, false);
 	/* Entries that come and go change ctime and mtime together; a directory renamed into place
 	 * or given other attributes has a late ctime alone. */
 	return record(o->b, path, base,
@@ -215,14 +217,17 @@ static bool vanished(const struct upper_compare *u, const struct overlay_base *b
                      const struct change *c)
 {
 	cleanup_close int fd = FD_NONE;
+	cleanup_free char *above = NULL;
 	const char *name;
 	struct fs_stat parent;
 
 	if (resolve_parent(u->orig_fd, c->path, &fd, &name) < 0 ||
-	    fs_stat_at(fd, "", 0, &parent) < 0)
+	    fs_stat_at(fd, "", FS_STAT_ID, &parent) < 0)
 		return true;
 	close_fd(&fd);
+	above = xstrndup(c->path, name > c->path ? (size_t)(name - c->path) - 1 : 0);
 	if (!changed_since(b, parent.ctime_ns) ||
+	    dir_restored_known(&b->restored, above, &parent) ||
 	    resolve_parent(u->upper_fd, c->path, &fd, &name) < 0)
 		return false;
 	return overlay_has_origin(fd, name, u->marks);
@@ -235,6 +240,8 @@ static int observe_change(const struct upper_compare *u, struct observation *o,
 
 	if (find(&o->b->records, o->n, c->path))
 		return 0;
+	if (c->base.mode && dir_restored_known(&o->b->restored, c->path, &c->base))
+		return record(o->b, c->path, &c->base, false);
 	suspect = c->base.mode ? changed_since(o->b, c->base.ctime_ns) : vanished(u, o->b, c);
 	/* Names coming and going inside a directory that goes are judged one by one. */
 	if (S_ISDIR(c->base.mode) && !o->b->strict)
@@ -269,6 +276,136 @@ int overlay_base_observe(struct atoll_participant *p, int area_fd, const struct 
 		return 0;
 	qsort(b->records.ops, b->records.n_ops, sizeof(*b->records.ops), by_path);
 	return save(p, area_fd, b);
+}
+
+/* ---- after a batch that left work behind ---- */
+
+static void saved_name(const struct atoll_participant *p, char out[64])
+{
+	char name[48];
+
+	file_name(p, "records", name);
+	(void)snprintf(out, 64, "%s.b%u", name, p->batch.number);
+}
+
+static bool in_batch(const struct dir_batch *b, const char *path)
+{
+	for (size_t k = 0; k < b->m.n_ops; k++)
+		if (!(b->m.ops[k].flags & MANIFEST_WORK) && path_below(path, b->m.ops[k].path))
+			return true;
+	for (size_t i = 0; i < b->m.n_dirs; i++)
+		if (b->m.dirs[i].flags & MANIFEST_DIR_ATTR && strcmp(path, b->m.dirs[i].path) == 0)
+			return true;
+	return false;
+}
+
+/* What B's record says now of the paths that the batch has nothing to do with. */
+static int keep_others(struct overlay_base *to, struct manifest *from, const struct dir_batch *b)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < from->n_ops && r >= 0; i++) {
+		if (in_batch(b, from->ops[i].path))
+			continue;
+		r = manifest_add_op(&to->records, &from->ops[i]);
+	}
+	return r;
+}
+
+static int record_batch(struct overlay_base *to, const struct dir_batch *b,
+                        const struct manifest *installed)
+{
+	static const struct fs_stat none;
+	int r = 0;
+
+	for (size_t k = 0; k < b->m.n_ops && r >= 0; k++) {
+		const struct manifest_op *o = &b->m.ops[k];
+		const struct fs_stat *now = dir_installed_find(installed, o->path);
+
+		if (o->flags & MANIFEST_WORK)
+			continue;
+		/* Gone already: what was installed was changed by somebody at once. */
+		if (!now)
+			now = o->op == CHANGE_DELETE ? &none : &o->new_stat;
+		r = record(to, o->path, now, false);
+	}
+	for (size_t i = 0; i < b->m.n_dirs && r >= 0; i++)
+		if (b->m.dirs[i].flags & MANIFEST_DIR_ATTR)
+			r = record(to, b->m.dirs[i].path, &b->m.dirs[i].new_stat, false);
+	return r;
+}
+
+static int save_records(struct atoll_participant *p, int area_fd)
+{
+	char name[48], saved[64];
+	int r;
+
+	if (p->batch.redoing)
+		return 0;
+	file_name(p, "records", name);
+	saved_name(p, saved);
+	r = fs_link_at(area_fd, name, area_fd, saved);
+	return r == -EEXIST || r == -ENOENT ? 0 : r;
+}
+
+int overlay_base_rebase(struct atoll_participant *p, int area_fd, struct dir_batch *b,
+                        const struct manifest *installed)
+{
+	struct overlay_base to = OVERLAY_BASE_INIT;
+	struct manifest from = MANIFEST_INIT;
+	char name[48];
+	int r = save_records(p, area_fd);
+
+	if (r < 0)
+		return error_sys(&p->err, r, "keep the records in", p->area);
+	file_name(p, "records", name);
+	r = manifest_read(area_fd, name, "", &from, &p->err);
+	if (r == -ENOENT) {
+		error_done(&p->err);
+		r = 0;
+	}
+	if (r >= 0)
+		r = keep_others(&to, &from, b);
+	if (r >= 0)
+		r = record_batch(&to, b, installed);
+	if (r >= 0) {
+		qsort(to.records.ops, to.records.n_ops, sizeof(*to.records.ops), by_path);
+		r = save(p, area_fd, &to);
+	}
+	manifest_done(&from);
+	overlay_base_done(&to);
+	if (r >= 0)
+		r = syncset_add(p->batch.sync, area_fd, name);
+	if (r >= 0)
+		r = syncset_add(p->batch.sync, area_fd, "");
+	if (r < 0)
+		return p->err.code ? r : error_sys(&p->err, r, "write the records in", p->area);
+	return dir_restored_add(p, b, installed);
+}
+
+int overlay_base_revert(struct atoll_participant *p, int area_fd)
+{
+	char name[48], saved[64];
+	int r;
+
+	file_name(p, "records", name);
+	saved_name(p, saved);
+	(void)fs_unlink_at(area_fd, "records.new");
+	r = fs_link_at(area_fd, saved, area_fd, "records.new");
+	if (r >= 0)
+		r = fs_rename_over(area_fd, "records.new", name);
+	if (r >= 0)
+		r = syncset_add(p->batch.sync, area_fd, "");
+	return r < 0 && r != -ENOENT ? error_sys(&p->err, r, "put back the records in", p->area)
+	                             : 0;
+}
+
+void overlay_base_settle(struct atoll_participant *p, int area_fd)
+{
+	char saved[64];
+
+	saved_name(p, saved);
+	(void)fs_unlink_at(area_fd, saved);
 }
 
 /* ---- judging ---- */

@@ -16,6 +16,7 @@
 #define STRATEGY_OVERLAY_BASE_H
 
 #include "diff/upper.h"
+#include "strategy/dir.h"
 #include "strategy/manifest.h"
 #include "strategy/strategy-impl.h"
 
@@ -28,7 +29,7 @@ struct overlay_base {
 	char boot_id[40];
 	bool multigrain;
 	bool strict;                    /* the clock went back since */
-	struct manifest restored;       /* what a withdrawn batch moved away and back (dir.h) */
+	struct manifest restored;       /* what our own batches left there (dir.h) */
 	struct manifest_reader *reader; /* of an opened one; NULL: there are no records */
 	const struct manifest_op *at;   /* where the reader is; NULL: at the end */
 };
@@ -45,6 +46,14 @@ void overlay_base_done(struct overlay_base *b);
 /* Records what is new in CS and among the merged directories, and saves when anything was. */
 int overlay_base_observe(struct atoll_participant *p, int area_fd, const struct upper_compare *u,
                          const struct changeset *cs, struct overlay_base *b);
+
+/* After a batch that left work behind: what it installed is the base of its paths from now on. The
+ * records as they were are kept for this batch, for overlay_base_revert(), until
+ * overlay_base_settle(). Each can be repeated. */
+int overlay_base_rebase(struct atoll_participant *p, int area_fd, struct dir_batch *b,
+                        const struct manifest *installed);
+int overlay_base_revert(struct atoll_participant *p, int area_fd);
+void overlay_base_settle(struct atoll_participant *p, int area_fd);
 
 /* As tree_conflict() and tree_conflict_dir(). */
 int overlay_conflict(struct atoll_participant *p, const struct upper_compare *u,

@@ -18,13 +18,16 @@
  *   m/         where `path` mounts it for root, outside any namespace
  *
  * A commit moves the upper's new entries to the resource, so the upper is used up; it is stale, as
- * after a reset, and the next use makes generation G+1, which is two mkdirs.
+ * after a reset, and the next use makes generation G+1, which is two mkdirs. A batch that leaves
+ * work behind moves only its own entries out, whiteouts too; the upper stays in use, over a
+ * resource that now has what the batch put there.
  *
  * Invariants:
  *   1. The upper is on the resource's mount: its entries reach the resource by rename.
  *   2. The upper is read only while nothing has it mounted for writing.
  *   3. Every change has a record of its base before it is judged.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -32,6 +35,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "diff/upper.h"
@@ -39,6 +43,8 @@
 #include "fs/copy.h"
 #include "fs/overlayfs.h"
 #include "fs/remove.h"
+#include "fs/resolve.h"
+#include "fs/walk.h"
 #include "strategy/dir.h"
 #include "strategy/overlay-base.h"
 #include "util/cleanup.h"
@@ -209,11 +215,24 @@ static int mount_for_host(struct atoll_participant *p, const char *path)
 	return r;
 }
 
+/* A mount that was stopped for a batch shows what was there before it. */
+static int drop_frozen(struct atoll_participant *p)
+{
+	cleanup_free char *path = mount_path(p);
+	struct statvfs st;
+
+	if (!is_mounted(p) || statvfs(path, &st) != 0 || !(st.f_flag & ST_RDONLY))
+		return 0;
+	return unmount(p);
+}
+
 static int overlay_path(struct atoll_participant *p, char **ret_path)
 {
 	cleanup_free char *path = mount_path(p);
 	int r = renew(p);
 
+	if (r >= 0)
+		r = drop_frozen(p);
 	if (r < 0)
 		return r;
 	if (geteuid() != 0) {
@@ -240,6 +259,8 @@ static int overlay_mounts(struct atoll_participant *p)
 	cleanup_free char *upper = NULL, *work = NULL, *host = mount_path(p);
 	int r = renew(p);
 
+	if (r >= 0)
+		r = drop_frozen(p);
 	if (r < 0)
 		return r;
 	/* One upper must not be mounted twice. */
@@ -418,6 +439,9 @@ static int prepare_commit(struct atoll_participant *p)
 		r = view_open(p, &v);
 	if (r >= 0)
 		r = overlay_base_observe(p, v.dir_fd, &v.u, &v.cs, &v.base);
+	p->changes = 0;
+	if (r >= 0)
+		r = dir_select(p, &source, &v.cs);
 	if (r >= 0)
 		r = v.cs.n ? dir_weed(p, &v.cs, judge, judge_dir, &v) : 0;
 	if (r >= 0)
@@ -444,14 +468,64 @@ static int overlay_check(struct atoll_participant *p)
 	return dir_check(p, upper);
 }
 
+struct merge {
+	struct dir_batch *b;
+};
+
+/* A new directory of which a part was committed is merged with it from now on. */
+static int merge_dir(void *ctx, int dir_fd, const char *name, const char *path, unsigned char type)
+{
+	struct merge *m = ctx;
+	cleanup_close int fd = FD_NONE;
+	const char *in_work;
+	struct fs_stat work;
+	int r;
+
+	(void)dir_fd;
+	(void)name;
+	if (type != DT_DIR)
+		return 0;
+	r = resolve_parent(m->b->work_fd, path, &fd, &in_work);
+	if (r >= 0)
+		r = fs_stat_at(fd, in_work, 0, &work);
+	if (r == -ENOENT || r == -ENOTDIR || r == -ELOOP || (r >= 0 && !S_ISDIR(work.mode)))
+		return 0;
+	return r < 0 ? r : overlay_strip(fd, in_work);
+}
+
+static int rebase(struct atoll_participant *p, struct dir_batch *b)
+{
+	cleanup_close int dir_fd = FD_NONE;
+	struct manifest installed = MANIFEST_INIT;
+	struct merge m = { b };
+	int r = open_dir(p, p->work, &dir_fd);
+
+	for (size_t k = 0; k < b->m.n_ops && r >= 0; k++) {
+		if (!(b->m.ops[k].flags & MANIFEST_PART))
+			continue;
+		r = walk_tree(b->root_fd, b->m.ops[k].path, merge_dir, NULL, &m);
+		if (r < 0)
+			r = error_sys(&p->err, r, "merge the workspace's", b->m.ops[k].path);
+	}
+	if (r >= 0)
+		r = dir_installed_read(p, b, &installed);
+	if (r >= 0)
+		r = overlay_base_rebase(p, dir_fd, b, &installed);
+	manifest_done(&installed);
+	crashpoint("overlay.commit.rebased");
+	return r;
+}
+
 static int overlay_commit(struct atoll_participant *p)
 {
 	cleanup_free char *upper = layer_path(p, 'u');
 	int r = dir_commit(p, upper);
 
-	if (r >= 0)
+	if (r < 0)
+		return r;
+	if (!p->batch.redoing && !p->rest)
 		p->stale = true;
-	return r;
+	return p->stale ? 0 : rebase(p, p->state);
 }
 
 static int overlay_abort(struct atoll_participant *p)
@@ -469,6 +543,12 @@ static int overlay_undo(struct atoll_participant *p)
 	int r = dir_undo(p, upper);
 
 	if (!p->batch.undoing) {
+		cleanup_close int dir_fd = FD_NONE;
+
+		if (r >= 0)
+			r = open_dir(p, p->work, &dir_fd);
+		if (r >= 0)
+			r = overlay_base_revert(p, dir_fd);
 		if (r >= 0)
 			p->stale = false;
 		thaw(p);
@@ -478,6 +558,11 @@ static int overlay_undo(struct atoll_participant *p)
 
 static int overlay_finish(struct atoll_participant *p)
 {
+	cleanup_close int dir_fd = FD_NONE;
+
+	if (open_dir(p, p->work, &dir_fd) >= 0)
+		overlay_base_settle(p, dir_fd);
+	error_done(&p->err);
 	return unmount(p);
 }
 
@@ -498,7 +583,7 @@ const struct atoll_strategy strategy_overlay = {
 	.name = "overlay",
 	.kind = "directory",
 	.capabilities = ATOLL_CAP_PREPARE | ATOLL_CAP_UNDO | ATOLL_CAP_DIFF | ATOLL_CAP_PATH |
-	                ATOLL_CAP_MOUNTS,
+	                ATOLL_CAP_MOUNTS | ATOLL_CAP_SELECT,
 	.create = overlay_create,
 	.path = overlay_path,
 	.mounts = overlay_mounts,

@@ -25,6 +25,7 @@ struct atoll_participant {
 	struct error err; /* what the running verb said */
 	uint64_t changes;
 	bool counted; /* by observe */
+	bool rest; /* the batch leaves work in the workspace */
 	char manifest[HASH_TEXT_LEN];
 	struct strlist undone_attrs; /* directories whose attributes they will have put back */
 	struct strlist undone; /* paths that newer batches of the same undo will have put back */

@@ -164,6 +164,7 @@ void participant_set_batch(struct atoll_participant *p, const struct participant
 {
 	drop_state(p);
 	p->batch = *b;
+	p->rest = false;
 	p->manifest[0] = '\0';
 	if (b->manifest)
 		(void)snprintf(p->manifest, sizeof(p->manifest), "%s", b->manifest);
@@ -263,6 +264,11 @@ bool participant_counts(const struct atoll_participant *p)
 	return p->counted;
 }
 
+bool participant_rest(const struct atoll_participant *p)
+{
+	return p->rest;
+}
+
 uint64_t participant_changes(const struct atoll_participant *p)
 {
 	return p->changes;
@@ -318,6 +324,21 @@ bool atoll_participant_recovering(const struct atoll_participant *p)
 unsigned atoll_participant_flags(const struct atoll_participant *p)
 {
 	return p->batch.flags;
+}
+
+bool atoll_participant_selected(const struct atoll_participant *p, const char *path, bool is_dir)
+{
+	return selection_has(p->batch.select, path, is_dir);
+}
+
+bool atoll_participant_whole(const struct atoll_participant *p)
+{
+	return selection_is_whole(p->batch.select);
+}
+
+void atoll_participant_leave(struct atoll_participant *p)
+{
+	p->rest = true;
 }
 
 int atoll_participant_sync(struct atoll_participant *p, int fd)

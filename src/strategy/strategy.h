@@ -16,6 +16,7 @@
 #include <atoll.h>
 #include "fs/sync.h"
 #include "strategy/result.h"
+#include "strategy/select.h"
 #include "util/error.h"
 #include "util/list.h"
 
@@ -54,7 +55,9 @@ struct participant_batch {
 	unsigned flags;
 	bool undoing;
 	bool recovering;
-	const char *manifest; /* expected hash, or "" when not yet known */
+	bool redoing;                   /* an undo is withdrawn: what it took back is done again */
+	const struct selection *select; /* of a commit being prepared; NULL: everything */
+	const char *manifest;           /* expected hash, or "" when not yet known */
 	struct syncset *sync;
 	struct atoll_result *res;
 };
@@ -86,6 +89,8 @@ int participant_remove(struct atoll_participant *p, struct error *err);
 
 bool participant_stale(const struct atoll_participant *p);
 uint64_t participant_generation(const struct atoll_participant *p);
+/* After prepare or commit: does the workspace hold work that the batch leaves there? */
+bool participant_rest(const struct atoll_participant *p);
 uint64_t participant_changes(const struct atoll_participant *p); /* of the last diff or prepare */
 const char *participant_manifest(const struct atoll_participant *p); /* hash, or "" */
 

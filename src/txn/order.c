@@ -204,6 +204,7 @@ void txn_done(struct txn *t)
 {
 	for (size_t i = 0; i < t->n; i++) {
 		participant_free(t->parts[i].part);
+		selection_free(t->parts[i].select);
 		sandbox_row_done(&t->parts[i].row);
 		if (t->parts[i].excludes)
 			strlist_done(t->parts[i].excludes);

@@ -169,6 +169,24 @@ static int store_work(struct txn *t, struct txn_part *p, struct error *err)
 	return registry_sandbox_update(t->reg, &p->row, err);
 }
 
+/* Who has work that this batch did not take? Of one that asked for everything, nobody who answered
+ * that he has none. */
+static bool leaves_work(const struct txn *t, const struct txn_part *p)
+{
+	if (p->selected)
+		return participant_rest(p->part);
+	return (p->row.state == ATOLL_SANDBOX_CREATED || p->row.state == ATOLL_SANDBOX_ACTIVE) &&
+	       (t->batch.flags & TXN_SELECTIVE || p->record.answer != PART_NO_CHANGE);
+}
+
+static bool is_open(const struct txn *t)
+{
+	for (size_t i = 0; i < t->n; i++)
+		if (leaves_work(t, &t->parts[i]))
+			return true;
+	return false;
+}
+
 static int do_committed(struct txn *t, const void *arg, struct error *err)
 {
 	int r = set_batch(t, BATCH_COMMITTED, err);
@@ -183,10 +201,14 @@ static int do_committed(struct txn *t, const void *arg, struct error *err)
 		if (!p->selected)
 			continue;
 		r = set_sandbox(t, p, ATOLL_SANDBOX_COMMITTED, err);
+		if (r >= 0 && participant_rest(p->part))
+			r = set_sandbox(t, p, ATOLL_SANDBOX_ACTIVE, err);
 		if (r >= 0)
 			r = store_work(t, p, err);
 	}
-	return r < 0 ? r : set_plan(t, ATOLL_PLAN_COMMITTED, 0, err);
+	if (r >= 0)
+		r = set_plan(t, ATOLL_PLAN_COMMITTED, 0, err);
+	return r < 0 || !is_open(t) ? r : set_plan(t, ATOLL_PLAN_OPEN, 0, err);
 }
 
 int record_committed(struct txn *t, struct error *err)

@@ -61,6 +61,8 @@ void step_aim(struct txn *t, bool undoing)
 					      .flags = t->batch.flags,
 					      .undoing = undoing,
 					      .recovering = t->recovering,
+					      .redoing = t->batch.state == BATCH_REDOING,
+					      .select = t->parts[i].select,
 					      .manifest = t->parts[i].record.manifest,
 					      .sync = t->sync,
 					      .res = t->res,

@@ -35,6 +35,8 @@ static int select_parts(struct txn *t, size_t *ret_n, struct error *err)
 		struct txn_part *p = &t->parts[i];
 		struct atoll_participant_result *row = step_row(t, p);
 
+		if (t->selective && !p->select)
+			continue;
 		if (p->row.state == ATOLL_SANDBOX_ERRORED) {
 			(void)error_set(err, -ATOLL_E_STATE, "'%s' is in error: %s", p->row.root,
 			                p->row.error);
@@ -47,6 +49,25 @@ static int select_parts(struct txn *t, size_t *ret_n, struct error *err)
 			row->outcome =
 				p->selected ? ATOLL_OUTCOME_NOT_ATTEMPTED : ATOLL_OUTCOME_SKIPPED;
 		*ret_n += p->selected;
+	}
+	return 0;
+}
+
+/* Inside some resources a path means nothing to us. */
+static int check_selection(struct txn *t, struct error *err)
+{
+	for (size_t i = 0; i < t->n; i++) {
+		const struct txn_part *p = &t->parts[i];
+
+		if (!p->selected || !selection_is_inside(p->select) ||
+		    participant_can(p->part, ATOLL_CAP_SELECT))
+			continue;
+		(void)error_set(err, -ATOLL_E_UNSUPPORTED,
+		                "'%s' (%s) can only be committed as a whole, not '%s' inside it; "
+		                "nothing was changed",
+		                p->row.root, p->row.strategy, p->select->paths.v[0]);
+		error_hint(err, "atoll commit %s %s", t->plan.name, p->row.root);
+		return -ATOLL_E_UNSUPPORTED;
 	}
 	return 0;
 }
@@ -222,12 +243,15 @@ int txn_commit(struct txn *t, unsigned flags, struct error *err)
 	/* Who takes part, and may they do it together? */
 	r = select_parts(t, &selected, err);
 	if (r >= 0)
+		r = check_selection(t, err);
+	if (r >= 0)
 		r = check_atomicity(t, selected, flags, err);
 	if (r < 0 || selected == 0)
 		return r;
 
 	/* P: the registry knows that we begin; then all that can fail. */
-	t->batch = (struct batch_row){ .flags = flags, .created_ms = clock_real_ms() };
+	t->batch = (struct batch_row){ .flags = flags | (t->selective ? TXN_SELECTIVE : 0),
+		                       .created_ms = clock_real_ms() };
 	(void)memcpy(t->batch.plan, t->plan.id, sizeof(t->batch.plan));
 	r = record_preparing(t, err);
 	if (r < 0)

@@ -32,13 +32,17 @@
 /* How long undo data is kept: a day (`atoll stop` and --no-undo release it earlier). */
 #define TXN_RETAIN_MS (24 * 3600 * 1000ll)
 
+/* In a batch's flags, besides the caller's: it did not ask for everything. */
+#define TXN_SELECTIVE 0x10000u
+
 struct txn_part {
 	struct sandbox_row row;
 	struct atoll_participant *part;
-	struct part_row record; /* of the batch at hand */
-	bool selected;          /* takes part in the batch at hand */
-	bool prepared;          /* prepare was called: abort must be too */
-	bool done;              /* commit (or undo) succeeded */
+	struct part_row record;   /* of the batch at hand */
+	bool selected;            /* takes part in the batch at hand */
+	bool prepared;            /* prepare was called: abort must be too */
+	bool done;                /* commit (or undo) succeeded */
+	struct selection *select; /* what a commit takes of it; owned */
 	/* Paths below the root left alone. The participant points at it, and parts are sorted. */
 	struct strlist *excludes;
 };
@@ -53,6 +57,7 @@ struct txn {
 	struct syncset *sync;
 	struct atoll_result *res;
 	bool recovering;
+	bool selective;    /* a commit takes part of the plan: those with a selection */
 	int64_t retain_ms; /* how long undo data is kept; 0: until stop */
 };
 
@@ -64,8 +69,8 @@ void txn_done(struct txn *t);
 #define cleanup_txn __attribute__((__cleanup__(txn_done)))
 #define TXN_INIT    ((struct txn){ 0 })
 
-/* FLAGS: ATOLL_ALLOW_*, ATOLL_DENY_*, ATOLL_NO_UNDO, ATOLL_DRY_RUN. 0: committed, or nothing to
- * commit. Fills t->res with a row per participant. */
+/* FLAGS: ATOLL_ALLOW_*, ATOLL_DENY_*, ATOLL_NO_UNDO, ATOLL_DRY_RUN. What is taken is in the parts'
+ * selections. 0: committed, or nothing to commit. Fills t->res with a row per participant. */
 int txn_commit(struct txn *t, unsigned flags, struct error *err);
 /* Undoes every committed batch that is not yet undone, newest first, as one. FLAGS:
  * ATOLL_ALLOW_PARTIAL, ATOLL_KEEP_THEIRS. Does not drop work. 0 when there is none. */

@@ -178,6 +178,52 @@ class OverlayAdd(Add):
     verbs = ('add=o2:overlay',)
 
 
+class Part(Commit):
+    """A part of the work is committed, then the rest."""
+    resources = ['r1', 'o2']
+    verbs = ('commit=part',)
+    paths = ['a.txt', 'gone', 'gonetree', 'd/e/f', 'newtree/2/3', 'swapfile', 'locked', 'xadir']
+    env = {'SCENARIO_PART': '\n'.join(paths)}
+
+    def prepare(self, world):
+        super().prepare(world)
+        world.expect_part([path.encode() for path in self.paths])
+
+    def finish(self, world, state):
+        if state == 'old':
+            world.must(*self.verbs, env={'SCENARIO_PART': self.env['SCENARIO_PART']})
+            world.expect('new')
+        world.new = world.full
+        world.must('commit')
+        world.expect('new')
+        world.must('rollback')
+        world.expect('old')
+
+
+class PartRevoke(Revoke):
+    resources = ['r1', 'o2', 'v']
+    verbs = ('commit=part',)
+    env = {**Revoke.env, **Part.env}
+    paths = Part.paths
+
+    def prepare(self, world):
+        super().prepare(world)
+        world.expect_part([path.encode() for path in self.paths])
+
+    finish = Part.finish
+
+
+class PartUndo(Undo):
+    """Two parts are undone as one."""
+    resources = ['o1', 'r2']
+
+    def prepare(self, world):
+        world.open_plan()
+        world.edit()
+        world.must('commit=part', env=Part.env)
+        world.must('commit')
+
+
 class Start(Scenario):
     verbs = ('start',)
 
@@ -244,8 +290,8 @@ class Stop(Scenario):
 
 SCENARIOS = {cls.__name__: cls() for cls in (
     Commit, CommitThree, CommitForGood, Undo, UndoTwoBatches, Withdraw, DryRun, Revoke, RevokeLast,
-    Redo, OverlayCommit, OverlayUndo, OverlayRevoke, OverlayAdd, Add, Start,
-    StartWith, StartWithThree, Exec, Reset, Stop)}
+    Redo, OverlayCommit, OverlayUndo, OverlayRevoke, OverlayAdd, Part, PartRevoke, PartUndo,
+    Add, Start, StartWith, StartWithThree, Exec, Reset, Stop)}
 
 # From where recovery is killed in turn: one for every state it can find.
 LEFT_BEHIND = [
@@ -255,6 +301,8 @@ LEFT_BEHIND = [
     ('RevokeLast', 'dir.undo.op:4'), ('RevokeLast', 'dir.undo.unstage:2'),
     ('RevokeLast', 'txn.revoke.undone:1'), ('UndoTwoBatches', 'txn.undo.after-decision:1'),
     ('UndoTwoBatches', 'dir.undo.op:5'), ('UndoTwoBatches', 'txn.undo.undone:1'),
+    ('Part', 'txn.after-decision:1'), ('Part', 'overlay.commit.rebased:1'),
+    ('PartRevoke', 'txn.revoke.recorded:1'),
     ('Redo', 'txn.redo.recorded:1'), ('Redo', 'dir.apply.op:2'),
     ('Add', 'plan.add.after-area:1'), ('Add', 'plan.add.after-create:1'),
     ('StartWith', 'plan.add.after-create:2'), ('StartWithThree', 'plan.add.after-create:1'),
@@ -404,6 +452,10 @@ def der_01_kill_with_overlays():
     return killed('OverlayCommit', 'OverlayUndo', 'OverlayRevoke')
 
 
+def atm_11_kill_in_a_part():
+    return killed('Part', 'PartRevoke', 'PartUndo')
+
+
 def cln_03_kill_in_create():
     return killed('Start', 'Add', 'OverlayAdd')
 
@@ -458,6 +510,7 @@ if __name__ == '__main__':
             atm_01_kill_in_revocation,
             der_01_kill_in_redo,
             der_01_kill_with_overlays,
+            atm_11_kill_in_a_part,
             cln_03_kill_in_create,
             der_13_kill_in_start_with_resources,
             atm_14_kill_in_exec_reset_stop,

@@ -66,6 +66,27 @@ def ctimes(root):
             for name in [folder] + [os.path.join(folder, n) for n in files]}
 
 
+def part_of(old, view, paths):
+    """The manifest of a tree OLD into which the PATHS of VIEW were committed. A directory with a
+    changed entry has the view's time; new ones come with what is in them."""
+    def chosen(path):
+        return any(path == top or path.startswith(top + b'/') for top in paths)
+
+    taken = [path for path in set(old) | set(view) if chosen(path) and old.get(path) != view.get(path)]
+    found = {path: entry for path, entry in old.items() if not chosen(path)}
+    found.update({path: view[path] for path in view if chosen(path)})
+    for path in taken:
+        up = os.path.dirname(path)
+        if up in old and up in found and not chosen(up):
+            entry = list(found[up])
+            entry[4] = view[up][4]
+            found[up] = tuple(entry)
+        while path in view and up not in old:
+            found[up] = view[up]
+            up = os.path.dirname(up)
+    return found
+
+
 # ---- a world ----
 
 def traced():
@@ -92,6 +113,7 @@ class World:
             else:
                 make_tree(self.base / name, name.encode())
         self.old = self.look()
+        self.plain = {name: manifest(self.base / name) for name in resources}
         self.new = None
 
     def __enter__(self):
@@ -161,6 +183,12 @@ class World:
             else:
                 how(self.works[name], name.encode())
                 self.new[name] = manifest(self.works[name])
+
+    def expect_part(self, paths):
+        """From now on 'new' is what a commit of PATHS alone makes of the trees."""
+        self.full = self.new
+        self.new = {name: tree if name == 'v' else part_of(self.plain[name], tree, paths)
+                    for name, tree in self.full.items()}
 
     def edit_by_command(self, how, name):
         """For what only commands can see: the same edit, and the same look at the view."""

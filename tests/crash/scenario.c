@@ -4,9 +4,10 @@
  * plan "p" of the store BASE/store, through the public interface alone. Trees are made, edited
  * and compared by the Python that runs it.
  *
- *   start[=DIR:STRATEGY,...]  add=DIR[:STRATEGY]  path  exec[=SHELL COMMAND]  diff  commit[=no-undo|dry-run|partial]  rollback
- *   reset  stop[=force]  recover[=all]  purge
+ *   start[=DIR:STRATEGY,...]  add=DIR[:STRATEGY]  path  exec[=SHELL COMMAND]  diff
+ *   commit[=no-undo|dry-run|partial|part]  rollback  reset  stop[=force]  recover[=all]  purge
  *
+ * `commit=part` takes of every tree the paths of $SCENARIO_PART, one per line, and of the others all.
  * `path` prints "path ROOT WORKSPACE" for every resource of strategy copy. The first verb that fails
  * ends it: the code's name goes to stderr, the exit status is the command's (atoll_code_exit).
  *
@@ -227,6 +228,42 @@ static int do_diff(struct run *run, const char *arg)
 	return n < 0 ? (int)n : 0;
 }
 
+#define PATHS_MAX 64
+
+struct part {
+	char *v[PATHS_MAX + 1];
+	size_t n;
+};
+
+static int add_part(void *user, const struct atoll_sandbox_info *info)
+{
+	char *list = strdup(getenv("SCENARIO_PART")), *save = NULL;
+	struct part *part = user;
+	int r = 0;
+
+	if (strcmp(info->strategy, "value") == 0)
+		r = asprintf(&part->v[part->n++], "%s", info->root);
+	else
+		for (char *path = strtok_r(list, "\n", &save);
+		     path && r >= 0 && part->n < PATHS_MAX; path = strtok_r(NULL, "\n", &save))
+			r = asprintf(&part->v[part->n++], "%s/%s", info->root, path);
+	free(list);
+	return r < 0 ? -ENOMEM : 0;
+}
+
+static int commit_part(struct run *run)
+{
+	struct part part = { .n = 0 };
+	const struct atoll_commit commit = { .paths = (const char *const *)part.v };
+	int r = atoll_plan_sandboxes(run->plan, add_part, &part, run->res);
+
+	if (r >= 0)
+		r = atoll_plan_commit_with(run->plan, &commit, run->res);
+	for (size_t i = 0; i < part.n; i++)
+		free(part.v[i]);
+	return r;
+}
+
 static int do_commit(struct run *run, const char *arg)
 {
 	static const struct {
@@ -237,6 +274,8 @@ static int do_commit(struct run *run, const char *arg)
 		      { "partial", ATOLL_ALLOW_PARTIAL } };
 	unsigned flag = 0;
 
+	if (strcmp(arg, "part") == 0)
+		return commit_part(run);
 	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
 		if (strcmp(arg, flags[i].name) == 0)
 			flag = flags[i].flag;

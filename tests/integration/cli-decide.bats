@@ -73,7 +73,7 @@ committed() {
 	plan_with_work
 	run atoll commit p
 	status_is 0
-	says 'committed p: 3 files changed in 2 directories; undo: atoll rollback p'
+	says 'committed p: 3 changes in 2 directories; undo: atoll rollback p'
 	says 'next: atoll stop p'
 	committed
 	run atoll commit p
@@ -88,7 +88,7 @@ committed() {
 	cd a
 	atoll exec p -- sh -c 'echo x >one'
 	run atoll commit p
-	says 'committed p: 1 file changed in 1 directory;'
+	says 'committed p: 1 change in 1 directory;'
 }
 
 @test "cli rollback brings back the very files" {
@@ -142,7 +142,7 @@ committed() {
 	before=$(untouched a b)
 	run atoll commit p --dry-run
 	status_is 0
-	says 'p can be committed: 3 files would change in 2 directories'
+	says 'p can be committed: 3 changes in 2 directories'
 	[ "$(untouched a b)" = "$before" ]
 	run atoll commit p --dry-run --json
 	jq -e .dry_run <<<"$output"
@@ -278,4 +278,63 @@ committed() {
 	run atoll commit p
 	status_is 0
 	committed
+}
+
+@test "cli commit of some paths" {
+	plan_with_work
+	run atoll commit p a/one
+	status_is 0
+	says 'committed p: 1 change in 1 directory; undo: atoll rollback p'
+	says 'the other changes stay in the plan'
+	says 'next: atoll diff p shows what is left'
+	[ "$(cat a/one)" = changed ]
+	[ -e a/two ]
+	[ ! -e b/four ]
+	run atoll diff p
+	[ "$(grep -c '^[AMD]  ' <<<"$output")" -eq 2 ]
+	run atoll commit p a/one
+	status_is 0
+	says 'p: nothing changed there'
+	run atoll commit p four --json
+	status_is 0
+	[ "$(jq -r '[.participants[] | .outcome, .state, .changes] | join(" ")' <<<"$output")" = \
+		'not attempted ACTIVE 0 committed COMMITTED 1' ] || { echo "$output"; false; }
+	atoll commit p a
+	committed
+	run atoll show p
+	says 'state    COMMITTED'
+	says '3 commits can be undone'
+	atoll rollback p
+	[ "$(cat a/one)" != changed ]
+	[ ! -e b/four ]
+}
+
+@test "cli commit without what is excluded" {
+	plan_with_work
+	run atoll commit p --exclude four --exclude '/sub/**' --dry-run
+	status_is 0
+	says 'p can be committed: 2 changes in 1 directory'
+	says "  $work/a (copy): 2 changes"
+	atoll commit p --exclude four
+	[ ! -e b/four ]
+	[ "$(cat a/one)" = changed ]
+	run atoll commit p --exclude /
+	status_is 2
+	run atoll commit p
+	says 'committed p: 1 change in 1 directory;'
+	committed
+}
+
+@test "cli commit of paths that name nothing" {
+	plan_with_work
+	run atoll commit p nothing
+	status_is 1
+	says "'nothing' names nothing in the plan"
+	run atoll commit p "$work/a/nothing"
+	status_is 1
+	run atoll commit p /etc --json
+	status_is 1
+	[ "$(jq -r '[.format, .code] | join(" ")' <<<"$output")" = 'atoll.error/1 not-found' ]
+	run atoll diff p
+	[ "$(grep -c '^[AMD]  ' <<<"$output")" -eq 3 ]
 }

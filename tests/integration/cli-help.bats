@@ -97,7 +97,7 @@ load cli
 	status_is 2
 	run atoll commit
 	status_is 2
-	run atoll commit a b
+	run atoll reset a b
 	status_is 2
 	says "'b' is one word too many"
 	run atoll commit p --allow everything

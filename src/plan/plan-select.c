@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From the paths a caller names to what each sandbox of a plan is asked for. */
+#include "plan/plan-select.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "diff/change.h"
+#include "util/cleanup.h"
+#include "util/escape.h"
+#include "util/mem.h"
+
+static bool is_given(const char *const *list)
+{
+	return list && *list;
+}
+
+/* Absolute, and no component that means something else than itself. */
+static bool is_plain(const char *path)
+{
+	if (*path != '/')
+		return false;
+	while (*path) {
+		size_t len;
+
+		path++;
+		len = strcspn(path, "/");
+		if (len == 0 ? *path != '\0'
+		             : (len == 1 && path[0] == '.') ||
+		                       (len == 2 && strncmp(path, "..", 2) == 0))
+			return false;
+		path += len;
+	}
+	return true;
+}
+
+static char *without_slash(const char *path)
+{
+	size_t len = strlen(path);
+
+	while (len && path[len - 1] == '/')
+		len--;
+	return xstrndup(path, len); /* "/" is "", above everything */
+}
+
+static struct selection *selection_of(struct txn_part *p)
+{
+	if (!p->select)
+		p->select = xcalloc(1, sizeof(*p->select));
+	return p->select;
+}
+
+/* The one that PATH, inside a resource, belongs to. */
+static struct txn_part *innermost(struct txn *t, const char *path)
+{
+	struct txn_part *best = NULL;
+
+	for (size_t i = 0; i < t->n; i++)
+		if (path_below(path, t->parts[i].row.root) &&
+		    (!best || strlen(t->parts[i].row.root) > strlen(best->row.root)))
+			best = &t->parts[i];
+	return best;
+}
+
+static struct strlist *list_at(struct selection *s, size_t offset)
+{
+	return (struct strlist *)(void *)((char *)s + offset);
+}
+
+/* Adds PATH to the list at OFFSET of every selection it concerns. */
+static int add_path(struct txn *t, const char *given, size_t offset, struct error *err)
+{
+	cleanup_free char *path = without_slash(given), *shown = escape_dup(given);
+	struct txn_part *in;
+	bool found = false;
+
+	if (!is_plain(*path ? path : "/"))
+		return error_set(err, -ATOLL_E_INVALID,
+		                 "'%s' is no absolute path without \".\" and \"..\"", shown);
+	for (size_t i = 0; i < t->n; i++) {
+		if (!path_below(t->parts[i].row.root, path))
+			continue;
+		strlist_add(list_at(selection_of(&t->parts[i]), offset), "");
+		found = true;
+	}
+	in = innermost(t, path);
+	if (in && strcmp(in->row.root, path) != 0) {
+		strlist_add(list_at(selection_of(in), offset), path + strlen(in->row.root) + 1);
+		found = true;
+	}
+	if (!found)
+		return error_set(err, -ATOLL_E_NOT_FOUND,
+		                 "'%s' names nothing in the plan; nothing was changed", shown);
+	return 0;
+}
+
+static int add_paths(struct txn *t, const char *const *list, size_t offset, struct error *err)
+{
+	int r = 0;
+
+	for (; list && *list && r >= 0; list++)
+		r = add_path(t, *list, offset, err);
+	return r;
+}
+
+static int add_excludes(struct txn *t, const char *const *list, struct error *err)
+{
+	for (; list && *list; list++) {
+		if (!(*list)[strspn(*list, "/")])
+			return error_set(err, -ATOLL_E_INVALID, "the pattern '%s' matches nothing",
+			                 *list);
+		for (size_t i = 0; i < t->n; i++)
+			if (t->parts[i].select)
+				strlist_add(&t->parts[i].select->excludes, *list);
+	}
+	return 0;
+}
+
+int plan_select(struct txn *t, const struct atoll_commit *commit, struct error *err)
+{
+	int r;
+
+	t->selective = is_given(commit->paths) || is_given(commit->excludes);
+	r = add_paths(t, commit->paths, offsetof(struct selection, paths), err);
+	for (size_t i = 0; !is_given(commit->paths) && i < t->n && r >= 0; i++)
+		strlist_add(&selection_of(&t->parts[i])->paths, "");
+	if (r >= 0)
+		r = add_excludes(t, commit->excludes, err);
+	return r;
+}

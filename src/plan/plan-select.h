@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From the paths a caller names to what each sandbox of a plan is asked for. */
+#ifndef PLAN_PLAN_SELECT_H
+#define PLAN_PLAN_SELECT_H
+
+#include <atoll.h>
+#include "txn/txn.h"
+
+/* Gives the parts of T their selections. A path belongs to the innermost root it lies in; one above
+ * roots means all of those. -ATOLL_E_NOT_FOUND for one that names nothing, -ATOLL_E_INVALID. */
+int plan_select(struct txn *t, const struct atoll_commit *commit, struct error *err);
+
+#endif

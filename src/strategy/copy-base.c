@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The base record of a `copy` after a batch that left work behind. See copy-base.h. */
+#include "strategy/copy-base.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "diff/base.h"
+#include "fs/atomic.h"
+#include "fs/resolve.h"
+#include "fs/xattr.h"
+#include "util/cleanup.h"
+#include "util/crashpoint.h"
+#include "util/mem.h"
+
+#define NAME_LEN 64
+
+static void base_name(const struct atoll_participant *p, char out[NAME_LEN])
+{
+	(void)snprintf(out, NAME_LEN, "base%" PRIu64, p->generation);
+}
+
+static void new_name(const struct atoll_participant *p, char out[NAME_LEN])
+{
+	(void)snprintf(out, NAME_LEN, "base%" PRIu64 ".new", p->generation);
+}
+
+static void saved_name(const struct atoll_participant *p, char out[NAME_LEN])
+{
+	(void)snprintf(out, NAME_LEN, "base%" PRIu64 ".b%u", p->generation, p->batch.number);
+}
+
+static int open_work(struct atoll_participant *p, int *ret_fd)
+{
+	*ret_fd = open(p->work, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return *ret_fd < 0 ? error_sys(&p->err, -errno, "open", p->work) : 0;
+}
+
+/* ---- the amendments ---- */
+
+struct amendments {
+	struct base_amendment *v;
+	size_t n, cap;
+};
+
+static void amendments_done(struct amendments *a)
+{
+	for (size_t i = 0; i < a->n; i++)
+		free(a->v[i].path);
+	free(a->v);
+}
+
+static int add(struct amendments *a, enum base_amend_kind kind, const char *path,
+               const struct base_entry *e)
+{
+	int r = grow((void **)&a->v, &a->cap, a->n + 1, sizeof(*a->v));
+
+	if (r < 0)
+		return r;
+	a->v[a->n++] = (struct base_amendment){ .kind = kind, .path = xstrdup(path), .e = *e };
+	return 0;
+}
+
+static int by_path(const void *a, const void *b)
+{
+	const struct base_amendment *x = a, *y = b;
+
+	return path_compare(x->path, y->path);
+}
+
+static int dir_xattrs(int root_fd, const char *path, uint64_t *ret)
+{
+	cleanup_close int fd = FD_NONE;
+	cleanup_xattrs struct xattrs x = XATTRS_INIT;
+	int r = resolve_dir_path(root_fd, path, &fd);
+
+	if (r >= 0)
+		r = xattrs_read_at(fd, "", &x);
+	if (r >= 0)
+		*ret = xattrs_hash(&x);
+	return r == -ENOENT || r == -ENOTDIR || r == -ELOOP ? 0 : r;
+}
+
+/* What a manifest does not hold of an entry: the number of a device, how many names it has. */
+static void complete(const struct dir_batch *b, const char *path, struct fs_stat *st)
+{
+	cleanup_close int fd = FD_NONE;
+	const char *name;
+	struct fs_stat now;
+
+	if (resolve_parent(b->root_fd, path, &fd, &name) < 0 ||
+	    fs_stat_at(fd, name, FS_STAT_ID, &now) < 0 || !fs_id_equal(now.id, st->id))
+		return;
+	st->rdev = now.rdev;
+	st->nlink = now.nlink;
+}
+
+/* An entry the batch installed; the workspace's own is proven equal to it by how it looked. */
+static int add_installed(struct amendments *a, struct dir_batch *b, const struct manifest *work,
+                         const char *path, const struct fs_stat *st)
+{
+	const struct fs_stat *copy = dir_installed_find(work, path);
+	struct base_entry e = { .src = *st };
+	int r = 0;
+
+	complete(b, path, &e.src);
+	if (copy) {
+		e.work_ino = copy->id.ino;
+		e.work_ctime_ns = copy->ctime_ns;
+	}
+	if (S_ISDIR(st->mode))
+		r = dir_xattrs(b->root_fd, path, &e.xattrs);
+	return r < 0 ? r : add(a, BASE_SET, path, &e);
+}
+
+static int add_ops(struct amendments *a, struct dir_batch *b, const struct manifest *installed,
+                   const struct manifest *work)
+{
+	static const struct base_entry nothing;
+	int r = 0;
+
+	for (size_t i = 0; i < installed->n_ops && r >= 0; i++)
+		r = add_installed(a, b, work, installed->ops[i].path, &installed->ops[i].new_stat);
+	for (size_t k = 0; k < b->m.n_ops && r >= 0; k++) {
+		const struct manifest_op *o = &b->m.ops[k];
+		struct fs_stat st = o->new_stat;
+
+		if (o->flags & MANIFEST_WORK)
+			continue;
+		if (o->op == CHANGE_DELETE) {
+			r = add(a, BASE_REMOVE, o->path, &nothing);
+		} else if (!dir_installed_find(installed, o->path)) {
+			st.ctime_ns = 0; /* somebody changed it at once: it is not as we left it */
+			r = add_installed(a, b, work, o->path, &st);
+		}
+	}
+	return r;
+}
+
+/* Directories that stayed, with the attributes and the times they have now. */
+static int add_dirs(struct amendments *a, struct dir_batch *b, const struct base *old)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < b->m.n_dirs && r >= 0; i++) {
+		const struct manifest_dir *d = &b->m.dirs[i];
+		cleanup_base_block struct base_block blk = BASE_BLOCK_INIT;
+		cleanup_close int fd = FD_NONE;
+		struct base_entry e;
+		struct fs_stat now;
+
+		r = base_lookup(old, d->path, &e, &blk, NULL);
+		if (r != 1)
+			continue;
+		if (resolve_dir_path(b->root_fd, d->path, &fd) >= 0 &&
+		    fs_stat_at(fd, "", FS_STAT_ID, &now) >= 0 && fs_id_equal(now.id, e.src.id))
+			e.src.ctime_ns = now.ctime_ns;
+		if (d->flags & MANIFEST_DIR_TIME)
+			e.src.mtime_ns = d->new_stat.mtime_ns;
+		if (d->flags & MANIFEST_DIR_ATTR) {
+			e.src.mode = d->new_stat.mode;
+			e.src.uid = d->new_stat.uid;
+			e.src.gid = d->new_stat.gid;
+			e.xattrs = xattrs_hash(&d->new_xattrs);
+		}
+		r = add(a, BASE_META, d->path, &e);
+	}
+	return r < 0 ? r : 0;
+}
+
+/* ---- the record ---- */
+
+static int open_base(struct atoll_participant *p, int dir_fd, struct base **ret)
+{
+	char name[NAME_LEN];
+	cleanup_close int fd = FD_NONE;
+
+	base_name(p, name);
+	fd = openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return error_sys(&p->err, -errno, "open the base record in", p->work);
+	return base_open(fd, ret, &p->err);
+}
+
+/* Puts NEW in the place of the record, which is kept first. */
+static int install(struct atoll_participant *p, int dir_fd)
+{
+	char name[NAME_LEN], new[NAME_LEN], saved[NAME_LEN];
+	int r = 0;
+
+	base_name(p, name);
+	new_name(p, new);
+	saved_name(p, saved);
+	if (!p->batch.redoing)
+		r = fs_link_at(dir_fd, name, dir_fd, saved);
+	if (r == -EEXIST)
+		r = 0;
+	if (r >= 0)
+		r = fs_rename_over(dir_fd, new, name);
+	crashpoint("copy.commit.rebased");
+	if (r >= 0)
+		r = syncset_add(p->batch.sync, dir_fd, name);
+	if (r >= 0)
+		r = syncset_add(p->batch.sync, dir_fd, "");
+	return r < 0 ? error_sys(&p->err, r, "write the base record in", p->work) : 0;
+}
+
+static int amend(struct atoll_participant *p, int dir_fd, const struct base *old,
+                 struct amendments *a)
+{
+	cleanup_close int fd = FD_NONE;
+	char name[NAME_LEN];
+	int r;
+
+	new_name(p, name);
+	(void)fs_unlink_at(dir_fd, name);
+	r = fs_create_at(dir_fd, name, 0600, &fd);
+	if (r < 0)
+		return error_sys(&p->err, r, "write the base record in", p->work);
+	if (a->n)
+		qsort(a->v, a->n, sizeof(*a->v), by_path);
+	r = base_amend(old, a->v, a->n, fd, &p->err);
+	return r < 0 ? r : install(p, dir_fd);
+}
+
+int copy_base_rebase(struct atoll_participant *p, struct dir_batch *b)
+{
+	cleanup_close int dir_fd = FD_NONE;
+	cleanup_base struct base *old = NULL;
+	struct manifest installed = MANIFEST_INIT, work = MANIFEST_INIT;
+	struct amendments a = { 0 };
+	int r = open_work(p, &dir_fd);
+
+	if (r >= 0)
+		r = open_base(p, dir_fd, &old);
+	if (r >= 0)
+		r = dir_installed_read(p, b, &installed);
+	if (r >= 0) {
+		dir_work_read(b, &work);
+		r = add_ops(&a, b, &installed, &work);
+		if (r >= 0)
+			r = add_dirs(&a, b, old);
+		if (r < 0)
+			r = error_sys(&p->err, r, "note what was installed in", p->root);
+	}
+	if (r >= 0)
+		r = amend(p, dir_fd, old, &a);
+	manifest_done(&installed);
+	manifest_done(&work);
+	amendments_done(&a);
+	return r;
+}
+
+int copy_base_revert(struct atoll_participant *p)
+{
+	cleanup_close int dir_fd = FD_NONE;
+	char name[NAME_LEN], new[NAME_LEN], saved[NAME_LEN];
+	int r = open_work(p, &dir_fd);
+
+	if (r < 0)
+		return r;
+	base_name(p, name);
+	new_name(p, new);
+	saved_name(p, saved);
+	(void)fs_unlink_at(dir_fd, new);
+	r = fs_link_at(dir_fd, saved, dir_fd, new);
+	if (r >= 0)
+		r = fs_rename_over(dir_fd, new, name);
+	if (r >= 0)
+		r = syncset_add(p->batch.sync, dir_fd, "");
+	return r < 0 && r != -ENOENT ? error_sys(&p->err, r, "put back the base record in", p->work)
+	                             : 0;
+}
+
+void copy_base_settle(struct atoll_participant *p)
+{
+	cleanup_close int dir_fd = FD_NONE;
+	char saved[NAME_LEN];
+
+	if (open_work(p, &dir_fd) >= 0) {
+		saved_name(p, saved);
+		(void)fs_unlink_at(dir_fd, saved);
+	}
+	error_done(&p->err);
+}

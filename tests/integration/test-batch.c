@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Batches: commits of a part of a plan, and what stays. Over `overlay`, `copy` and both together. */
+#include "lib/more.h"
+#include "lib/views.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char *const kinds[] = { "overlay", "copy" };
+#define KINDS (sizeof(kinds) / sizeof(kinds[0]))
+
+/* ---- what the tests share ---- */
+
+static const char *make_tree(struct fix *f, const char *name)
+{
+	const char *root = fix_dir(f, name);
+
+	put_text(fix_path(f, "%s/a", root), "a\n");
+	put_text(fix_path(f, "%s/b", root), "b\n");
+	put_dir(fix_path(f, "%s/d", root), 0755);
+	put_text(fix_path(f, "%s/d/c", root), "c\n");
+	put_text(fix_path(f, "%s/d/e", root), "e\n");
+	put_dir(fix_path(f, "%s/gone", root), 0755);
+	put_text(fix_path(f, "%s/gone/x", root), "x\n");
+	return root;
+}
+
+/* Changes, additions, deletions, a replaced directory, a new one. */
+static const char edits[] =
+	"echo A >a; rm b; echo C >d/c; rm d/e; rm -r gone; mkdir gone; "
+	"echo y >gone/y; mkdir -p new/sub; echo 1 >new/one; echo 2 >new/sub/two; "
+	"echo o >new/x.o; ln -s a link; chmod 700 d";
+
+#define MOST 8
+/* Commits PATHS (up to NULL) of P, but for what EXCLUDE matches. */
+static int commit_part(struct fix *f, struct atoll_plan *p, unsigned flags, const char *exclude,
+                       ...)
+{
+	const char *paths[MOST + 1] = { NULL };
+	const char *const excludes[] = { exclude, NULL };
+	struct atoll_commit c = { .flags = flags, .paths = paths, .excludes = excludes };
+	va_list ap;
+
+	va_start(ap, exclude);
+	for (size_t i = 0; i < MOST && (paths[i] = va_arg(ap, const char *)); i++)
+		;
+	va_end(ap);
+	return atoll_plan_commit_with(p, &c, f->res);
+}
+
+static void expect_changes(struct fix *f, struct atoll_plan *p, size_t n)
+{
+	struct listing *l = diff_take(f, p);
+
+	expect_eq(l->n, n);
+	for (size_t i = 0; i < l->n && l->n != n; i++)
+		(void)fprintf(stderr, "# %d %s\n", (int)l->v[i].kind, l->v[i].path);
+	diff_free(l);
+}
+
+static bool is_changed(struct fix *f, struct atoll_plan *p, const char *path)
+{
+	struct listing *l = diff_take(f, p);
+	bool found = diff_find(l, path) != NULL;
+
+	diff_free(l);
+	return found;
+}
+
+/* ---- a part, then the rest ---- */
+
+static void atm_11_part_of_a_resource(void **state)
+{
+	struct fix *f = *state;
+
+	for (size_t i = 0; i < KINDS; i++) {
+		const char *root = make_tree(f, kinds[i]);
+		struct atoll_plan *p = fix_plan(f, NULL);
+		char *before = man_take(root);
+
+		fix_add(f, p, root, kinds[i]);
+		run_ok(f, p, root, edits);
+		expect_changes(f, p, 13);
+		expect_ok(f, commit_part(f, p, 0, NULL, fix_path(f, "%s/a", root),
+		                         fix_path(f, "%s/b", root), fix_path(f, "%s/new/sub", root),
+		                         NULL));
+		expect_eq(fix_row(f, root)->changes, 5); /* new/ and new/sub/ came along */
+		expect_eq(fix_plan_state(f, p), ATOLL_PLAN_OPEN);
+		expect_eq(fix_state(f, p, root), ATOLL_SANDBOX_ACTIVE);
+		expect_text(fix_path(f, "%s/a", root), "A\n");
+		expect(!exists(fix_path(f, "%s/b", root)));
+		expect_text(fix_path(f, "%s/new/sub/two", root), "2\n");
+		expect(!exists(fix_path(f, "%s/new/one", root)));
+		expect_text(fix_path(f, "%s/d/c", root), "c\n");
+		expect_changes(f, p, 8);
+		expect(!is_changed(f, p, "new"));
+
+		/* The view has both, and the next commands see no difference. */
+		run_ok(f, p, root,
+		       "test \"$(cat a new/sub/two new/one d/c)\" = \"$(printf 'A\\n2\\n1\\nC')\" "
+		       "&& ! test -e b && ! test -e d/e && test -e link");
+		expect_changes(f, p, 8);
+		expect_ok(f, atoll_plan_commit(p, 0, f->res));
+		expect_eq(fix_row(f, root)->changes, 8);
+		expect_eq(fix_plan_state(f, p), ATOLL_PLAN_COMMITTED);
+		expect_text(fix_path(f, "%s/gone/y", root), "y\n");
+		expect(!exists(fix_path(f, "%s/gone/x", root)));
+		expect_changes(f, p, 0);
+		expect_rollback(f, p);
+		expect_man(root, before);
+		free(before);
+		expect_stop(f, p);
+	}
+}
+
+/* What was committed is the base from then on: it neither comes back nor stands in the way. */
+static void der_04_a_batch_is_the_base_of_the_next(void **state)
+{
+	struct fix *f = *state;
+
+	for (size_t i = 0; i < KINDS; i++) {
+		const char *root = make_tree(f, kinds[i]);
+		struct atoll_plan *p = fix_plan(f, NULL);
+		char *before = man_take(root);
+
+		fix_add(f, p, root, kinds[i]);
+		run_ok(f, p, root, edits);
+		expect_ok(f, commit_part(f, p, 0, NULL, fix_path(f, "%s/a", root),
+		                         fix_path(f, "%s/b", root), fix_path(f, "%s/new", root),
+		                         NULL));
+		run_ok(f, p, root,
+		       "echo AA >a; echo B >b; echo 11 >new/one; rm -r new/sub; echo 3 >new/three");
+		expect_ok(f, commit_part(f, p, 0, NULL, fix_path(f, "%s/new", root),
+		                         fix_path(f, "%s/b", root), NULL));
+		expect_text(fix_path(f, "%s/new/one", root), "11\n");
+		expect(!exists(fix_path(f, "%s/new/sub", root)));
+		expect_text(fix_path(f, "%s/a", root), "A\n");
+		run_ok(f, p, root, "rm -r new");
+		expect_ok(f, commit_part(f, p, 0, NULL, fix_path(f, "%s/new", root), NULL));
+		expect(!exists(fix_path(f, "%s/new", root)));
+
+		/* Somebody else's edit of it is one, though. */
+		put_text(fix_path(f, "%s/a", root), "theirs\n");
+		expect_code(f, commit_part(f, p, 0, NULL, fix_path(f, "%s/a", root), NULL),
+		            -ATOLL_E_CONFLICT);
+		expect(has_note(f, ATOLL_NOTE_CONFLICT, "a"));
+		expect_text(fix_path(f, "%s/a", root), "theirs\n");
+		expect_ok(f, commit_part(f, p, 0, NULL, fix_path(f, "%s/d", root), NULL));
+		expect_code(f, atoll_plan_rollback(p, 0, f->res), -ATOLL_E_CONFLICT);
+		expect_ok(f, atoll_plan_rollback(p, ATOLL_KEEP_THEIRS, f->res));
+		expect_text(fix_path(f, "%s/a", root), "theirs\n");
+		char *rest = man_without(before, "a "), *now = man_take(root);
+		char *after = man_without(now, "a ");
+		man_assert_equal(after, rest);
+		free(before);
+		free(rest);
+		free(now);
+		free(after);
+		expect_ok(f, atoll_plan_stop(p, ATOLL_FORCE, f->res));
+	}
+}
+
+/* ---- what may be split and what not ---- */
+
+static void atm_11_a_replaced_directory_goes_as_a_whole(void **state)
+{
+	struct fix *f = *state;
+	const char *root = make_tree(f, "r");
+	struct atoll_plan *p = plan_overlay(f, root);
+	char *before;
+
+	run_ok(f, p, root, edits);
+	before = man_inodes(root);
+	expect_code(f, commit_part(f, p, 0, NULL, fix_path(f, "%s/gone/y", root), NULL),
+	            -ATOLL_E_POLICY);
+	expect(strstr(atoll_result_message(f->res), "'gone' was replaced as a whole") != NULL);
+	expect_code(f, commit_part(f, p, 0, "y", fix_path(f, "%s/gone", root), NULL),
+	            -ATOLL_E_POLICY);
+	expect_inodes(root, before);
+	expect_changes(f, p, 13);
+	expect_ok(f, commit_part(f, p, 0, NULL, fix_path(f, "%s/gone", root), NULL));
+	expect_text(fix_path(f, "%s/gone/y", root), "y\n");
+	run_ok(f, p, root, "rm -r d");
+	expect_code(f, commit_part(f, p, 0, NULL, fix_path(f, "%s/d/c", root), NULL),
+	            -ATOLL_E_POLICY);
+	expect(strstr(atoll_result_message(f->res), "'d' was deleted as a whole") != NULL);
+	free(before);
+}
+
+static void atm_11_excluded_entries_stay(void **state)
+{
+	struct fix *f = *state;
+
+	for (size_t i = 0; i < KINDS; i++) {
+		const char *root = make_tree(f, kinds[i]);
+		struct atoll_plan *p = fix_plan(f, NULL);
+
+		fix_add(f, p, root, kinds[i]);
+		run_ok(f, p, root, edits);
+		expect_ok(f, commit_part(f, p, 0, "*.o", NULL));
+		expect_text(fix_path(f, "%s/new/one", root), "1\n");
+		expect(!exists(fix_path(f, "%s/new/x.o", root)));
+		expect_changes(f, p, 1);
+		expect(is_changed(f, p, "new/x.o"));
+		expect_eq(fix_plan_state(f, p), ATOLL_PLAN_OPEN);
+		expect_ok(f, commit_part(f, p, 0, "new/**", NULL));
+		expect_eq(fix_outcome(f, root), ATOLL_OUTCOME_UNCHANGED);
+		expect_changes(f, p, 1);
+		expect_code(f, commit_part(f, p, 0, "/", NULL), -ATOLL_E_INVALID);
+	}
+}
+
+static void err_02_paths_that_name_nothing(void **state)
+{
+	struct fix *f = *state;
+	const char *root = make_tree(f, "r");
+	struct atoll_plan *p = plan_over(f, root);
+
+	append_text(fix_path(f, "%s/a", fix_work(f, p, root)), "more\n");
+	expect_code(f, commit_part(f, p, 0, NULL, "/etc/passwd", NULL), -ATOLL_E_NOT_FOUND);
+	expect_code(f, commit_part(f, p, 0, NULL, "a", NULL), -ATOLL_E_INVALID);
+	expect_code(f, commit_part(f, p, 0, NULL, fix_path(f, "%s/../x", root), NULL),
+	            -ATOLL_E_INVALID);
+	expect_ok(f, commit_part(f, p, 0, NULL, fix_path(f, "%s/b", root), NULL));
+	expect_eq(fix_outcome(f, root), ATOLL_OUTCOME_UNCHANGED);
+	expect(has_note(f, ATOLL_NOTE_WARNING, "b"));
+	expect_changes(f, p, 1);
+	/* Above a root means all of it. */
+	expect_ok(f, commit_part(f, p, ATOLL_DRY_RUN, NULL, f->dir, NULL));
+	expect_eq(fix_row(f, root)->changes, 1);
+	expect_changes(f, p, 1);
+	expect_ok(f, commit_part(f, p, 0, NULL, fix_path(f, "%s/", root), NULL));
+	expect_text(fix_path(f, "%s/a", root), "a\nmore\n");
+	expect_eq(fix_plan_state(f, p), ATOLL_PLAN_COMMITTED);
+}
+
+static void der_21_names_left_behind_are_cut_off(void **state)
+{
+	struct fix *f = *state;
+
+	for (size_t i = 0; i < KINDS; i++) {
+		const char *root = make_tree(f, kinds[i]);
+		struct atoll_plan *p = fix_plan(f, NULL);
+		struct stat st;
+
+		fix_add(f, p, root, kinds[i]);
+		run_ok(f, p, root,
+		       "echo l >l1; ln l1 l2; ln l1 d/l3; mkdir n; echo m >n/m1; ln n/m1 n/m2");
+		expect_ok(f, commit_part(f, p, 0, NULL, fix_path(f, "%s/l1", root),
+		                         fix_path(f, "%s/n", root), NULL));
+		expect(has_note(f, ATOLL_NOTE_WARNING, "l1"));
+		expect_eq(stat(fix_path(f, "%s/l1", root), &st), 0);
+		expect_eq(st.st_nlink, 1);
+		expect_eq(stat(fix_path(f, "%s/n/m1", root), &st), 0);
+		expect_eq(st.st_nlink, 2); /* both are there: one file still */
+		run_ok(f, p, root, "echo more >>l2");
+		expect_text(fix_path(f, "%s/l1", root), "l\n");
+		expect_ok(f, atoll_plan_commit(p, 0, f->res));
+		expect_text(fix_path(f, "%s/d/l3", root), "l\nmore\n");
+		expect_rollback(f, p);
+	}
+}
+
+static void bkp_05_times_of_directories_follow(void **state)
+{
+	struct fix *f = *state;
+
+	for (size_t i = 0; i < KINDS; i++) {
+		const char *root = make_tree(f, kinds[i]);
+		struct atoll_plan *p = fix_plan(f, NULL);
+		struct stat st;
+
+		set_mtime(fix_path(f, "%s/d", root), 1000000000, 1);
+		fix_add(f, p, root, kinds[i]);
+		run_ok(f, p, root,
+		       "echo n >d/n; echo m >d/m; mkdir new; echo 1 >new/1; echo 2 >new/2; "
+		       "touch -d @1100000000 d new");
+		expect_ok(f, commit_part(f, p, 0, NULL, fix_path(f, "%s/d/n", root),
+		                         fix_path(f, "%s/new/1", root), NULL));
+		expect_eq(stat(fix_path(f, "%s/d", root), &st), 0);
+		expect_eq(st.st_mtim.tv_sec, 1100000000);
+		expect_eq(stat(fix_path(f, "%s/new", root), &st), 0);
+		expect_eq(st.st_mtim.tv_sec, 1100000000);
+		run_ok(f, p, root,
+		       "test $(stat -c %Y d) = 1100000000 && test $(stat -c %Y new) = 1100000000");
+		expect_ok(f, atoll_plan_commit(p, 0, f->res));
+		expect_eq(stat(fix_path(f, "%s/new", root), &st), 0);
+		expect_eq(st.st_mtim.tv_sec, 1100000000);
+		expect_rollback(f, p);
+		expect_eq(stat(fix_path(f, "%s/d", root), &st), 0);
+		expect_eq(st.st_mtim.tv_sec, 1000000000);
+	}
+}
+
+/* ---- several resources ---- */
+
+struct mixed {
+	const char *o, *c, *v; /* overlay, copy, failer */
+	struct atoll_plan *p;
+};
+
+static void mixed_open(struct fix *f, struct mixed *m)
+{
+	m->o = make_tree(f, "o");
+	m->c = make_tree(f, "c");
+	m->v = fix_dir(f, "v");
+	put_text(fix_path(f, "%s/value", m->v), "old\n");
+	m->p = fix_plan(f, NULL);
+	fix_add(f, m->p, m->o, "overlay");
+	fix_add(f, m->p, m->c, "copy");
+	fix_add(f, m->p, m->v, "failer");
+	run_ok(f, m->p, m->o, edits);
+	run_ok(f, m->p, m->c, edits);
+	put_text(fix_path(f, "%s/value", fix_work(f, m->p, m->v)), "new\n");
+}
+
+static int mixed_commit(struct fix *f, const struct mixed *m)
+{
+	return commit_part(f, m->p, 0, NULL, fix_path(f, "%s/b", m->o),
+	                   fix_path(f, "%s/new/sub", m->o), fix_path(f, "%s/a", m->c),
+	                   fix_path(f, "%s/d", m->c), fix_path(f, "%s/new/one", m->c), m->v, NULL);
+}
+
+static void atm_11_a_part_that_fails_can_be_committed_again(void **state)
+{
+	static const enum phase phases[] = { PHASE_PREPARE, PHASE_CHECK, PHASE_COMMIT };
+	struct fix *f = *state;
+	struct mixed m;
+
+	mixed_open(f, &m);
+	for (size_t i = 0; i < sizeof(phases) / sizeof(phases[0]); i++) {
+		char *o = man_take(m.o), *c = man_take(m.c);
+
+		failer_set(m.v, phases[i], FAIL_CODE, -EIO);
+		expect(mixed_commit(f, &m) < 0);
+		phase_clear();
+		expect_man(m.o, o);
+		expect_man(m.c, c);
+		expect_changes(f, m.p, 27);
+		free(o);
+		free(c);
+	}
+	expect_ok(f, mixed_commit(f, &m));
+	expect(!exists(fix_path(f, "%s/b", m.o)));
+	expect_text(fix_path(f, "%s/new/one", m.c), "1\n");
+	expect_text(fix_path(f, "%s/value", m.v), "new\n");
+	expect_eq(fix_state(f, m.p, m.v), ATOLL_SANDBOX_COMMITTED);
+	expect_eq(fix_state(f, m.p, m.o), ATOLL_SANDBOX_ACTIVE);
+	expect_eq(fix_plan_state(f, m.p), ATOLL_PLAN_OPEN);
+	expect_changes(f, m.p, 27 - 4 - 6 - 1);
+	expect_ok(f, atoll_plan_commit(m.p, 0, f->res));
+	expect_eq(fix_plan_state(f, m.p), ATOLL_PLAN_COMMITTED);
+	expect_text(fix_path(f, "%s/a", m.o), "A\n");
+	expect_rollback(f, m.p);
+	expect_text(fix_path(f, "%s/a", m.o), "a\n");
+	expect_text(fix_path(f, "%s/b", m.o), "b\n");
+	expect_text(fix_path(f, "%s/value", m.v), "old\n");
+	expect(!exists(fix_path(f, "%s/new", m.c)));
+}
+
+static void stm_06_one_resource_alone(void **state)
+{
+	struct fix *f = *state;
+	struct mixed m;
+
+	mixed_open(f, &m);
+	expect_ok(f, commit_part(f, m.p, 0, NULL, m.c, NULL));
+	expect_eq(fix_outcome(f, m.c), ATOLL_OUTCOME_COMMITTED);
+	expect_eq(fix_outcome(f, m.o), ATOLL_OUTCOME_NOT_ATTEMPTED);
+	expect_eq(fix_state(f, m.p, m.c), ATOLL_SANDBOX_COMMITTED);
+	expect_eq(fix_plan_state(f, m.p), ATOLL_PLAN_OPEN);
+	expect_text(fix_path(f, "%s/a", m.c), "A\n");
+	expect_text(fix_path(f, "%s/a", m.o), "a\n");
+	expect_ok(f, atoll_plan_commit(m.p, 0, f->res));
+	expect_eq(fix_outcome(f, m.c), ATOLL_OUTCOME_SKIPPED);
+	expect_text(fix_path(f, "%s/a", m.c), "A\n");
+	expect_rollback(f, m.p);
+	expect_text(fix_path(f, "%s/a", m.c), "a\n");
+	expect_text(fix_path(f, "%s/a", m.o), "a\n");
+}
+
+static void cch_02_a_strategy_that_cannot_choose_says_so(void **state)
+{
+	struct fix *f = *state;
+	struct mixed m;
+
+	mixed_open(f, &m);
+	expect_code(f, commit_part(f, m.p, 0, NULL, fix_path(f, "%s/value", m.v), NULL),
+	            -ATOLL_E_UNSUPPORTED);
+	expect(strstr(atoll_result_message(f->res), "(failer)") != NULL);
+	expect_ok(f, commit_part(f, m.p, 0, "*.o", m.v, NULL));
+	expect_text(fix_path(f, "%s/value", m.v), "new\n");
+	expect_rollback(f, m.p);
+}
+
+/* A resource inside another: the inner one's part is its own. */
+static void der_18_a_path_belongs_to_the_innermost_resource(void **state)
+{
+	struct fix *f = *state;
+	const char *outer = make_tree(f, "outer"), *inner = fix_path(f, "%s/d", outer);
+	struct atoll_plan *p = fix_plan(f, NULL);
+
+	fix_add(f, p, outer, "overlay");
+	fix_add(f, p, inner, "copy");
+	run_ok(f, p, outer, "echo A >a; echo C >d/c; echo E >d/e");
+	expect_ok(f, commit_part(f, p, 0, NULL, fix_path(f, "%s/c", inner), NULL));
+	expect_text(fix_path(f, "%s/c", inner), "C\n");
+	expect_text(fix_path(f, "%s/e", inner), "e\n");
+	expect_text(fix_path(f, "%s/a", outer), "a\n");
+	expect_ok(f, commit_part(f, p, 0, NULL, outer, NULL));
+	expect_text(fix_path(f, "%s/e", inner), "E\n");
+	expect_text(fix_path(f, "%s/a", outer), "A\n");
+	expect_rollback(f, p);
+	expect_text(fix_path(f, "%s/c", inner), "c\n");
+	expect_text(fix_path(f, "%s/a", outer), "a\n");
+}
+
+int main(int argc, char **argv)
+{
+	static const struct atest_child children[] = { { NULL, NULL } };
+	const struct CMUnitTest tests[] = {
+		mtest(atm_11_part_of_a_resource),
+		mtest(der_04_a_batch_is_the_base_of_the_next),
+		mtest(atm_11_a_replaced_directory_goes_as_a_whole),
+		mtest(atm_11_excluded_entries_stay),
+		mtest(err_02_paths_that_name_nothing),
+		mtest(der_21_names_left_behind_are_cut_off),
+		mtest(bkp_05_times_of_directories_follow),
+		mtest(atm_11_a_part_that_fails_can_be_committed_again),
+		mtest(stm_06_one_resource_alone),
+		mtest(cch_02_a_strategy_that_cannot_choose_says_so),
+		mtest(der_18_a_path_belongs_to_the_innermost_resource),
+	};
+
+	become_user(argc, argv);
+	return atest_main(argc, argv, tests, children);
+}
