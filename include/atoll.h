@@ -178,6 +178,7 @@ enum atoll_note_kind {
 	ATOLL_NOTE_WARNING,       /* text only, e.g. weakened atomicity */
 	ATOLL_NOTE_UNREADABLE,    /* could not be read at create; left out of the view */
 	ATOLL_NOTE_INFO,          /* text only, and nothing to worry about */
+	ATOLL_NOTE_KEPT,          /* a version that is nowhere else was kept; the text says where */
 	ATOLL_NOTE_END_
 };
 ATOLL_API const char *atoll_note_kind_name(enum atoll_note_kind k);
@@ -472,6 +473,11 @@ struct atoll_commit {
 	unsigned flags;              /* as for atoll_plan_commit() */
 	const char *const *paths;    /* empty: everything */
 	const char *const *excludes; /* left out */
+	/* Conflicts at or below these paths are settled: for the plan's version, which takes the place
+	 * of what is there now (rollback puts that back), or for what is there now; the plan's version
+	 * is then kept as long as the commit can be undone, and a note says where. */
+	const char *const *ours;
+	const char *const *theirs;
 };
 ATOLL_API int atoll_plan_commit_with(struct atoll_plan *p, const struct atoll_commit *commit,
                                      struct atoll_result *res);

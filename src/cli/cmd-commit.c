@@ -111,6 +111,22 @@ static const char **values_of(const struct cli *c, const char *name)
 	return v;
 }
 
+/* The paths that option NAME names. */
+static int paths_of(struct cli *c, const char *name, struct names_lookup *look, struct strlist *ret,
+                    struct error *err)
+{
+	const char *value;
+	size_t at = 0;
+	int r = 0;
+
+	while (r >= 0 && (value = args_next(&c->args, name, &at))) {
+		cleanup_free char *word = xstrdup(value);
+
+		r = names_resolve(c, &word, 1, names_lookup, look, ret, err);
+	}
+	return r;
+}
+
 static const char **as_list(const struct strlist *l)
 {
 	const char **v = xcalloc(l->n + 1, sizeof(*v));
@@ -123,16 +139,24 @@ static const char **as_list(const struct strlist *l)
 static int commit_plan(struct cli *c, unsigned flags)
 {
 	cleanup_names_lookup struct names_lookup look = NAMES_LOOKUP_INIT(c);
-	cleanup_strlist struct strlist named = STRLIST_INIT;
-	cleanup_free const char **paths = NULL, **excludes = values_of(c, "exclude");
+	cleanup_strlist struct strlist named = STRLIST_INIT, ours = STRLIST_INIT,
+				       theirs = STRLIST_INIT;
+	cleanup_free const char **paths = NULL, **our_paths = NULL, **their_paths = NULL;
+	cleanup_free const char **excludes = values_of(c, "exclude");
 	struct atoll_commit commit = { .flags = flags, .excludes = excludes };
 	struct error err = ERROR_INIT;
 	int r = names_resolve(c, c->args.words + 1, c->args.n_words - 1, names_lookup, &look,
 	                      &named, &err);
 
+	if (r >= 0)
+		r = paths_of(c, "ours", &look, &ours, &err);
+	if (r >= 0)
+		r = paths_of(c, "theirs", &look, &theirs, &err);
 	if (r < 0)
 		return cli_fail_error(c, &err);
 	commit.paths = paths = as_list(&named);
+	commit.ours = our_paths = as_list(&ours);
+	commit.theirs = their_paths = as_list(&theirs);
 	r = atoll_plan_commit_with(c->plan, &commit, c->res);
 	return r < 0 ? cli_fail(c, r) : 0;
 }
@@ -165,6 +189,8 @@ static const struct option_row options[] = {
 	{ "exclude", "GLOB",
 	  "leave out what matches: a name anywhere, or, with a slash in it, a\n"
 	  "path from a resource's root on; ** is any number of directories" },
+	{ "ours", "PATH", "settle conflicts at or below it for the plan's version" },
+	{ "theirs", "PATH", "settle them for what is there now" },
 	{ "no-undo", NULL, "keep nothing to undo it with" },
 	{ "dry-run", NULL, "say whether it would work, change nothing" },
 	{ NULL, NULL, NULL },

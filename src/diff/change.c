@@ -38,6 +38,18 @@ int changeset_add_dir(struct changeset *cs, const struct change_dir *d)
 	return 0;
 }
 
+int changeset_give_up(struct changeset *cs, const struct change *c)
+{
+	int r = grow((void **)&cs->theirs, &cs->cap_theirs, cs->n_theirs + 1, sizeof(*cs->theirs));
+
+	if (r < 0) {
+		free(c->path);
+		return r;
+	}
+	cs->theirs[cs->n_theirs++] = *c;
+	return 0;
+}
+
 static int by_path(const void *a, const void *b)
 {
 	return path_compare(((const struct change *)a)->path, ((const struct change *)b)->path);
@@ -65,6 +77,9 @@ void changeset_done(struct changeset *cs)
 		free(cs->v[i].path);
 	for (size_t i = 0; i < cs->n_dirs; i++)
 		free(cs->dirs[i].path);
+	for (size_t i = 0; i < cs->n_theirs; i++)
+		free(cs->theirs[i].path);
+	free(cs->theirs);
 	free(cs->v);
 	free(cs->dirs);
 	*cs = CHANGESET_INIT;

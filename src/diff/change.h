@@ -30,6 +30,7 @@ struct change {
 	struct fs_stat base; /* as recorded; mode 0: absent */
 	struct fs_stat work; /* in the workspace, with id; mode 0: absent */
 	bool in_part;        /* of a new directory: only some of what is below it is meant */
+	bool settled;        /* somebody else's version, now in `base`, is to be replaced */
 };
 
 /* A directory that stays and below which something changes: its times are set after the rest. */
@@ -47,9 +48,14 @@ struct changeset {
 				    mtime alone differs (silent: they make no change set) */
 	size_t n_dirs;
 	size_t cap_dirs;
+	struct change *theirs; /* given up for what is there now; `base` is that */
+	size_t n_theirs;
+	size_t cap_theirs;
 };
 #define CHANGESET_INIT ((struct changeset){ 0 })
 
+/* Takes over C's path. */
+int changeset_give_up(struct changeset *cs, const struct change *c);
 /* Both take over PATH. */
 int changeset_add(struct changeset *cs, const struct change *c);
 int changeset_add_dir(struct changeset *cs, const struct change_dir *d);

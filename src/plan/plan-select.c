@@ -116,6 +116,17 @@ static int add_excludes(struct txn *t, const char *const *list, struct error *er
 	return 0;
 }
 
+/* Settling conflicts asks nobody in who was not asked for changes. */
+static void drop_unasked(struct txn *t)
+{
+	for (size_t i = 0; i < t->n; i++) {
+		if (!t->parts[i].select || t->parts[i].select->paths.n)
+			continue;
+		selection_free(t->parts[i].select);
+		t->parts[i].select = NULL;
+	}
+}
+
 int plan_select(struct txn *t, const struct atoll_commit *commit, struct error *err)
 {
 	int r;
@@ -126,5 +137,10 @@ int plan_select(struct txn *t, const struct atoll_commit *commit, struct error *
 		strlist_add(&selection_of(&t->parts[i])->paths, "");
 	if (r >= 0)
 		r = add_excludes(t, commit->excludes, err);
+	if (r >= 0)
+		r = add_paths(t, commit->ours, offsetof(struct selection, ours), err);
+	if (r >= 0)
+		r = add_paths(t, commit->theirs, offsetof(struct selection, theirs), err);
+	drop_unasked(t);
 	return r;
 }

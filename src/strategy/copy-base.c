@@ -12,6 +12,8 @@
 
 #include "diff/base.h"
 #include "fs/atomic.h"
+#include "fs/copy.h"
+#include "fs/remove.h"
 #include "fs/resolve.h"
 #include "fs/xattr.h"
 #include "util/cleanup.h"
@@ -116,6 +118,74 @@ static int add_installed(struct amendments *a, struct dir_batch *b, const struct
 	if (S_ISDIR(st->mode))
 		r = dir_xattrs(b->root_fd, path, &e.xattrs);
 	return r < 0 ? r : add(a, BASE_SET, path, &e);
+}
+
+/* ---- what was taken over from somebody else ---- */
+
+#define BROUGHT "brought"
+
+static int work_stat(const struct dir_batch *b, const char *path, struct fs_stat *ret)
+{
+	cleanup_close int fd = FD_NONE;
+	const char *name = "";
+	int r = *path ? resolve_parent(b->work_fd, path, &fd, &name) : 0;
+
+	return r < 0 ? r : fs_stat_at(*path ? fd : b->work_fd, name, FS_STAT_ID, ret);
+}
+
+/* Fills the place of PATH in the workspace with a copy of what is in the resource. */
+static int bring(int dir_fd, struct dir_batch *b, const char *path)
+{
+	cleanup_close int from_fd = FD_NONE, to_fd = FD_NONE;
+	const char *name;
+	struct fs_stat st, parent;
+	int r = resolve_parent(b->work_fd, path, &to_fd, &name);
+
+	if (r >= 0 && fs_stat_at(to_fd, name, 0, &st) == 0)
+		return 0; /* brought before */
+	if (r >= 0)
+		r = fs_stat_at(to_fd, "", 0, &parent);
+	if (r >= 0)
+		r = resolve_parent(b->root_fd, path, &from_fd, &name);
+	if (r >= 0)
+		r = remove_tree_at(dir_fd, BROUGHT);
+	if (r >= 0)
+		r = copy_tree_at(from_fd, name, dir_fd, BROUGHT);
+	if (r >= 0)
+		r = fs_move(dir_fd, BROUGHT, to_fd, name);
+	if (r >= 0)
+		r = fs_set_mtime(to_fd, "", parent.mtime_ns);
+	return r == -ENOENT || r == -ENOTDIR || r == -ELOOP ? 0 : r;
+}
+
+/* Entries that are copies of THEIRS as it was recorded. */
+static int add_theirs(struct amendments *a, int dir_fd, struct dir_batch *b,
+                      const struct manifest_op *o, const struct manifest *theirs)
+{
+	static const struct base_entry nothing;
+	bool is_attr = dir_is_attr(o);
+	int r = is_attr ? dir_take_attrs(b, o) : bring(dir_fd, b, o->path);
+
+	if (r >= 0 && !dir_installed_find(theirs, o->path))
+		return add(a, BASE_REMOVE, o->path, &nothing);
+	for (size_t i = 0; i < theirs->n_ops && r >= 0; i++) {
+		struct base_entry e = { .src = theirs->ops[i].new_stat };
+		const char *path = theirs->ops[i].path;
+		struct fs_stat st;
+
+		if (!path_below(path, o->path) || (is_attr && strcmp(path, o->path) != 0))
+			continue;
+		complete(b, path, &e.src);
+		if (work_stat(b, path, &st) == 0) {
+			e.work_ino = st.id.ino;
+			e.work_ctime_ns = st.ctime_ns;
+		}
+		if (S_ISDIR(e.src.mode))
+			r = dir_xattrs(b->root_fd, path, &e.xattrs);
+		if (r >= 0)
+			r = add(a, is_attr ? BASE_META : BASE_SET, path, &e);
+	}
+	return r;
 }
 
 static int add_ops(struct amendments *a, struct dir_batch *b, const struct manifest *installed,
@@ -232,7 +302,7 @@ int copy_base_rebase(struct atoll_participant *p, struct dir_batch *b)
 {
 	cleanup_close int dir_fd = FD_NONE;
 	cleanup_base struct base *old = NULL;
-	struct manifest installed = MANIFEST_INIT, work = MANIFEST_INIT;
+	struct manifest installed = MANIFEST_INIT, work = MANIFEST_INIT, theirs = MANIFEST_INIT;
 	struct amendments a = { 0 };
 	int r = open_work(p, &dir_fd);
 
@@ -242,7 +312,11 @@ int copy_base_rebase(struct atoll_participant *p, struct dir_batch *b)
 		r = dir_installed_read(p, b, &installed);
 	if (r >= 0) {
 		dir_work_read(b, &work);
+		dir_theirs_read(b, &theirs);
 		r = add_ops(&a, b, &installed, &work);
+		for (size_t k = 0; k < b->m.n_ops && r >= 0; k++)
+			if (b->m.ops[k].flags & MANIFEST_THEIRS)
+				r = add_theirs(&a, dir_fd, b, &b->m.ops[k], &theirs);
 		if (r >= 0)
 			r = add_dirs(&a, b, old);
 		if (r < 0)
@@ -252,6 +326,7 @@ int copy_base_rebase(struct atoll_participant *p, struct dir_batch *b)
 		r = amend(p, dir_fd, old, &a);
 	manifest_done(&installed);
 	manifest_done(&work);
+	manifest_done(&theirs);
 	amendments_done(&a);
 	return r;
 }

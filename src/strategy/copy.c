@@ -311,7 +311,8 @@ static int judge_again(struct atoll_participant *p, struct view *v, const struct
 	for (size_t i = 0; i < cs->n && r >= 0; i++) {
 		cleanup_free char *why = NULL;
 
-		if (cs->v[i].op == CHANGE_ATTR || cs->v[i].base_dir != BASE_NO_DIR)
+		if (cs->v[i].op == CHANGE_ATTR || cs->v[i].base_dir != BASE_NO_DIR ||
+		    cs->v[i].settled)
 			continue;
 		r = tree_conflict(&v->t, &cs->v[i], &why, &p->err);
 		if (r > 0 && conflicts++ < LIMIT_CONFLICTS)
@@ -348,9 +349,11 @@ static int prepare_commit(struct atoll_participant *p)
 	if (r == 0)
 		r = dir_weed(p, &cs, judge, judge_dir, &v);
 	if (r >= 0 && r != ATOLL_NO_CHANGE)
-		r = cs.n ? dir_prepare(p, work, &source, &cs) : ATOLL_NO_CHANGE;
+		r = cs.n || cs.n_theirs ? dir_prepare(p, work, &source, &cs) : ATOLL_NO_CHANGE;
 	if (r == ATOLL_READY)
 		r = judge_again(p, &v, &cs);
+	if (r == ATOLL_READY)
+		r = dir_same_base(p, &cs, true);
 	view_done(&v);
 	return r;
 }

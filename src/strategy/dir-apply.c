@@ -252,7 +252,7 @@ static int apply_op(struct atoll_participant *p, struct dir_batch *b, size_t k)
 	if (r < 0 && r != -ENOENT)
 		return error_sys(&p->err, r, "look at the slot of", o->path);
 	if (o->flags & MANIFEST_WORK) {
-		r = r == -ENOENT ? stage(b, o, o->old_stat.id, slot) : 0;
+		r = r == -ENOENT && o->op == CHANGE_DELETE ? stage(b, o, o->old_stat.id, slot) : 0;
 		return r < 0 && r != -ENOENT ? error_sys(&p->err, r, "take over", o->path) : 0;
 	}
 	if (r == 0 && !fs_id_equal(st.id, o->new_stat.id))

@@ -344,6 +344,8 @@ static int build(struct atoll_participant *p, struct dir_batch *b, const struct 
 	if (r >= 0 && p->rest && !source->stays)
 		r = dir_stage_consumed(p, b, cs);
 	if (r >= 0)
+		r = dir_stage_theirs(p, b, cs);
+	if (r >= 0)
 		r = add_dirs(p, b, cs);
 	if (r >= 0)
 		r = make_ballast(p, b);
@@ -404,7 +406,7 @@ int dir_prepare(struct atoll_participant *p, const char *work, const struct dir_
 	return r < 0 ? error_sys(&p->err, r, "note for the barrier", p->area) : ATOLL_READY;
 }
 
-int dir_same_base(struct atoll_participant *p, const struct changeset *cs)
+int dir_same_base(struct atoll_participant *p, const struct changeset *cs, bool settled_only)
 {
 	const struct dir_batch *b = p->state;
 	size_t k = 0, conflicts = 0;
@@ -415,6 +417,8 @@ int dir_same_base(struct atoll_participant *p, const struct changeset *cs)
 		if (cs->v[i].op == CHANGE_ATTR)
 			continue;
 		now = &b->m.ops[k++].old_stat;
+		if (settled_only && !cs->v[i].settled)
+			continue;
 		if (was->mode == now->mode && was->id.ino == now->id.ino &&
 		    was->id.gen == now->id.gen &&
 		    (S_ISDIR(now->mode) || was->ctime_ns == now->ctime_ns))

@@ -139,13 +139,15 @@ int dir_restored_write(struct atoll_participant *p, struct dir_batch *b)
 }
 
 int dir_restored_add(struct atoll_participant *p, struct dir_batch *b,
-                     const struct manifest *installed)
+                     const struct manifest *installed, const struct manifest *theirs)
 {
 	struct manifest m = { .created_ns = b->m.created_ns };
 	int r = 0;
 
 	for (size_t i = 0; i < installed->n_ops && r >= 0; i++)
 		r = add(&m, installed->ops[i].path, &installed->ops[i].new_stat);
+	for (size_t i = 0; i < theirs->n_ops && r >= 0; i++)
+		r = add(&m, theirs->ops[i].path, &theirs->ops[i].new_stat);
 	for (size_t i = 0; i < b->m.n_dirs && r >= 0; i++) {
 		cleanup_close int fd = FD_NONE;
 		struct fs_stat st;

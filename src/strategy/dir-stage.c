@@ -265,6 +265,122 @@ int dir_stage_consumed(struct atoll_participant *p, struct dir_batch *b, const s
 	return 0;
 }
 
+/* ---- what is given up for somebody else's ---- */
+
+bool dir_is_attr(const struct manifest_op *o)
+{
+	return o->op == CHANGE_CREATE && S_ISDIR(o->new_stat.mode);
+}
+
+int dir_take_attrs(struct dir_batch *b, const struct manifest_op *o)
+{
+	cleanup_close int from_fd = FD_NONE, to_fd = FD_NONE;
+	int r = resolve_dir(b->root_fd, o->path, &from_fd);
+
+	if (r >= 0)
+		r = resolve_dir(b->work_fd, o->path, &to_fd);
+	if (r >= 0)
+		r = copy_dir_meta(from_fd, to_fd);
+	return r == -ENOENT || r == -ENOTDIR || r == -ELOOP ? 0 : r;
+}
+
+/* How an entry of the resource looks now. */
+static int list_entry(void *ctx, int dir_fd, const char *name, const char *path, unsigned char type)
+{
+	struct manifest_op o = { .op = CHANGE_CREATE, .flags = MANIFEST_RECORD };
+	int r = fs_stat_at(dir_fd, name, FS_STAT_ID, &o.new_stat);
+
+	(void)type;
+	if (r < 0)
+		return r == -ENOENT ? WALK_SKIP : r;
+	o.path = xstrdup(path);
+	return manifest_add_op(ctx, &o);
+}
+
+static int list_theirs(struct dir_batch *b, const struct change *c, struct manifest *m)
+{
+	cleanup_close int fd = FD_NONE;
+	int r;
+
+	if (c->op != CHANGE_ATTR) {
+		r = walk_tree(b->root_fd, c->path, list_entry, NULL, m);
+	} else {
+		struct manifest_op o = { .op = CHANGE_CREATE, .flags = MANIFEST_RECORD };
+
+		r = resolve_dir_path(b->root_fd, c->path, &fd);
+		if (r >= 0)
+			r = fs_stat_at(fd, "", FS_STAT_ID, &o.new_stat);
+		if (r >= 0) {
+			o.path = xstrdup(c->path);
+			r = manifest_add_op(m, &o);
+		}
+	}
+	return r == -ENOENT || r == -ENOTDIR || r == -ELOOP ? 0 : r;
+}
+
+/* The plan's version goes into a slot, where undo data lies; said where. */
+static int give_up(struct atoll_participant *p, struct dir_batch *b, const struct change *c)
+{
+	struct manifest_op o = { .op = CHANGE_CREATE,
+		                 .flags = MANIFEST_WORK | MANIFEST_THEIRS,
+		                 .new_stat = { .mode = S_IFREG } };
+	cleanup_close int fd = FD_NONE;
+	cleanup_free char *where = NULL;
+	const char *name;
+	char slot[DIR_SLOT_LEN];
+	int r = c->op == CHANGE_ATTR ? -ENOENT : resolve_parent(b->work_fd, c->path, &fd, &name);
+
+	if (r >= 0)
+		r = fs_stat_at(fd, name, FS_STAT_ID, &o.old_stat);
+	if (r < 0 && r != -ENOENT && r != -ENOTDIR)
+		return r;
+	if (r >= 0) {
+		o.op = CHANGE_DELETE;
+		o.new_stat = (struct fs_stat){ 0 };
+	} else if (c->op == CHANGE_ATTR) {
+		o.new_stat = c->work;
+	}
+	dir_slot_name(b->m.n_ops, slot);
+	if (r >= 0 && !overlay_is_whiteout(&o.old_stat))
+		where = xasprintf(
+			"the plan's version is kept at %s/b%u/%s as long as the commit can "
+			"be undone",
+			p->area, p->batch.number, slot);
+	if (!(p->batch.flags & (ATOLL_DRY_RUN | ATOLL_NO_UNDO)))
+		atoll_participant_note(p, ATOLL_NOTE_KEPT, c->path,
+		                       where ? where : "what is there now stays");
+	o.path = xstrdup(c->path);
+	return manifest_add_op(&b->m, &o);
+}
+
+int dir_stage_theirs(struct atoll_participant *p, struct dir_batch *b, const struct changeset *cs)
+{
+	struct manifest m = { .created_ns = b->m.created_ns };
+	char hash[HASH_TEXT_LEN];
+	int r = 0;
+
+	for (size_t i = 0; i < cs->n_theirs && r >= 0; i++) {
+		r = give_up(p, b, &cs->theirs[i]);
+		if (r >= 0)
+			r = list_theirs(b, &cs->theirs[i], &m);
+		if (r < 0)
+			r = error_sys(&p->err, r, "look at", cs->theirs[i].path);
+	}
+	if (r >= 0 && cs->n_theirs) {
+		r = manifest_write(&m, b->batch_fd, DIR_THEIRS, hash, &p->err);
+		if (r >= 0)
+			r = syncset_add(p->batch.sync, b->batch_fd, DIR_THEIRS);
+	}
+	manifest_done(&m);
+	return r;
+}
+
+void dir_theirs_read(struct dir_batch *b, struct manifest *ret)
+{
+	if (manifest_read(b->batch_fd, DIR_THEIRS, "", ret, NULL) < 0)
+		*ret = MANIFEST_INIT;
+}
+
 /* ---- how the workspace's entries looked ---- */
 
 static int list_work(void *ctx, int dir_fd, const char *name, const char *path, unsigned char type)

@@ -86,6 +86,25 @@ static int undo_op(struct atoll_participant *p, struct dir_batch *b, size_t k)
 	return r < 0 ? error_sys(&p->err, r, "put back", o->path) : 0;
 }
 
+/* Somebody else's version was brought in where the plan had deleted it, or set other attributes. */
+static int take_again(struct atoll_participant *p, struct dir_batch *b, const struct manifest_op *o)
+{
+	cleanup_close int fd = FD_NONE;
+	const char *name = "";
+	int r = b->work_fd == FD_NONE ? -ENOENT
+	        : dir_is_attr(o)      ? resolve_dir_path(b->work_fd, o->path, &fd)
+	                              : resolve_parent(b->work_fd, o->path, &fd, &name);
+
+	if (r >= 0 && dir_is_attr(o)) {
+		r = fs_set_owner(fd, "", o->new_stat.uid, o->new_stat.gid);
+		if (r >= 0 || r == -EPERM)
+			r = fs_set_mode(fd, "", o->new_stat.mode & 07777);
+	} else if (r >= 0) {
+		r = remove_tree_at(fd, name);
+	}
+	return r < 0 && r != -ENOENT ? error_sys(&p->err, r, "give back", o->path) : 0;
+}
+
 /* Returns a new entry from its slot to the workspace, whose work is kept. */
 static int unstage_op(struct atoll_participant *p, struct dir_batch *b, size_t k)
 {
@@ -101,6 +120,9 @@ static int unstage_op(struct atoll_participant *p, struct dir_batch *b, size_t k
 	r = slot_look(b, k, slot, &holds);
 	if (o->flags & MANIFEST_WORK && holds == SLOT_OTHER)
 		holds = SLOT_NEW;
+	if (o->flags & MANIFEST_THEIRS && o->op == CHANGE_CREATE)
+		return r < 0 ? error_sys(&p->err, r, "look at the slot of", o->path)
+		             : take_again(p, b, o);
 	if (r < 0 || holds != SLOT_NEW || o->flags & MANIFEST_STAGED)
 		return r < 0 ? error_sys(&p->err, r, "look at the slot of", o->path) : 0;
 	if (b->work_fd == FD_NONE)
@@ -112,6 +134,9 @@ static int unstage_op(struct atoll_participant *p, struct dir_batch *b, size_t k
 		r = dir_open_up(dir_fd, "", &parent);
 	if (r >= 0)
 		r = dir_open_up(b->batch_fd, slot, &before);
+	/* What was brought in in its place. */
+	if (r >= 0 && o->flags & MANIFEST_THEIRS)
+		r = remove_tree_at(dir_fd, name);
 	if (r >= 0 && o->flags & MANIFEST_OPAQUE)
 		r = overlay_set_opaque(b->batch_fd, slot,
 		                       geteuid() == 0 ? OVERLAY_TRUSTED : OVERLAY_USER);

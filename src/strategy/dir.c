@@ -197,7 +197,7 @@ int dir_keep_conflict(struct atoll_participant *p, struct dir_batch *b, size_t k
 	if (r < 0 && r != -ENOENT)
 		return error_sys(&p->err, r, "keep", b->m.ops[k].path);
 	where = xasprintf("%s; kept at %s/%s/%s", why, p->area, DIR_CONFLICTS, name);
-	atoll_participant_note(p, ATOLL_NOTE_LATE_WRITE, b->m.ops[k].path, where);
+	atoll_participant_note(p, ATOLL_NOTE_KEPT, b->m.ops[k].path, where);
 	return 0;
 }
 
@@ -288,7 +288,10 @@ int dir_conflicts(struct atoll_participant *p, size_t conflicts)
 	                "%zu entr%s changed by somebody else since the sandbox was made", conflicts,
 	                conflicts == 1 ? "y was" : "ies were");
 	error_hint(&p->err,
-	           "atoll diff shows them; atoll reset starts again from what is there now");
+	           "atoll diff %s --conflicts shows them; atoll commit %s --ours PATH takes the "
+	           "plan's version, --theirs PATH what is there now; atoll refresh %s takes over "
+	           "what is in nobody's way",
+	           p->plan, p->plan, p->plan);
 	return -ATOLL_E_CONFLICT;
 }
 
@@ -300,11 +303,108 @@ static bool changes_below(const struct changeset *cs, const char *dir)
 	return false;
 }
 
+/* ---- conflicts and their ways out ---- */
+
+static void note_conflict(struct atoll_participant *p, const struct change *c, const char *why)
+{
+	static const char *const ours[] = { [CHANGE_CREATE] = "created",
+		                            [CHANGE_REPLACE] = "changed",
+		                            [CHANGE_DELETE] = "deleted",
+		                            [CHANGE_ATTR] = "its attributes changed" };
+	cleanup_free char *text =
+		xasprintf("%s by somebody else, %s in the plan", why, ours[c->op]);
+
+	atoll_participant_note(p, ATOLL_NOTE_CONFLICT, c->path, text);
+}
+
+static int look_now(int root_fd, const char *path, struct fs_stat *ret)
+{
+	cleanup_close int fd = FD_NONE;
+	const char *name = "";
+	int r = *path ? resolve_parent(root_fd, path, &fd, &name) : 0;
+
+	*ret = (struct fs_stat){ 0 };
+	if (r < 0)
+		return r;
+	r = fs_stat_at(*path ? fd : root_fd, name, FS_STAT_ID, ret);
+	return r == -ENOENT ? 0 : r;
+}
+
+/* The plan's version it is: from now on what is there is what the change was made on. 1: it cannot
+ * be, there is no place for it any more. */
+static int take_ours(struct atoll_participant *p, int root_fd, struct change *c)
+{
+	struct fs_stat now;
+	int r = look_now(root_fd, c->path, &now);
+
+	if (r == -ENOENT || r == -ENOTDIR || r == -ELOOP ||
+	    (r >= 0 && c->op == CHANGE_ATTR && !S_ISDIR(now.mode)))
+		return 1;
+	if (r < 0)
+		return error_sys(&p->err, r, "look at", c->path);
+	if (c->op == CHANGE_CREATE && now.mode)
+		c->op = CHANGE_REPLACE;
+	else if (c->op == CHANGE_REPLACE && !now.mode)
+		c->op = CHANGE_CREATE;
+	c->base = now;
+	c->base_flags = 0;
+	c->settled = true;
+	return 0;
+}
+
+static int take_theirs(struct atoll_participant *p, int root_fd, struct changeset *cs,
+                       struct change *c)
+{
+	int r = look_now(root_fd, c->path, &c->base);
+
+	if (r < 0 && r != -ENOENT && r != -ENOTDIR && r != -ELOOP)
+		return error_sys(&p->err, r, "look at", c->path);
+	r = changeset_give_up(cs, c);
+	return r < 0 ? error_set(&p->err, r, "change set too big for memory") : 0;
+}
+
+struct weeding {
+	struct atoll_participant *p;
+	struct changeset *cs;
+	int root_fd;
+	size_t conflicts;
+	struct strlist used; /* paths by which something was settled */
+};
+
+static const char *covered(struct weeding *w, const struct strlist *by, const char *path)
+{
+	const char *name = selection_cover(by, path);
+
+	if (name && !strlist_has(&w->used, name))
+		strlist_add(&w->used, name);
+	return name;
+}
+
+/* A change that conflicts. 0: it stays in the set, 1: it was given up. */
+static int settle(struct weeding *w, struct change *c, const char *why)
+{
+	const struct selection *s = w->p->batch.select;
+	int r = 1;
+
+	if (s && covered(w, &s->theirs, c->path)) {
+		r = take_theirs(w->p, w->root_fd, w->cs, c);
+		return r < 0 ? r : 1;
+	}
+	if (s && covered(w, &s->ours, c->path))
+		r = take_ours(w->p, w->root_fd, c);
+	if (r <= 0)
+		return r;
+	if (w->conflicts++ < LIMIT_CONFLICTS)
+		note_conflict(w->p, c, why);
+	return 0;
+}
+
 /* The directories the changes lie in. Another one in the place of one in which nothing of ours is
  * left is in nobody's way; its times are not ours to set. */
-static int weed_dirs(struct atoll_participant *p, struct changeset *cs, dir_judge_dir_fn judge_dir,
-                     void *ctx, size_t conflicts)
+static int weed_dirs(struct weeding *w, dir_judge_dir_fn judge_dir, void *ctx)
 {
+	const struct selection *s = w->p->batch.select;
+	struct changeset *cs = w->cs;
 	size_t kept = 0;
 	int r = 0;
 
@@ -317,22 +417,32 @@ static int weed_dirs(struct atoll_participant *p, struct changeset *cs, dir_judg
 			free(cs->dirs[i].path);
 			continue;
 		}
-		if (r == 1 && conflicts++ < LIMIT_CONFLICTS)
-			atoll_participant_note(p, ATOLL_NOTE_CONFLICT, cs->dirs[i].path, why);
+		if (r == 1 && !(s && covered(w, &s->ours, cs->dirs[i].path)) &&
+		    w->conflicts++ < LIMIT_CONFLICTS)
+			atoll_participant_note(w->p, ATOLL_NOTE_CONFLICT, cs->dirs[i].path, why);
 		cs->dirs[kept++] = cs->dirs[i];
 	}
 	cs->n_dirs = kept;
-	return r < 0 ? r : dir_conflicts(p, conflicts);
+	return r < 0 ? r : dir_conflicts(w->p, w->conflicts);
 }
 
-int dir_weed(struct atoll_participant *p, struct changeset *cs, dir_judge_fn judge,
-             dir_judge_dir_fn judge_dir, void *ctx)
+static void note_unused(struct weeding *w, const struct strlist *given)
 {
-	size_t kept = 0, conflicts = 0;
+	for (size_t i = 0; i < given->n; i++)
+		if (!strlist_has(&w->used, given->v[i]))
+			atoll_participant_note(w->p, ATOLL_NOTE_WARNING, given->v[i],
+			                       "no conflict there");
+}
+
+static int weed(struct weeding *w, dir_judge_fn judge, dir_judge_dir_fn judge_dir, void *ctx)
+{
+	struct changeset *cs = w->cs;
+	size_t kept = 0;
 	int r = 0;
 
 	for (size_t i = 0; i < cs->n; i++) {
 		cleanup_free char *why = NULL;
+		int gone = 0;
 
 		if (r >= 0)
 			r = judge(ctx, &cs->v[i], &why);
@@ -340,10 +450,30 @@ int dir_weed(struct atoll_participant *p, struct changeset *cs, dir_judge_fn jud
 			free(cs->v[i].path);
 			continue;
 		}
-		if (r == 1 && conflicts++ < LIMIT_CONFLICTS)
-			atoll_participant_note(p, ATOLL_NOTE_CONFLICT, cs->v[i].path, why);
-		cs->v[kept++] = cs->v[i];
+		if (r == 1) {
+			gone = settle(w, &cs->v[i], why);
+			r = gone < 0 ? gone : 0;
+		}
+		if (gone <= 0)
+			cs->v[kept++] = cs->v[i];
 	}
 	cs->n = kept;
-	return r < 0 ? r : weed_dirs(p, cs, judge_dir, ctx, conflicts);
+	return r < 0 ? r : weed_dirs(w, judge_dir, ctx);
+}
+
+int dir_weed(struct atoll_participant *p, struct changeset *cs, dir_judge_fn judge,
+             dir_judge_dir_fn judge_dir, void *ctx)
+{
+	cleanup_close int root_fd = FD_NONE;
+	struct weeding w = { .p = p, .cs = cs };
+	int r = open_dir(p->root, &root_fd);
+
+	w.root_fd = root_fd;
+	r = r < 0 ? error_sys(&p->err, r, "open", p->root) : weed(&w, judge, judge_dir, ctx);
+	if (r >= 0 && p->batch.select) {
+		note_unused(&w, &p->batch.select->ours);
+		note_unused(&w, &p->batch.select->theirs);
+	}
+	strlist_done(&w.used);
+	return r;
 }

@@ -10,6 +10,7 @@
  *   bN/installed   what was installed, entry by entry: undo compares with it
  *   bN/work        only when the batch leaves work behind: how the workspace's entries that it
  *                  takes looked (`copy`, which keeps them; else empty)
+ *   bN/theirs      what somebody else made of paths for which the plan's version was given up
  *   bN/keep        operations an undo leaves alone (--keep-theirs)
  *   restored       how entries look that our own batches left in the resource: originals moved
  *                  away and back, and what a batch installed that left work behind
@@ -106,8 +107,9 @@ int dir_select(struct atoll_participant *p, const struct dir_source *source, str
 int dir_prepare(struct atoll_participant *p, const char *work, const struct dir_source *source,
                 const struct changeset *cs);
 /* After dir_prepare(): the manifest saw the very entries that CS was judged by. Between the two
- * somebody may have come in, and what he made would pass for the original. */
-int dir_same_base(struct atoll_participant *p, const struct changeset *cs);
+ * somebody may have come in, and what he made would pass for the original. SETTLED_ONLY: asked
+ * only of conflicts settled for the plan's version, the others being judged again. */
+int dir_same_base(struct atoll_participant *p, const struct changeset *cs, bool settled_only);
 /* check: targets still what prepare saw. */
 int dir_check(struct atoll_participant *p, const char *work);
 int dir_commit(struct atoll_participant *p, const char *work);
@@ -129,6 +131,7 @@ bool dir_keeps_conflicts(const char *area);
 #define DIR_INSTALLED "installed"
 #define DIR_KEEP      "keep"
 #define DIR_WORK      "work"
+#define DIR_THEIRS    "theirs"
 #define DIR_CONFLICTS "conflicts"
 #define DIR_SLOT_LEN  24
 
@@ -142,6 +145,13 @@ int dir_stage_in_place(struct atoll_participant *p, struct dir_batch *b,
 /* Operations that take out of the workspace what the batch uses up and no slot receives. */
 int dir_stage_consumed(struct atoll_participant *p, struct dir_batch *b,
                        const struct changeset *cs);
+/* Operations that settle conflicts for what is there now, of which a record `theirs` is made. */
+int dir_stage_theirs(struct atoll_participant *p, struct dir_batch *b, const struct changeset *cs);
+/* Absent or damaged: nothing is known of it. */
+void dir_theirs_read(struct dir_batch *b, struct manifest *ret);
+/* Settles for somebody else's attributes of a directory. */
+bool dir_is_attr(const struct manifest_op *o);
+int dir_take_attrs(struct dir_batch *b, const struct manifest_op *o);
 int dir_work_write(struct atoll_participant *p, struct dir_batch *b,
                    const struct dir_source *source, const struct changeset *cs);
 /* Absent, empty or damaged: no entry is known. */
@@ -184,9 +194,9 @@ int dir_installed_check(struct atoll_participant *p, struct dir_batch *b,
 /* dir-restored.c: what a batch that was taken back put back, so that the base record's ctimes do
  * not speak against it. The second is for struct tree_compare; RESTORED is the manifest read. */
 int dir_restored_write(struct atoll_participant *p, struct dir_batch *b);
-/* The same for what the batch installed. */
+/* The same for what the batch installed, and what it took over from somebody else. */
 int dir_restored_add(struct atoll_participant *p, struct dir_batch *b,
-                     const struct manifest *installed);
+                     const struct manifest *installed, const struct manifest *theirs);
 void dir_restored_read(struct atoll_participant *p, struct manifest *ret);
 bool dir_restored_known(const void *restored, const char *path, const struct fs_stat *now);
 /* The area, or -1. */

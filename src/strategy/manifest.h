@@ -44,6 +44,9 @@
 /* A DELETE in the workspace instead: what the batch uses up there, kept in its slot. */
 #define MANIFEST_WORK 0x20u
 #define MANIFEST_PART 0x40u /* a new directory with some of its entries; the others stay behind */
+/* With MANIFEST_WORK: the plan's version was given up for what somebody else made of the path. A
+ * CREATE is one of which there is no entry to keep: it was deleted in the plan. */
+#define MANIFEST_THEIRS 0x80u
 
 /* Not an operation but a record of what was there; may be of the root (path ""). */
 #define MANIFEST_RECORD 0x200u

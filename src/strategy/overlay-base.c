@@ -291,7 +291,10 @@ static void saved_name(const struct atoll_participant *p, char out[64])
 static bool in_batch(const struct dir_batch *b, const char *path)
 {
 	for (size_t k = 0; k < b->m.n_ops; k++)
-		if (!(b->m.ops[k].flags & MANIFEST_WORK) && path_below(path, b->m.ops[k].path))
+		if ((!(b->m.ops[k].flags & MANIFEST_WORK) || b->m.ops[k].flags & MANIFEST_THEIRS) &&
+		    (dir_is_attr(&b->m.ops[k]) && b->m.ops[k].flags & MANIFEST_THEIRS
+		             ? strcmp(path, b->m.ops[k].path) == 0
+		             : path_below(path, b->m.ops[k].path)))
 			return true;
 	for (size_t i = 0; i < b->m.n_dirs; i++)
 		if (b->m.dirs[i].flags & MANIFEST_DIR_ATTR && strcmp(path, b->m.dirs[i].path) == 0)
@@ -313,15 +316,20 @@ static int keep_others(struct overlay_base *to, struct manifest *from, const str
 }
 
 static int record_batch(struct overlay_base *to, const struct dir_batch *b,
-                        const struct manifest *installed)
+                        const struct manifest *installed, const struct manifest *theirs)
 {
 	static const struct fs_stat none;
 	int r = 0;
 
 	for (size_t k = 0; k < b->m.n_ops && r >= 0; k++) {
 		const struct manifest_op *o = &b->m.ops[k];
-		const struct fs_stat *now = dir_installed_find(installed, o->path);
+		const struct fs_stat *now = dir_installed_find(
+			o->flags & MANIFEST_THEIRS ? theirs : installed, o->path);
 
+		if (o->flags & MANIFEST_THEIRS) {
+			r = record(to, o->path, now ? now : &none, false);
+			continue;
+		}
 		if (o->flags & MANIFEST_WORK)
 			continue;
 		/* Gone already: what was installed was changed by somebody at once. */
@@ -352,7 +360,7 @@ int overlay_base_rebase(struct atoll_participant *p, int area_fd, struct dir_bat
                         const struct manifest *installed)
 {
 	struct overlay_base to = OVERLAY_BASE_INIT;
-	struct manifest from = MANIFEST_INIT;
+	struct manifest from = MANIFEST_INIT, theirs = MANIFEST_INIT;
 	char name[48];
 	int r = save_records(p, area_fd);
 
@@ -366,8 +374,9 @@ int overlay_base_rebase(struct atoll_participant *p, int area_fd, struct dir_bat
 	}
 	if (r >= 0)
 		r = keep_others(&to, &from, b);
+	dir_theirs_read(b, &theirs);
 	if (r >= 0)
-		r = record_batch(&to, b, installed);
+		r = record_batch(&to, b, installed, &theirs);
 	if (r >= 0) {
 		qsort(to.records.ops, to.records.n_ops, sizeof(*to.records.ops), by_path);
 		r = save(p, area_fd, &to);
@@ -378,9 +387,12 @@ int overlay_base_rebase(struct atoll_participant *p, int area_fd, struct dir_bat
 		r = syncset_add(p->batch.sync, area_fd, name);
 	if (r >= 0)
 		r = syncset_add(p->batch.sync, area_fd, "");
-	if (r < 0)
-		return p->err.code ? r : error_sys(&p->err, r, "write the records in", p->area);
-	return dir_restored_add(p, b, installed);
+	if (r < 0 && !p->err.code)
+		r = error_sys(&p->err, r, "write the records in", p->area);
+	if (r >= 0)
+		r = dir_restored_add(p, b, installed, &theirs);
+	manifest_done(&theirs);
+	return r;
 }
 
 int overlay_base_revert(struct atoll_participant *p, int area_fd)

@@ -445,9 +445,10 @@ static int prepare_commit(struct atoll_participant *p)
 	if (r >= 0)
 		r = v.cs.n ? dir_weed(p, &v.cs, judge, judge_dir, &v) : 0;
 	if (r >= 0)
-		r = v.cs.n ? dir_prepare(p, upper, &source, &v.cs) : ATOLL_NO_CHANGE;
+		r = v.cs.n || v.cs.n_theirs ? dir_prepare(p, upper, &source, &v.cs)
+		                            : ATOLL_NO_CHANGE;
 	if (r == ATOLL_READY)
-		r = dir_same_base(p, &v.cs);
+		r = dir_same_base(p, &v.cs, false);
 	view_done(&v);
 	if (r != ATOLL_READY)
 		thaw(p);
@@ -506,6 +507,13 @@ static int rebase(struct atoll_participant *p, struct dir_batch *b)
 		r = walk_tree(b->root_fd, b->m.ops[k].path, merge_dir, NULL, &m);
 		if (r < 0)
 			r = error_sys(&p->err, r, "merge the workspace's", b->m.ops[k].path);
+	}
+	for (size_t k = 0; k < b->m.n_ops && r >= 0; k++) {
+		if (!(b->m.ops[k].flags & MANIFEST_THEIRS) || !dir_is_attr(&b->m.ops[k]))
+			continue;
+		r = dir_take_attrs(b, &b->m.ops[k]);
+		if (r < 0)
+			r = error_sys(&p->err, r, "take over the attributes of", b->m.ops[k].path);
 	}
 	if (r >= 0)
 		r = dir_installed_read(p, b, &installed);

@@ -31,10 +31,15 @@ _Static_assert(sizeof(outcome_names) / sizeof(outcome_names[0]) == ATOLL_OUTCOME
                "a name for every outcome");
 
 static const char *const note_names[] = {
-	[ATOLL_NOTE_CONFLICT] = "conflict",     [ATOLL_NOTE_SPECIAL] = "special file",
-	[ATOLL_NOTE_SETUID] = "set-id bits",    [ATOLL_NOTE_ESCAPING_LINK] = "escaping link",
-	[ATOLL_NOTE_LATE_WRITE] = "late write", [ATOLL_NOTE_WARNING] = "warning",
-	[ATOLL_NOTE_UNREADABLE] = "unreadable", [ATOLL_NOTE_INFO] = "note",
+	[ATOLL_NOTE_CONFLICT] = "conflict",
+	[ATOLL_NOTE_SPECIAL] = "special file",
+	[ATOLL_NOTE_SETUID] = "set-id bits",
+	[ATOLL_NOTE_ESCAPING_LINK] = "escaping link",
+	[ATOLL_NOTE_LATE_WRITE] = "late write",
+	[ATOLL_NOTE_WARNING] = "warning",
+	[ATOLL_NOTE_UNREADABLE] = "unreadable",
+	[ATOLL_NOTE_INFO] = "note",
+	[ATOLL_NOTE_KEPT] = "kept",
 };
 _Static_assert(sizeof(note_names) / sizeof(note_names[0]) == ATOLL_NOTE_END_,
                "a name for every kind of note");

@@ -338,3 +338,31 @@ committed() {
 	run atoll diff p
 	[ "$(grep -c '^[AMD]  ' <<<"$output")" -eq 3 ]
 }
+
+@test "cli conflicts are settled by path" {
+	plan_with_work
+	echo theirs >a/one
+	echo theirs >b/four
+	run atoll commit p
+	status_is 3
+	says "conflict: $work/a/one: changed by somebody else, changed in the plan"
+	says "conflict: $work/b/four: created by somebody else, created in the plan"
+	says 'atoll commit p --ours PATH'
+	says '--theirs PATH'
+	says 'atoll refresh p'
+	run atoll commit p --ours a/one
+	status_is 3
+	[ "$(cat a/one)" = theirs ]
+	run atoll commit p --ours 'a/*'
+	status_is 1
+	run atoll commit p --ours a/one --theirs b --json
+	status_is 0
+	[ "$(jq -r '.notes[] | [.kind, .path] | join(" ")' <<<"$output")" = 'kept four' ]
+	[ "$(cat a/one)" = changed ]
+	[ "$(cat b/four)" = theirs ]
+	kept=$(jq -r '.notes[0].text' <<<"$output" | sed 's/.* kept at \(.*\) as long as .*/\1/')
+	[ "$(cat "$kept")" = four ]
+	atoll rollback p
+	[ "$(cat a/one)" = theirs ]
+	[ "$(cat b/four)" = theirs ]
+}

@@ -420,6 +420,144 @@ static void der_18_a_path_belongs_to_the_innermost_resource(void **state)
 	expect_text(fix_path(f, "%s/a", outer), "a\n");
 }
 
+/* ---- conflicts, settled by path ---- */
+
+struct quarrel {
+	const char *root;
+	struct atoll_plan *p;
+	char *before; /* with what somebody else made of it */
+};
+
+/* Of every kind of conflict one. */
+static void quarrel_open(struct fix *f, struct quarrel *q, const char *kind)
+{
+	q->root = make_tree(f, kind);
+	put_text(fix_path(f, "%s/keep", q->root), "keep\n");
+	put_dir(fix_path(f, "%s/mode", q->root), 0755);
+	q->p = fix_plan(f, NULL);
+	fix_add(f, q->p, q->root, kind);
+	run_ok(f, q->p, q->root,
+	       "echo A >a; rm b; echo C >d/c; rm -r gone; echo N >new; echo k >keep; chmod 700 mode");
+	put_text(fix_path(f, "%s/a", q->root), "their a\n");
+	put_text(fix_path(f, "%s/b", q->root), "their b\n");
+	remove_entry(fix_path(f, "%s/d/c", q->root));
+	put_text(fix_path(f, "%s/gone/more", q->root), "their more\n");
+	put_text(fix_path(f, "%s/new", q->root), "their new\n");
+	set_mode(fix_path(f, "%s/mode", q->root), 0711);
+	q->before = man_take(q->root);
+}
+
+#define QUARRELS 6
+
+static int commit_settled(struct fix *f, struct quarrel *q, const char *part, const char *ours,
+                          const char *theirs)
+{
+	const char *const paths[] = { part, NULL }, *const a[] = { ours, NULL },
+			  *const b[] = { theirs, NULL };
+	const struct atoll_commit c = { .paths = paths, .ours = a, .theirs = b };
+
+	return atoll_plan_commit_with(q->p, &c, f->res);
+}
+
+static void der_03_conflicts_are_settled_for_ours(void **state)
+{
+	struct fix *f = *state;
+
+	for (size_t i = 0; i < KINDS; i++) {
+		struct quarrel q;
+
+		quarrel_open(f, &q, kinds[i]);
+		expect_code(f, atoll_plan_commit(q.p, 0, f->res), -ATOLL_E_CONFLICT);
+		expect_eq(fix_notes(f, ATOLL_NOTE_CONFLICT), QUARRELS);
+		expect(strstr(atoll_result_hint(f->res), "--ours PATH") != NULL);
+		/* Only what is named. */
+		expect_code(f, commit_settled(f, &q, NULL, fix_path(f, "%s/a", q.root), NULL),
+		            -ATOLL_E_CONFLICT);
+		expect_eq(fix_notes(f, ATOLL_NOTE_CONFLICT), QUARRELS - 1);
+		expect_man(q.root, q.before);
+		expect_ok(f, commit_settled(f, &q, NULL, q.root, NULL));
+		expect_text(fix_path(f, "%s/a", q.root), "A\n");
+		expect(!exists(fix_path(f, "%s/b", q.root)));
+		expect_text(fix_path(f, "%s/d/c", q.root), "C\n");
+		expect(!exists(fix_path(f, "%s/gone", q.root)));
+		expect_text(fix_path(f, "%s/new", q.root), "N\n");
+		expect_text(fix_path(f, "%s/keep", q.root), "k\n");
+		expect_eq(mode_of(fix_path(f, "%s/mode", q.root)), 0700);
+		expect_rollback(f, q.p);
+		expect_man(q.root, q.before);
+		expect_stop(f, q.p);
+		free(q.before);
+	}
+}
+
+static void der_03_conflicts_are_settled_for_theirs(void **state)
+{
+	struct fix *f = *state;
+
+	for (size_t i = 0; i < KINDS; i++) {
+		struct quarrel q;
+
+		quarrel_open(f, &q, kinds[i]);
+		expect_ok(f, commit_settled(f, &q, NULL, NULL, q.root));
+		expect_eq(fix_notes(f, ATOLL_NOTE_KEPT), QUARRELS);
+		expect_text(fix_path(f, "%s/a", q.root), "their a\n");
+		expect_text(fix_path(f, "%s/b", q.root), "their b\n");
+		expect(!exists(fix_path(f, "%s/d/c", q.root)));
+		expect_text(fix_path(f, "%s/gone/more", q.root), "their more\n");
+		expect_text(fix_path(f, "%s/keep", q.root), "k\n");
+		expect(tree_holds(fix_area(f, q.p, q.root), "A\n"));
+		expect_changes(f, q.p, 0);
+		run_ok(f, q.p, q.root, "test \"$(cat a)\" = 'their a' && test -e b && echo AA >a");
+		expect_ok(f, atoll_plan_commit(q.p, 0, f->res));
+		expect_text(fix_path(f, "%s/a", q.root), "AA\n");
+		expect_rollback(f, q.p);
+		expect_man(q.root, q.before);
+		expect_stop(f, q.p);
+		free(q.before);
+	}
+}
+
+/* The workspace lives on: it shows theirs, which is the base from then on. */
+static void der_03_settled_with_work_left(void **state)
+{
+	struct fix *f = *state;
+
+	for (size_t i = 0; i < KINDS; i++) {
+		struct quarrel q;
+
+		quarrel_open(f, &q, kinds[i]);
+		run_ok(f, q.p, q.root, "echo late >late");
+		for (int round = 0; round < 2; round++) {
+			const char *const paths[] = {
+				fix_path(f, "%s/a", q.root),    fix_path(f, "%s/b", q.root),
+				fix_path(f, "%s/gone", q.root), fix_path(f, "%s/mode", q.root),
+				fix_path(f, "%s/new", q.root),  NULL
+			};
+			const char *const ours[] = { fix_path(f, "%s/new", q.root), NULL };
+			const struct atoll_commit c = {
+				.paths = paths,
+				.theirs = paths,
+				.ours = ours,
+				.flags = round == 0 ? ATOLL_DRY_RUN : 0,
+			};
+			expect_ok(f, atoll_plan_commit_with(q.p, &c, f->res));
+			expect_text(fix_path(f, "%s/a", q.root), "their a\n");
+		}
+		expect_changes(f, q.p, 3); /* keep, late, d/c */
+		run_ok(f, q.p, q.root,
+		       "test \"$(cat a b new gone/more)\" = \"$(printf 'their a\\ntheir b\\ntheir new\\ntheir "
+		       "more')\" && test $(stat -c %a mode) = 711");
+		run_ok(f, q.p, q.root, "echo AA >a; rm b; rm -r gone; chmod 755 mode; echo N >new");
+		expect_ok(f, commit_settled(f, &q, NULL, fix_path(f, "%s/d", q.root), NULL));
+		expect_text(fix_path(f, "%s/a", q.root), "AA\n");
+		expect(!exists(fix_path(f, "%s/gone", q.root)));
+		expect_rollback(f, q.p);
+		expect_man(q.root, q.before);
+		expect_stop(f, q.p);
+		free(q.before);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	static const struct atest_child children[] = { { NULL, NULL } };
@@ -435,6 +573,9 @@ int main(int argc, char **argv)
 		mtest(stm_06_one_resource_alone),
 		mtest(cch_02_a_strategy_that_cannot_choose_says_so),
 		mtest(der_18_a_path_belongs_to_the_innermost_resource),
+		mtest(der_03_conflicts_are_settled_for_ours),
+		mtest(der_03_conflicts_are_settled_for_theirs),
+		mtest(der_03_settled_with_work_left),
 	};
 
 	become_user(argc, argv);
