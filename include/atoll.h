@@ -448,10 +448,11 @@ ATOLL_API int atoll_change_lines(const struct atoll_change *change, atoll_line_f
 #define ATOLL_ALLOW_SETUID        0x2u
 #define ATOLL_ALLOW_PARTIAL       0x4u /* participants that cannot be undone beside others */
 #define ATOLL_DENY_ESCAPING_LINKS 0x8u
-#define ATOLL_NO_UNDO             0x10u /* do not keep what undo needs */
-#define ATOLL_DRY_RUN             0x20u /* prepare, then withdraw */
-#define ATOLL_FORCE               0x40u /* stop: drop uncommitted work */
-#define ATOLL_KEEP_THEIRS         0x80u /* rollback: leave entries somebody changed since */
+#define ATOLL_NO_UNDO             0x10u  /* do not keep what undo needs */
+#define ATOLL_DRY_RUN             0x20u  /* prepare, then withdraw */
+#define ATOLL_FORCE               0x40u  /* stop: drop uncommitted work */
+#define ATOLL_KEEP_THEIRS         0x80u  /* rollback: leave entries somebody changed since */
+#define ATOLL_KEEP_WORK           0x100u /* rollback: what was committed is uncommitted work again */
 
 /* All sandboxes of the plan, or none. -ATOLL_E_CONFLICT, -ATOLL_E_POLICY and every other failure
  * leave every resource as it was and the work intact, unless the result says otherwise. */
@@ -481,7 +482,8 @@ struct atoll_commit {
 };
 ATOLL_API int atoll_plan_commit_with(struct atoll_plan *p, const struct atoll_commit *commit,
                                      struct atoll_result *res);
-/* Drops the work; on a committed plan puts the originals back first. */
+/* Drops the work; on a committed plan puts the originals back first. With ATOLL_KEEP_WORK it puts
+ * them back and drops nothing: what was committed is work again, and the plan is open. */
 ATOLL_API int atoll_plan_rollback(struct atoll_plan *p, unsigned flags, struct atoll_result *res);
 /* Drops the work, stays open. */
 ATOLL_API int atoll_plan_reset(struct atoll_plan *p, struct atoll_result *res);
@@ -546,6 +548,8 @@ ATOLL_API int atoll_count_paths(struct atoll *a, struct atoll_result *res);
  *   commit   make visible; repeatable; after the decision
  *   abort    undo a prepare; repeatable
  *   undo     take a commit back; repeatable (capability UNDO)
+ *   keep     after an undo with ATOLL_KEEP_WORK, for each batch, the newest first: what it had
+ *            installed is work again; repeatable (capability KEEP)
  *   finish   after the commit (or undo) is durable and recorded: note what was installed
  *   release  drop what only undo needed
  *   reset    the workspace equals the resource again (may be done lazily, in path)
@@ -564,6 +568,7 @@ ATOLL_API int atoll_count_paths(struct atoll *a, struct atoll_result *res);
 /* prepare asks atoll_participant_selected() and calls atoll_participant_leave(). Of a strategy
  * without it only the whole resource can be committed. */
 #define ATOLL_CAP_SELECT 0x20u
+#define ATOLL_CAP_KEEP   0x40u
 
 /* Answers of prepare. */
 #define ATOLL_READY     0
@@ -592,6 +597,7 @@ struct atoll_strategy {
 	int (*release)(struct atoll_participant *p);
 	int (*reset)(struct atoll_participant *p);
 	int (*remove)(struct atoll_participant *p);
+	int (*keep)(struct atoll_participant *p);
 	void *user;
 };
 /* STRATEGY must outlive every handle. A capability without its function is -ATOLL_E_INVALID, a

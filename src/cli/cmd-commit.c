@@ -68,8 +68,8 @@ static void say_what(const struct cli *c, unsigned flags)
 	const char *dirs = cli_plural(n, "directory", "directories");
 
 	if (n == 0)
-		cli_say(c, c->args.n_words > 1 ? "%s: nothing changed there" : "%s: no changes",
-		        name);
+		cli_say(c, "%s: %s", name,
+		        c->args.n_words > 1 ? "nothing changed there" : "no changes");
 	else if (dry)
 		cli_say(c, "%s can be committed: %" PRIu64 " %s in %zu %s", name, n_changes,
 		        changes, n, dirs);

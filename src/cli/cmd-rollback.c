@@ -7,6 +7,7 @@
 static const struct decide_flag flag_table[] = {
 	{ "allow", "partial", ATOLL_ALLOW_PARTIAL },
 	{ "keep-theirs", NULL, ATOLL_KEEP_THEIRS },
+	{ "keep-work", NULL, ATOLL_KEEP_WORK },
 	{ NULL, NULL, 0 },
 };
 
@@ -19,7 +20,31 @@ static size_t count_restored(const struct cli *c)
 	return n;
 }
 
-static void say_what(const struct cli *c)
+/* Entries that an undo left as somebody else made them. */
+static size_t count_left(const struct cli *c)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < atoll_result_notes(c->res); i++)
+		n += atoll_result_note(c->res, i)->kind == ATOLL_NOTE_CONFLICT;
+	return n;
+}
+
+static void say_restored(const struct cli *c, size_t restored)
+{
+	const char *name = atoll_plan_name(c->plan);
+	size_t left = count_left(c);
+
+	if (left > 0)
+		cli_say(c, "rolled back %s: %zu %s put back but for %zu %s", name, restored,
+		        cli_plural(restored, "directory was", "directories were"), left,
+		        cli_plural(left, "entry, left as it is", "entries, left as they are"));
+	else
+		cli_say(c, "rolled back %s: %zu %s as before", name, restored,
+		        cli_plural(restored, "directory is", "directories are"));
+}
+
+static void say_what(const struct cli *c, unsigned flags)
 {
 	const char *name = atoll_plan_name(c->plan);
 	size_t restored = count_restored(c);
@@ -27,12 +52,26 @@ static void say_what(const struct cli *c)
 	size_t n = decide_count(c, ATOLL_OUTCOME_ROLLED_BACK, &changes);
 
 	if (restored > 0)
-		cli_say(c, "rolled back %s: %zu %s as before", name, restored,
-		        cli_plural(restored, "directory is", "directories are"));
-	else if (n > 0)
+		say_restored(c, restored);
+	if (flags & ATOLL_KEEP_WORK)
+		cli_say(c, "%s: %s", name,
+		        restored ? "what was committed is work of the plan again"
+		                 : "nothing was committed, its work is kept");
+	else if (restored == 0 && n > 0)
 		cli_say(c, "rolled back %s: its work is dropped, nothing had been committed", name);
-	else
+	else if (restored == 0)
 		cli_say(c, "%s: no changes", name);
+}
+
+static void say_next(const struct cli *c, unsigned flags)
+{
+	const char *name = atoll_plan_name(c->plan);
+
+	if (flags & ATOLL_KEEP_WORK)
+		cli_next(c, "atoll diff %s", name);
+	else
+		cli_next(c, "atoll exec %s -- COMMAND to begin again, or atoll stop %s", name,
+		         name);
 }
 
 static int rollback_run(struct cli *c)
@@ -50,14 +89,14 @@ static int rollback_run(struct cli *c)
 		return cli_fail(c, r);
 	if (c->json)
 		return decide_json(c, flags);
-	say_what(c);
+	say_what(c, flags);
 	cli_notes(c);
-	cli_next(c, "atoll exec %s -- COMMAND to begin again, or atoll stop %s",
-	         atoll_plan_name(c->plan), atoll_plan_name(c->plan));
+	say_next(c, flags);
 	return EXIT_SUCCESS;
 }
 
 static const struct option_row options[] = {
+	{ "keep-work", NULL, "drop nothing: what was committed is uncommitted work again" },
 	{ "keep-theirs", NULL, "leave alone what somebody changed since, undo the rest" },
 	{ "allow", "partial", "partial: undo what can be, where some cannot" },
 	{ NULL, NULL, NULL },

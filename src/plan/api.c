@@ -350,7 +350,7 @@ int atoll_plan_commit(struct atoll_plan *p, unsigned flags, struct atoll_result 
 
 int atoll_plan_rollback(struct atoll_plan *p, unsigned flags, struct atoll_result *res)
 {
-	if (flags & ~(ATOLL_ALLOW_PARTIAL | ATOLL_KEEP_THEIRS))
+	if (flags & ~(ATOLL_ALLOW_PARTIAL | ATOLL_KEEP_THEIRS | ATOLL_KEEP_WORK))
 		return refuse(res, "rollback does not know this flag");
 	ANSWER(check_plan(p, res), plan_rollback(p, flags, res, &err));
 }

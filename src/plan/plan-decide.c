@@ -350,8 +350,8 @@ static int rollback_locked(struct plan_op *op, unsigned flags, struct atoll_resu
 		                       .partial = flags & ATOLL_ALLOW_PARTIAL };
 	int r = undo_batches(op, flags, res, err);
 
-	if (r < 0)
-		return r;
+	if (r < 0 || flags & ATOLL_KEEP_WORK)
+		return r < 0 ? r : 0;
 	d.settled |= r > 0; /* the undo dropped the work of what it undid */
 	r = plan_op_reload(op, err);
 	return r < 0 ? r : drop_work(&d, err);

@@ -331,6 +331,58 @@ int copy_base_rebase(struct atoll_participant *p, struct dir_batch *b)
 	return r;
 }
 
+static int add_now(struct amendments *a, struct dir_batch *b, const struct manifest *now)
+{
+	static const struct manifest unknown;
+	static const struct base_entry nothing;
+	int r = 0;
+
+	for (size_t i = 0; i < now->n_ops && r >= 0; i++)
+		r = add_installed(a, b, &unknown, now->ops[i].path, &now->ops[i].new_stat);
+	for (size_t k = 0; k < b->m.n_ops && r >= 0; k++)
+		if (!(b->m.ops[k].flags & MANIFEST_WORK) &&
+		    !dir_installed_find(now, b->m.ops[k].path))
+			r = add(a, BASE_REMOVE, b->m.ops[k].path, &nothing);
+	for (size_t i = 0; i < b->m.n_dirs && r >= 0; i++) {
+		const char *path = b->m.dirs[i].path;
+		cleanup_close int fd = FD_NONE;
+		struct base_entry e = { 0 };
+
+		if (resolve_dir_path(b->root_fd, path, &fd) < 0 ||
+		    fs_stat_at(fd, "", FS_STAT_ID, &e.src) < 0)
+			continue;
+		r = dir_xattrs(b->root_fd, path, &e.xattrs);
+		if (r >= 0)
+			r = add(a, BASE_META, path, &e);
+	}
+	return r;
+}
+
+int copy_base_back(struct atoll_participant *p, struct dir_batch *b)
+{
+	cleanup_close int dir_fd = FD_NONE;
+	cleanup_base struct base *old = NULL;
+	struct manifest now = MANIFEST_INIT;
+	struct amendments a = { 0 };
+	int r = open_work(p, &dir_fd);
+
+	if (r >= 0)
+		r = open_base(p, dir_fd, &old);
+	if (r >= 0)
+		r = dir_list_now(p, b, &now);
+	if (r >= 0) {
+		r = add_now(&a, b, &now);
+		if (r < 0)
+			r = error_sys(&p->err, r, "note what was put back in", p->root);
+	}
+	if (r >= 0)
+		r = amend(p, dir_fd, old, &a);
+	manifest_done(&now);
+	amendments_done(&a);
+	copy_base_settle(p);
+	return r;
+}
+
 int copy_base_revert(struct atoll_participant *p)
 {
 	cleanup_close int dir_fd = FD_NONE;

@@ -14,6 +14,8 @@
 
 /* Each can be repeated. */
 int copy_base_rebase(struct atoll_participant *p, struct dir_batch *b);
+/* After an undo that kept the work: what is there now is the base again. */
+int copy_base_back(struct atoll_participant *p, struct dir_batch *b);
 int copy_base_revert(struct atoll_participant *p);
 void copy_base_settle(struct atoll_participant *p);
 

@@ -358,10 +358,23 @@ static int prepare_commit(struct atoll_participant *p)
 	return r;
 }
 
+/* An undo that keeps the work needs a workspace that has it: one in use, or a new one, made before
+ * the originals come back. The one that the newest batch used up gets its entries back. */
+static int prepare_keep(struct atoll_participant *p)
+{
+	p->keeps = true;
+	return p->stale && !dir_used_up(p) ? renew(p) : 0;
+}
+
 static int copy_prepare(struct atoll_participant *p)
 {
-	cleanup_free char *work = work_path(p);
+	cleanup_free char *work = NULL;
+	int r = p->batch.undoing && p->batch.flags & ATOLL_KEEP_WORK && !p->keeps ? prepare_keep(p)
+	                                                                          : 0;
 
+	if (r < 0)
+		return r;
+	work = work_path(p);
 	return p->batch.undoing ? dir_prepare_undo(p, work) : prepare_commit(p);
 }
 
@@ -403,6 +416,21 @@ static int copy_undo(struct atoll_participant *p)
 	return r;
 }
 
+static int copy_keep(struct atoll_participant *p)
+{
+	cleanup_free char *work = work_path(p);
+	struct dir_batch *b;
+	int r = dir_keep_load(p, work, &b);
+
+	if (r >= 0 && dir_used_up(p))
+		r = dir_unstage(p, b);
+	if (r >= 0)
+		r = copy_base_back(p, b);
+	if (r >= 0)
+		p->stale = false;
+	return r;
+}
+
 static int copy_finish(struct atoll_participant *p)
 {
 	copy_base_settle(p);
@@ -427,7 +455,7 @@ const struct atoll_strategy strategy_copy = {
 	.name = "copy",
 	.kind = "directory",
 	.capabilities = ATOLL_CAP_PREPARE | ATOLL_CAP_UNDO | ATOLL_CAP_DIFF | ATOLL_CAP_PATH |
-	                ATOLL_CAP_MOUNTS | ATOLL_CAP_SELECT,
+	                ATOLL_CAP_MOUNTS | ATOLL_CAP_SELECT | ATOLL_CAP_KEEP,
 	.create = copy_create,
 	.path = copy_path,
 	.mounts = copy_mounts,
@@ -442,4 +470,5 @@ const struct atoll_strategy strategy_copy = {
 	.release = dir_release,
 	.reset = copy_reset,
 	.remove = copy_remove,
+	.keep = copy_keep,
 };

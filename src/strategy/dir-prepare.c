@@ -388,7 +388,7 @@ int dir_prepare(struct atoll_participant *p, const char *work, const struct dir_
 	if (r < 0)
 		return r;
 	b->m.created_ns = clock_real_ns();
-	r = p->rest ? dir_work_write(p, b, source, cs) : 0;
+	r = p->rest ? dir_work_write(p, b, source, cs) : dir_used_write(p, b);
 	if (r >= 0)
 		r = build(p, b, source, cs);
 	crashpoint("dir.prepare.staged");

@@ -52,7 +52,8 @@ static int look_at(void *ctx, int dir_fd, const char *name, const char *path, un
 }
 
 /* Why slot K of an undone batch may not go; NULL: it may. When it cannot be told, it may not. */
-static const char *undone_reason(struct dir_batch *b, const struct manifest *installed, size_t k)
+static const char *undone_reason(struct dir_batch *b, const struct manifest *installed, size_t k,
+                                 bool keeps)
 {
 	const struct manifest_op *o = &b->m.ops[k];
 	struct look l = { .installed = installed, .op = o };
@@ -60,9 +61,14 @@ static const char *undone_reason(struct dir_batch *b, const struct manifest *ins
 	char slot[DIR_SLOT_LEN];
 	int r;
 
-	if (o->flags & MANIFEST_WORK)
+	if (o->flags & MANIFEST_WORK && !(o->flags & MANIFEST_THEIRS && keeps))
 		return NULL;
 	dir_slot_name(k, slot);
+	if (o->flags & MANIFEST_WORK)
+		return o->op == CHANGE_DELETE && !overlay_is_whiteout(&o->old_stat) &&
+		                       fs_stat_at(b->batch_fd, slot, 0, &st) >= 0
+		               ? "the plan's version, given up for what is there"
+		               : NULL;
 	l.slot_len = strlen(slot);
 	r = fs_stat_at(b->batch_fd, slot, FS_STAT_ID, &st);
 	if (r == -ENOENT)
@@ -82,7 +88,7 @@ static int rescue_undone(struct atoll_participant *p, struct dir_batch *b)
 	int r = dir_installed_read(p, b, &installed);
 
 	for (size_t k = 0; k < b->m.n_ops && r >= 0; k++) {
-		const char *why = undone_reason(b, &installed, k);
+		const char *why = undone_reason(b, &installed, k, p->batch.flags & ATOLL_KEEP_WORK);
 
 		if (why)
 			r = dir_keep_conflict(p, b, k, why);

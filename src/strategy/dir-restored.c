@@ -139,7 +139,7 @@ int dir_restored_write(struct atoll_participant *p, struct dir_batch *b)
 }
 
 int dir_restored_add(struct atoll_participant *p, struct dir_batch *b,
-                     const struct manifest *installed, const struct manifest *theirs)
+                     const struct manifest *installed, const struct manifest *theirs, bool back)
 {
 	struct manifest m = { .created_ns = b->m.created_ns };
 	int r = 0;
@@ -154,7 +154,8 @@ int dir_restored_add(struct atoll_participant *p, struct dir_batch *b,
 
 		if (resolve_dir_path(b->root_fd, b->m.dirs[i].path, &fd) < 0 ||
 		    fs_stat_at(fd, "", FS_STAT_ID, &st) < 0 ||
-		    st.mtime_ns != b->m.dirs[i].new_stat.mtime_ns)
+		    st.mtime_ns != (back ? b->m.dirs[i].old_stat.mtime_ns
+		                         : b->m.dirs[i].new_stat.mtime_ns))
 			continue;
 		r = add(&m, b->m.dirs[i].path, &st);
 	}

@@ -5,6 +5,8 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -415,6 +417,31 @@ int dir_work_write(struct atoll_participant *p, struct dir_batch *b,
 	return r;
 }
 
+int dir_used_write(struct atoll_participant *p, struct dir_batch *b)
+{
+	cleanup_close int fd = FD_NONE;
+	char text[24];
+	int r, len = snprintf(text, sizeof(text), "%" PRIu64 "\n", p->generation);
+
+	r = fs_create_at(b->batch_fd, DIR_USED, 0600, &fd);
+	if (r >= 0)
+		r = fs_write_all(fd, text, (size_t)len);
+	if (r >= 0)
+		r = syncset_add(p->batch.sync, b->batch_fd, DIR_USED);
+	return r < 0 ? error_sys(&p->err, r, "write", DIR_USED) : 0;
+}
+
+bool dir_used_up(struct atoll_participant *p)
+{
+	cleanup_free char *path = xasprintf("%s/b%u/%s", p->area, p->batch.number, DIR_USED);
+	cleanup_close int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	cleanup_free char *text = NULL;
+	size_t len = 0;
+
+	return fd >= 0 && fs_read_all(fd, 24, &text, &len) >= 0 &&
+	       strtoull(text, NULL, 10) == p->generation;
+}
+
 void dir_work_read(struct dir_batch *b, struct manifest *ret)
 {
 	if (manifest_read(b->batch_fd, DIR_WORK, "", ret, NULL) < 0)
@@ -479,4 +506,20 @@ void dir_restore_work(struct dir_batch *b)
 		if (d->flags & MANIFEST_DIR_TIME)
 			(void)fs_set_mtime(fd, "", d->new_stat.mtime_ns);
 	}
+}
+
+int dir_list_now(struct atoll_participant *p, struct dir_batch *b, struct manifest *ret)
+{
+	int r = 0;
+
+	for (size_t k = 0; k < b->m.n_ops && r >= 0; k++) {
+		if (b->m.ops[k].flags & MANIFEST_WORK)
+			continue;
+		r = walk_tree(b->root_fd, b->m.ops[k].path, list_entry, NULL, ret);
+		if (r == -ENOENT || r == -ENOTDIR || r == -ELOOP)
+			r = 0;
+		if (r < 0)
+			r = error_sys(&p->err, r, "look at", b->m.ops[k].path);
+	}
+	return r;
 }

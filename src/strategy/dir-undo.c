@@ -171,6 +171,28 @@ static int read_keep(struct atoll_participant *p, struct dir_batch *b)
 	return 0;
 }
 
+int dir_keep_load(struct atoll_participant *p, const char *work, struct dir_batch **ret)
+{
+	int r = dir_batch_load(p, work, ret);
+
+	return r < 0 ? r : read_keep(p, *ret);
+}
+
+int dir_unstage(struct atoll_participant *p, struct dir_batch *b)
+{
+	int r = 0;
+
+	for (size_t k = 0; k < b->m.n_ops && r >= 0; k++) {
+		if ((b->keep && b->keep[k]) || b->m.ops[k].flags & MANIFEST_THEIRS)
+			continue;
+		r = unstage_op(p, b, k);
+		crashpoint("dir.keep.unstage");
+	}
+	if (r >= 0)
+		dir_restore_work(b);
+	return r;
+}
+
 int dir_undo(struct atoll_participant *p, const char *work)
 {
 	struct dir_batch *b;

@@ -10,6 +10,7 @@
  *   bN/installed   what was installed, entry by entry: undo compares with it
  *   bN/work        only when the batch leaves work behind: how the workspace's entries that it
  *                  takes looked (`copy`, which keeps them; else empty)
+ *   bN/used        only when it leaves none: the generation of the workspace it uses up
  *   bN/theirs      what somebody else made of paths for which the plan's version was given up
  *   bN/keep        operations an undo leaves alone (--keep-theirs)
  *   restored       how entries look that our own batches left in the resource: originals moved
@@ -119,6 +120,14 @@ int dir_undo(struct atoll_participant *p, const char *work);
 int dir_abort(struct atoll_participant *p, const char *work);
 /* prepare of an undo: is everything still what we wrote, and is the undo data complete? */
 int dir_prepare_undo(struct atoll_participant *p, const char *work);
+/* Did this batch use up the workspace of generation p->generation, which is stale since? */
+bool dir_used_up(struct atoll_participant *p);
+/* keep: loads the batch with what --keep-theirs left alone. */
+int dir_keep_load(struct atoll_participant *p, const char *work, struct dir_batch **ret);
+/* The entries of its slots return to a workspace that it had used up. */
+int dir_unstage(struct atoll_participant *p, struct dir_batch *b);
+/* How the resource looks now at the batch's paths and below them. */
+int dir_list_now(struct atoll_participant *p, struct dir_batch *b, struct manifest *ret);
 /* Removes a batch's directory: what undo needed, or (batch.undoing) the rest of an undone batch.
  * What is in its slots and nowhere else, or was written by somebody else, goes to conflicts/. */
 int dir_release(struct atoll_participant *p);
@@ -132,6 +141,7 @@ bool dir_keeps_conflicts(const char *area);
 #define DIR_KEEP      "keep"
 #define DIR_WORK      "work"
 #define DIR_THEIRS    "theirs"
+#define DIR_USED      "used"
 #define DIR_CONFLICTS "conflicts"
 #define DIR_SLOT_LEN  24
 
@@ -154,6 +164,7 @@ bool dir_is_attr(const struct manifest_op *o);
 int dir_take_attrs(struct dir_batch *b, const struct manifest_op *o);
 int dir_work_write(struct atoll_participant *p, struct dir_batch *b,
                    const struct dir_source *source, const struct changeset *cs);
+int dir_used_write(struct atoll_participant *p, struct dir_batch *b);
 /* Absent, empty or damaged: no entry is known. */
 void dir_work_read(struct dir_batch *b, struct manifest *ret);
 /* Does the batch leave work behind? */
@@ -196,7 +207,7 @@ int dir_installed_check(struct atoll_participant *p, struct dir_batch *b,
 int dir_restored_write(struct atoll_participant *p, struct dir_batch *b);
 /* The same for what the batch installed, and what it took over from somebody else. */
 int dir_restored_add(struct atoll_participant *p, struct dir_batch *b,
-                     const struct manifest *installed, const struct manifest *theirs);
+                     const struct manifest *installed, const struct manifest *theirs, bool back);
 void dir_restored_read(struct atoll_participant *p, struct manifest *ret);
 bool dir_restored_known(const void *restored, const char *path, const struct fs_stat *now);
 /* The area, or -1. */

@@ -316,7 +316,7 @@ static int keep_others(struct overlay_base *to, struct manifest *from, const str
 }
 
 static int record_batch(struct overlay_base *to, const struct dir_batch *b,
-                        const struct manifest *installed, const struct manifest *theirs)
+                        const struct manifest *installed, const struct manifest *theirs, bool back)
 {
 	static const struct fs_stat none;
 	int r = 0;
@@ -326,7 +326,7 @@ static int record_batch(struct overlay_base *to, const struct dir_batch *b,
 		const struct fs_stat *now = dir_installed_find(
 			o->flags & MANIFEST_THEIRS ? theirs : installed, o->path);
 
-		if (o->flags & MANIFEST_THEIRS) {
+		if (o->flags & MANIFEST_THEIRS && !back) {
 			r = record(to, o->path, now ? now : &none, false);
 			continue;
 		}
@@ -334,12 +334,13 @@ static int record_batch(struct overlay_base *to, const struct dir_batch *b,
 			continue;
 		/* Gone already: what was installed was changed by somebody at once. */
 		if (!now)
-			now = o->op == CHANGE_DELETE ? &none : &o->new_stat;
+			now = back || o->op == CHANGE_DELETE ? &none : &o->new_stat;
 		r = record(to, o->path, now, false);
 	}
 	for (size_t i = 0; i < b->m.n_dirs && r >= 0; i++)
 		if (b->m.dirs[i].flags & MANIFEST_DIR_ATTR)
-			r = record(to, b->m.dirs[i].path, &b->m.dirs[i].new_stat, false);
+			r = record(to, b->m.dirs[i].path,
+			           back ? &b->m.dirs[i].old_stat : &b->m.dirs[i].new_stat, false);
 	return r;
 }
 
@@ -356,16 +357,14 @@ static int save_records(struct atoll_participant *p, int area_fd)
 	return r == -EEXIST || r == -ENOENT ? 0 : r;
 }
 
-int overlay_base_rebase(struct atoll_participant *p, int area_fd, struct dir_batch *b,
-                        const struct manifest *installed)
+static int rebase(struct atoll_participant *p, int area_fd, struct dir_batch *b,
+                  const struct manifest *installed, bool back)
 {
 	struct overlay_base to = OVERLAY_BASE_INIT;
 	struct manifest from = MANIFEST_INIT, theirs = MANIFEST_INIT;
 	char name[48];
-	int r = save_records(p, area_fd);
+	int r;
 
-	if (r < 0)
-		return error_sys(&p->err, r, "keep the records in", p->area);
 	file_name(p, "records", name);
 	r = manifest_read(area_fd, name, "", &from, &p->err);
 	if (r == -ENOENT) {
@@ -374,9 +373,10 @@ int overlay_base_rebase(struct atoll_participant *p, int area_fd, struct dir_bat
 	}
 	if (r >= 0)
 		r = keep_others(&to, &from, b);
-	dir_theirs_read(b, &theirs);
+	if (!back)
+		dir_theirs_read(b, &theirs);
 	if (r >= 0)
-		r = record_batch(&to, b, installed, &theirs);
+		r = record_batch(&to, b, installed, &theirs, back);
 	if (r >= 0) {
 		qsort(to.records.ops, to.records.n_ops, sizeof(*to.records.ops), by_path);
 		r = save(p, area_fd, &to);
@@ -390,9 +390,24 @@ int overlay_base_rebase(struct atoll_participant *p, int area_fd, struct dir_bat
 	if (r < 0 && !p->err.code)
 		r = error_sys(&p->err, r, "write the records in", p->area);
 	if (r >= 0)
-		r = dir_restored_add(p, b, installed, &theirs);
+		r = dir_restored_add(p, b, installed, &theirs, back);
 	manifest_done(&theirs);
 	return r;
+}
+
+int overlay_base_rebase(struct atoll_participant *p, int area_fd, struct dir_batch *b,
+                        const struct manifest *installed)
+{
+	int r = save_records(p, area_fd);
+
+	return r < 0 ? error_sys(&p->err, r, "keep the records in", p->area)
+	             : rebase(p, area_fd, b, installed, false);
+}
+
+int overlay_base_back(struct atoll_participant *p, int area_fd, struct dir_batch *b,
+                      const struct manifest *now)
+{
+	return rebase(p, area_fd, b, now, true);
 }
 
 int overlay_base_revert(struct atoll_participant *p, int area_fd)

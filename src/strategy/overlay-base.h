@@ -52,6 +52,9 @@ int overlay_base_observe(struct atoll_participant *p, int area_fd, const struct 
  * overlay_base_settle(). Each can be repeated. */
 int overlay_base_rebase(struct atoll_participant *p, int area_fd, struct dir_batch *b,
                         const struct manifest *installed);
+/* After an undo that kept the work: what is there NOW is the base again. */
+int overlay_base_back(struct atoll_participant *p, int area_fd, struct dir_batch *b,
+                      const struct manifest *now);
 int overlay_base_revert(struct atoll_participant *p, int area_fd);
 void overlay_base_settle(struct atoll_participant *p, int area_fd);
 

@@ -47,6 +47,7 @@
 #include "fs/walk.h"
 #include "strategy/dir.h"
 #include "strategy/overlay-base.h"
+#include "strategy/overlay-keep.h"
 #include "util/cleanup.h"
 #include "util/crashpoint.h"
 #include "util/limits.h"
@@ -455,10 +456,25 @@ static int prepare_commit(struct atoll_participant *p)
 	return r;
 }
 
+/* An undo that keeps the work needs a workspace to put it: the one that the batch used up, or one in
+ * use, or else a new one. Asked of the newest batch only. */
+static int prepare_keep(struct atoll_participant *p)
+{
+	int r = p->stale && !dir_used_up(p) ? renew(p) : 0;
+
+	p->keeps = true;
+	return r < 0 ? r : freeze(p);
+}
+
 static int overlay_prepare(struct atoll_participant *p)
 {
-	cleanup_free char *upper = layer_path(p, 'u');
+	cleanup_free char *upper = NULL;
+	int r = p->batch.undoing && p->batch.flags & ATOLL_KEEP_WORK && !p->keeps ? prepare_keep(p)
+	                                                                          : 0;
 
+	if (r < 0)
+		return r;
+	upper = layer_path(p, 'u');
 	return p->batch.undoing ? dir_prepare_undo(p, upper) : prepare_commit(p);
 }
 
@@ -564,6 +580,33 @@ static int overlay_undo(struct atoll_participant *p)
 	return r;
 }
 
+static int overlay_keep(struct atoll_participant *p)
+{
+	cleanup_free char *upper = layer_path(p, 'u');
+	cleanup_close int dir_fd = FD_NONE;
+	struct manifest now = MANIFEST_INIT;
+	struct dir_batch *b;
+	int r = dir_keep_load(p, upper, &b);
+
+	if (r >= 0)
+		r = overlay_keep_batch(p, b, our_marks());
+	/* Of an upper that was used up nobody cared for the times. */
+	if (r >= 0 && dir_used_up(p))
+		dir_restore_work(b);
+	crashpoint("overlay.keep.returned");
+	if (r >= 0)
+		r = open_dir(p, p->work, &dir_fd);
+	if (r >= 0)
+		r = dir_list_now(p, b, &now);
+	if (r >= 0)
+		r = overlay_base_back(p, dir_fd, b, &now);
+	manifest_done(&now);
+	if (r >= 0)
+		p->stale = false;
+	/* A mount of it shows what was there before. */
+	return r < 0 ? r : unmount(p);
+}
+
 static int overlay_finish(struct atoll_participant *p)
 {
 	cleanup_close int dir_fd = FD_NONE;
@@ -591,7 +634,7 @@ const struct atoll_strategy strategy_overlay = {
 	.name = "overlay",
 	.kind = "directory",
 	.capabilities = ATOLL_CAP_PREPARE | ATOLL_CAP_UNDO | ATOLL_CAP_DIFF | ATOLL_CAP_PATH |
-	                ATOLL_CAP_MOUNTS | ATOLL_CAP_SELECT,
+	                ATOLL_CAP_MOUNTS | ATOLL_CAP_SELECT | ATOLL_CAP_KEEP,
 	.create = overlay_create,
 	.path = overlay_path,
 	.mounts = overlay_mounts,
@@ -607,4 +650,5 @@ const struct atoll_strategy strategy_overlay = {
 	.release = dir_release,
 	.reset = overlay_reset,
 	.remove = overlay_remove,
+	.keep = overlay_keep,
 };

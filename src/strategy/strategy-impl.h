@@ -25,7 +25,8 @@ struct atoll_participant {
 	struct error err; /* what the running verb said */
 	uint64_t changes;
 	bool counted; /* by observe */
-	bool rest; /* the batch leaves work in the workspace */
+	bool rest;    /* the batch leaves work in the workspace */
+	bool keeps;   /* the workspace is ready for an undo that keeps the work */
 	char manifest[HASH_TEXT_LEN];
 	struct strlist undone_attrs; /* directories whose attributes they will have put back */
 	struct strlist undone; /* paths that newer batches of the same undo will have put back */

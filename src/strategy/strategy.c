@@ -66,6 +66,7 @@ static const char *missing_verb(const struct atoll_strategy *s)
 		{ (s->capabilities & ATOLL_CAP_DIFF) != 0, s->diff != NULL, "diff" },
 		{ (s->capabilities & ATOLL_CAP_PATH) != 0, s->path != NULL, "path" },
 		{ (s->capabilities & ATOLL_CAP_MOUNTS) != 0, s->mounts != NULL, "mounts" },
+		{ (s->capabilities & ATOLL_CAP_KEEP) != 0, s->keep != NULL, "keep" },
 	};
 
 	for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++)
@@ -216,6 +217,7 @@ VERB(finish, 0)
 VERB(release, 0)
 VERB(reset, 0)
 VERB(remove, 0)
+VERB(keep, 0)
 
 int participant_path(struct atoll_participant *p, char **ret_path, struct error *err)
 {

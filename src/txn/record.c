@@ -233,15 +233,35 @@ static int set_batches(struct txn *t, const struct batches *b, enum batch_state 
 	return r;
 }
 
+/* What the undo is to do with the work, for whoever has to finish it. */
+static int set_flags(struct txn *t, const struct batches *b, struct error *err)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < b->n && r >= 0; i++)
+		r = registry_batch_update(t->reg, &b->v[i], err);
+	/* Preparing may have made workspaces anew. */
+	for (size_t i = 0; i < t->n && r >= 0; i++)
+		r = store_work(t, &t->parts[i], err);
+	return r;
+}
+
 static int do_undoing(struct txn *t, const void *arg, struct error *err)
 {
-	int r = set_batches(t, arg, BATCH_UNDOING, err);
+	int r = set_flags(t, arg, err);
 
+	if (r >= 0)
+		r = set_batches(t, arg, BATCH_UNDOING, err);
 	return r < 0 ? r : set_plan(t, ATOLL_PLAN_UNDOING, 0, err);
 }
 
-int record_undoing(struct txn *t, const struct batch_row *batches, size_t n, struct error *err)
+int record_undoing(struct txn *t, struct batch_row *batches, size_t n, unsigned flags,
+                   struct error *err)
 {
+	for (size_t i = 0; i < n; i++) {
+		batches[i].flags &= ~(unsigned)ATOLL_KEEP_WORK;
+		batches[i].flags |= flags & ATOLL_KEEP_WORK;
+	}
 	return record(t, do_undoing, &(struct batches){ batches, n }, err);
 }
 
@@ -270,6 +290,8 @@ int record_redone(struct txn *t, const struct batch_row *batches, size_t n, stru
 static int do_undone(struct txn *t, const void *arg, struct error *err)
 {
 	int r = set_batches(t, arg, BATCH_UNDONE, err);
+	const struct batches *b = arg;
+	bool keeps = b->n && b->v[0].flags & ATOLL_KEEP_WORK;
 
 	for (size_t i = 0; i < t->n && r >= 0; i++) {
 		struct txn_part *p = &t->parts[i];
@@ -280,11 +302,17 @@ static int do_undone(struct txn *t, const void *arg, struct error *err)
 		/* What is final stays committed, and says so. */
 		if (!settled || !participant_can(p->part, ATOLL_CAP_UNDO))
 			continue;
-		r = set_sandbox(t, p, ATOLL_SANDBOX_ROLLED_BACK, err);
+		/* A sandbox that no batch touched goes on as it is. */
+		if (!keeps || p->row.state == ATOLL_SANDBOX_COMMITTED)
+			r = set_sandbox(t, p, ATOLL_SANDBOX_ROLLED_BACK, err);
+		if (r >= 0 && keeps && p->row.state == ATOLL_SANDBOX_ROLLED_BACK)
+			r = set_sandbox(t, p, ATOLL_SANDBOX_ACTIVE, err);
 		if (r >= 0)
 			r = store_work(t, p, err);
 	}
-	return r < 0 ? r : set_plan(t, ATOLL_PLAN_ROLLED_BACK, 0, err);
+	if (r >= 0)
+		r = set_plan(t, ATOLL_PLAN_ROLLED_BACK, 0, err);
+	return r < 0 || !keeps ? r : set_plan(t, ATOLL_PLAN_OPEN, 0, err);
 }
 
 int record_undone(struct txn *t, const struct batch_row *batches, size_t n, struct error *err)

@@ -138,7 +138,15 @@ static int recover_undoing(struct txn *t, const struct batch_row *batches, size_
 	crashpoint("recover.undo.undone");
 	if (r < 0)
 		return r;
-	(void)step_drop_work(t, &e);
+	if (n && batches[0].flags & ATOLL_KEEP_WORK) {
+		r = step_keep_work(t, batches, n, err);
+		if (r >= 0)
+			r = step_barrier(t, "barrier-keep", err);
+		if (r < 0)
+			return r;
+	} else {
+		(void)step_drop_work(t, &e);
+	}
 	r = record_undone(t, batches, n, err);
 	for (size_t i = 0; i < n && r >= 0; i++)
 		(void)txn_release(t, batches[i].number, NULL);

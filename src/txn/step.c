@@ -246,3 +246,24 @@ int step_drop_work(struct txn *t, struct error *err)
 	}
 	return first;
 }
+
+int step_keep_work(struct txn *t, const struct batch_row *batches, size_t n, struct error *err)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < n && r >= 0; i++) {
+		r = step_load(t, &batches[i], true, err);
+		for (size_t k = t->n; k-- > 0 && r >= 0;) {
+			struct txn_part *p = &t->parts[k];
+			struct atoll_participant_result *row = step_row(t, p);
+
+			if (!p->selected || !participant_can(p->part, ATOLL_CAP_KEEP))
+				continue;
+			r = participant_keep(p->part, err);
+			if (row)
+				row->workspace_reset = ATOLL_FACT_NO;
+			crashpoint("txn.keep.participant");
+		}
+	}
+	return r;
+}

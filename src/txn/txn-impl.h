@@ -32,7 +32,8 @@ int record_revoked(struct txn *t, struct error *err);
 int record_withdrawn(struct txn *t, struct error *err);
 int record_committed(struct txn *t, struct error *err);
 /* The undo of BATCHES (newest first). */
-int record_undoing(struct txn *t, const struct batch_row *batches, size_t n, struct error *err);
+int record_undoing(struct txn *t, struct batch_row *batches, size_t n, unsigned flags,
+                   struct error *err);
 int record_redoing(struct txn *t, const struct batch_row *batches, size_t n, struct error *err);
 int record_undone(struct txn *t, const struct batch_row *batches, size_t n, struct error *err);
 int record_redone(struct txn *t, const struct batch_row *batches, size_t n, struct error *err);
@@ -45,6 +46,9 @@ int batches_in(struct txn *t, unsigned mask, struct batch_row **ret, size_t *ret
 /* Every sandbox's work is dropped; rows say whether. First error returned, all visited. Registry
  * untouched: participant_stale() tells what to record. */
 int step_drop_work(struct txn *t, struct error *err);
+
+/* Of BATCHES, newest first, what they had installed becomes work again. Repeatable. */
+int step_keep_work(struct txn *t, const struct batch_row *batches, size_t n, struct error *err);
 
 /* It cannot be finished now: says so, with the cause in ERR, and what to do. */
 int step_in_doubt(struct txn *t, int cause, struct error *err);

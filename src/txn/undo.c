@@ -44,6 +44,14 @@ static int prepare_part(struct txn *t, struct txn_part *p, unsigned flags, struc
 		say_prepared(t, p, r, e);
 		return r;
 	}
+	if (flags & ATOLL_KEEP_WORK && !participant_can(p->part, ATOLL_CAP_KEEP)) {
+		r = error_set(e, -ATOLL_E_UNSUPPORTED,
+		              "'%s' (%s) cannot make work again of what was committed", p->row.root,
+		              p->row.strategy);
+		error_hint(e, "atoll rollback %s drops the work", t->plan.name);
+		say_prepared(t, p, r, e);
+		return r;
+	}
 	r = participant_can(p->part, ATOLL_CAP_PREPARE) ? participant_prepare(p->part, e) : 0;
 	say_prepared(t, p, r, e);
 	return r;
@@ -148,7 +156,14 @@ static int carry_out(struct txn *t, const struct batch_row *batches, size_t n, i
 		return redo(t, batches, n, r, err);
 	crashpoint("txn.undo.undone");
 	r = step_barrier(t, "barrier-undo", err);
-	if (r >= 0) {
+	if (r >= 0 && batches[0].flags & ATOLL_KEEP_WORK) {
+		r = step_keep_work(t, batches, n, err);
+		if (r >= 0)
+			r = step_barrier(t, "barrier-keep", err);
+		crashpoint("txn.undo.kept");
+		if (r >= 0)
+			r = record_undone(t, batches, n, err);
+	} else if (r >= 0) {
 		*ret_dropped = step_drop_work(t, drop_err);
 		crashpoint("txn.undo.after-barrier");
 		r = record_undone(t, batches, n, err);
@@ -195,7 +210,7 @@ int txn_undo(struct txn *t, unsigned flags, struct error *err)
 	if (r < 0)
 		return r;
 
-	r = record_undoing(t, batches, n, err); /* the decision of an undo */
+	r = record_undoing(t, batches, n, flags, err); /* the decision of an undo */
 	if (r < 0)
 		return r;
 	crashpoint("txn.undo.after-decision");

@@ -224,6 +224,20 @@ class PartUndo(Undo):
         world.must('commit')
 
 
+class KeepWork(PartUndo):
+    """The originals come back, and the work is work again: a second commit does the same."""
+    verbs = ('rollback=keep-work',)
+
+    def finish(self, world, state):
+        if state == 'new':
+            world.must(*self.verbs)
+            world.expect('old')
+        world.must('commit')
+        world.expect('new')
+        world.must('rollback')
+        world.expect('old')
+
+
 class Start(Scenario):
     verbs = ('start',)
 
@@ -291,7 +305,7 @@ class Stop(Scenario):
 SCENARIOS = {cls.__name__: cls() for cls in (
     Commit, CommitThree, CommitForGood, Undo, UndoTwoBatches, Withdraw, DryRun, Revoke, RevokeLast,
     Redo, OverlayCommit, OverlayUndo, OverlayRevoke, OverlayAdd, Part, PartRevoke, PartUndo,
-    Add, Start, StartWith, StartWithThree, Exec, Reset, Stop)}
+    KeepWork,     Add, Start, StartWith, StartWithThree, Exec, Reset, Stop)}
 
 # From where recovery is killed in turn: one for every state it can find.
 LEFT_BEHIND = [
@@ -453,7 +467,7 @@ def der_01_kill_with_overlays():
 
 
 def atm_11_kill_in_a_part():
-    return killed('Part', 'PartRevoke', 'PartUndo')
+    return killed('Part', 'PartRevoke', 'PartUndo', 'KeepWork')
 
 
 def cln_03_kill_in_create():

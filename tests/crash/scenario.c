@@ -284,8 +284,11 @@ static int do_commit(struct run *run, const char *arg)
 
 static int do_rollback(struct run *run, const char *arg)
 {
-	return atoll_plan_rollback(
-		run->plan, strcmp(arg, "keep-theirs") == 0 ? ATOLL_KEEP_THEIRS : 0, run->res);
+	return atoll_plan_rollback(run->plan,
+	                           strcmp(arg, "keep-theirs") == 0 ? ATOLL_KEEP_THEIRS
+	                           : strcmp(arg, "keep-work") == 0 ? ATOLL_KEEP_WORK
+	                                                           : 0,
+	                           run->res);
 }
 
 static int do_reset(struct run *run, const char *arg)

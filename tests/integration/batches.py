@@ -305,13 +305,18 @@ class Round:
         self.m.res = dict(self.m.orig)
         self.m.view = dict(self.m.orig)
 
+    def step_keep(self):
+        """The originals come back; commands see what they saw before."""
+        self.world.atoll('rollback', 'p', '--keep-work')
+        self.m.res = dict(self.m.orig)
+
     def step_reset(self):
         self.world.atoll('reset', 'p')
         self.m.view = dict(self.m.res)
 
     def go(self):
         self.start()
-        steps = {'exec': 5, 'part': 5, 'all': 1, 'rollback': 1, 'reset': 1}
+        steps = {'exec': 5, 'part': 5, 'all': 1, 'rollback': 1, 'reset': 1, 'keep': 2}
         for _ in range(STEPS):
             name = self.r.choices(list(steps), list(steps.values()))[0]
             if ONLY:

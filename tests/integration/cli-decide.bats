@@ -366,3 +366,25 @@ committed() {
 	[ "$(cat a/one)" = theirs ]
 	[ "$(cat b/four)" = theirs ]
 }
+
+@test "cli rollback that keeps the work" {
+	plan_with_work
+	run atoll rollback p --keep-work
+	status_is 0
+	says 'p: nothing was committed, its work is kept'
+	atoll commit p a/one
+	atoll commit p
+	committed
+	run atoll rollback p --keep-work
+	status_is 0
+	says 'rolled back p: 2 directories are as before'
+	says 'p: what was committed is work of the plan again'
+	[ "$(cat a/one)" = one ]
+	[ ! -e b/four ]
+	run atoll diff p
+	[ "$(grep -c '^[AMD]  ' <<<"$output")" -eq 3 ]
+	run atoll rollback p --keep-work --json
+	[ "$(jq -r '.participants | length' <<<"$output")" = 0 ]
+	atoll commit p
+	committed
+}

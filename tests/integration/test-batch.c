@@ -558,6 +558,44 @@ static void der_03_settled_with_work_left(void **state)
 	}
 }
 
+/* ---- an undo that keeps the work ---- */
+
+static void stm_03_kept_work_commits_to_the_same(void **state)
+{
+	struct fix *f = *state;
+	struct mixed m;
+	char *o, *c, *new_o, *new_c;
+
+	mixed_open(f, &m);
+	o = man_take(m.o);
+	c = man_take(m.c);
+	expect_ok(f, commit_part(f, m.p, 0, NULL, fix_path(f, "%s/a", m.o),
+	                         fix_path(f, "%s/b", m.c), fix_path(f, "%s/new/sub", m.c), NULL));
+	expect_ok(f, commit_part(f, m.p, 0, NULL, m.o, m.c, NULL));
+	new_o = man_take(m.o);
+	new_c = man_take(m.c);
+	expect_ok(f, atoll_plan_rollback(m.p, ATOLL_KEEP_WORK, f->res));
+	expect_man(m.o, o);
+	expect_man(m.c, c);
+	expect_eq(fix_plan_state(f, m.p), ATOLL_PLAN_OPEN);
+	expect_eq(fix_state(f, m.p, m.o), ATOLL_SANDBOX_ACTIVE);
+	expect_changes(f, m.p, 27);
+	expect_ok(f, atoll_plan_commit(m.p, 0, f->res));
+	expect_man(m.o, new_o);
+	expect_man(m.c, new_c);
+	/* One that cannot is named, and nothing is undone. */
+	expect_code(f, atoll_plan_rollback(m.p, ATOLL_KEEP_WORK, f->res), -ATOLL_E_UNSUPPORTED);
+	expect(strstr(atoll_result_message(f->res), "(failer)") != NULL);
+	expect_man(m.o, new_o);
+	expect_rollback(f, m.p);
+	expect_man(m.o, o);
+	expect_man(m.c, c);
+	free(o);
+	free(c);
+	free(new_o);
+	free(new_c);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct atest_child children[] = { { NULL, NULL } };
@@ -573,6 +611,7 @@ int main(int argc, char **argv)
 		mtest(stm_06_one_resource_alone),
 		mtest(cch_02_a_strategy_that_cannot_choose_says_so),
 		mtest(der_18_a_path_belongs_to_the_innermost_resource),
+		mtest(stm_03_kept_work_commits_to_the_same),
 		mtest(der_03_conflicts_are_settled_for_ours),
 		mtest(der_03_conflicts_are_settled_for_theirs),
 		mtest(der_03_settled_with_work_left),

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a batch that was undone had installed becomes work again: entries return from their slots to
+ * the upper, what it deleted gets whiteouts. Batches return newest first, and what the upper already
+ * holds is newer: it stays. Every step can be repeated; an entry is in its slot or in the upper.
+ *
+ * A directory of the upper that has to be made on the way looks as it did in the view: as some batch
+ * installed it, or as the resource has it, with the attributes that a batch gave it.
+ */
+#include "strategy/overlay-keep.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fs/atomic.h"
+#include "fs/copy.h"
+#include "fs/remove.h"
+#include "fs/resolve.h"
+#include "fs/walk.h"
+#include "util/cleanup.h"
+#include "util/mem.h"
+
+#define MADE "made"
+
+struct keeping {
+	struct atoll_participant *p;
+	struct dir_batch *b;
+	enum overlay_marks marks;
+};
+
+/* ---- how a directory looked ---- */
+
+/* DIR as batch NUMBER installed it, or the attributes it gave it. 1: found. */
+static int look_in_batch(struct keeping *k, uint32_t number, const char *path, int *ret_fd,
+                         struct manifest_dir *ret_attrs)
+{
+	cleanup_close int fd = FD_NONE;
+	struct manifest m = MANIFEST_INIT;
+	char name[24], slot[DIR_SLOT_LEN];
+	int r = 0;
+
+	(void)snprintf(name, sizeof(name), "b%u", number);
+	fd = openat(k->b->area_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0 || manifest_read(fd, MANIFEST_NAME, "", &m, NULL) < 0)
+		return 0;
+	for (size_t i = 0; i < m.n_ops && r == 0; i++) {
+		cleanup_free char *there = NULL;
+
+		if (m.ops[i].flags & MANIFEST_WORK || !path_below(path, m.ops[i].path))
+			continue;
+		dir_slot_name(i, slot);
+		there = xasprintf("%s%s", slot, path + strlen(m.ops[i].path));
+		r = resolve_dir(fd, there, ret_fd) >= 0;
+	}
+	for (size_t i = 0; i < m.n_dirs && r == 0 && ret_attrs; i++) {
+		if (!(m.dirs[i].flags & MANIFEST_DIR_ATTR) || strcmp(m.dirs[i].path, path) != 0)
+			continue;
+		*ret_attrs = m.dirs[i];
+		m.dirs[i] = m.dirs[--m.n_dirs]; /* the rest of it is freed below */
+		r = 1;
+	}
+	manifest_done(&m);
+	return r;
+}
+
+static int set_attrs(int fd, struct manifest_dir *d)
+{
+	int r = fs_set_owner(fd, "", d->new_stat.uid, d->new_stat.gid);
+
+	if (r == -EPERM)
+		r = 0;
+	if (r >= 0)
+		r = xattrs_write_at(fd, "", &d->new_xattrs);
+	return r < 0 ? r : fs_set_mode(fd, "", d->new_stat.mode & 07777);
+}
+
+/* Makes PATH, complete, beside; then it is moved into the upper. */
+static int make_dir(struct keeping *k, const char *path, int to_fd, const char *to)
+{
+	struct manifest_dir attrs = { 0 };
+	cleanup_close int from_fd = FD_NONE, fd = FD_NONE;
+	int r = 0;
+
+	for (uint32_t n = k->p->batch.number; n > 0 && r == 0; n--)
+		r = look_in_batch(k, n, path, &from_fd, &attrs);
+	r = from_fd == FD_NONE ? resolve_dir(k->b->root_fd, path, &from_fd) : 0;
+	if (r >= 0)
+		r = remove_tree_at(k->b->batch_fd, MADE);
+	if (r >= 0)
+		r = fs_mkdir_at(k->b->batch_fd, MADE, 0700);
+	if (r >= 0)
+		r = resolve_dir(k->b->batch_fd, MADE, &fd);
+	if (r >= 0)
+		r = copy_dir_meta(from_fd, fd);
+	if (r >= 0)
+		r = overlay_strip(k->b->batch_fd, MADE);
+	if (r >= 0 && attrs.path)
+		r = set_attrs(fd, &attrs);
+	for (size_t i = 0; i < k->b->m.n_dirs && r >= 0; i++)
+		if (k->b->m.dirs[i].flags & MANIFEST_DIR_TIME &&
+		    strcmp(k->b->m.dirs[i].path, path) == 0)
+			r = fs_set_mtime(fd, "", k->b->m.dirs[i].new_stat.mtime_ns);
+	if (r >= 0)
+		r = fs_move(k->b->batch_fd, MADE, to_fd, to);
+	free(attrs.path);
+	xattrs_done(&attrs.old_xattrs);
+	xattrs_done(&attrs.new_xattrs);
+	return r;
+}
+
+/* Runs on with the directory's time as it was. */
+static int keep_time(int fd, const struct fs_stat *was, int r)
+{
+	int back = fs_set_mtime(fd, "", was->mtime_ns);
+
+	return r < 0 ? r : back;
+}
+
+/* The upper's directory PATH, made when missing. 0: newer work is in the way. */
+static int reach_dir(struct keeping *k, const char *path)
+{
+	for (size_t len = strcspn(path, "/"); *path; len += 1 + strcspn(path + len + 1, "/")) {
+		cleanup_free char *dir = xstrndup(path, len);
+		cleanup_close int fd = FD_NONE;
+		const char *name;
+		struct fs_stat st, parent;
+		int r = resolve_parent(k->b->work_fd, dir, &fd, &name);
+
+		if (r >= 0)
+			r = fs_stat_at(fd, "", 0, &parent);
+		if (r >= 0)
+			r = fs_stat_at(fd, name, 0, &st);
+		if (r == -ENOENT) {
+			r = make_dir(k, dir, fd, name);
+			r = keep_time(fd, &parent, r);
+			st.mode = S_IFDIR;
+		}
+		if (r < 0)
+			return r;
+		if (!S_ISDIR(st.mode) || overlay_is_opaque(fd, name, k->marks) == 1)
+			return 0;
+		if (!path[len])
+			break;
+	}
+	return 1;
+}
+
+/* ---- one operation ---- */
+
+static bool is_dir_there(struct keeping *k, const char *path)
+{
+	cleanup_close int fd = FD_NONE;
+
+	return resolve_dir_path(k->b->root_fd, path, &fd) >= 0;
+}
+
+static bool is_there(struct keeping *k, const char *path)
+{
+	cleanup_close int fd = FD_NONE;
+	const char *name;
+	struct fs_stat st;
+
+	return resolve_parent(k->b->root_fd, path, &fd, &name) >= 0 &&
+	       fs_stat_at(fd, name, 0, &st) >= 0;
+}
+
+struct todo {
+	char *from, *to; /* below bN, below the upper */
+};
+
+/* What the upper's directory TO lacks comes from FROM. One level; directories in both are left for
+ * later. */
+static int merge_level(struct keeping *k, const struct todo *at, struct strlist *more)
+{
+	cleanup_close int from_fd = FD_NONE, to_fd = FD_NONE;
+	cleanup_dirlist struct dirlist names = DIRLIST_INIT;
+	struct fs_stat was;
+	int r = resolve_dir(k->b->batch_fd, at->from, &from_fd);
+
+	if (r >= 0)
+		r = resolve_dir(k->b->work_fd, at->to, &to_fd);
+	if (r >= 0)
+		r = fs_stat_at(to_fd, "", 0, &was);
+	if (r >= 0)
+		r = dirlist_read(from_fd, &names);
+	for (size_t i = 0; i < names.n && r >= 0; i++) {
+		const char *name = names.v[i].name;
+		struct fs_stat a, b;
+
+		r = fs_stat_at(from_fd, name, 0, &a);
+		if (r >= 0 && fs_stat_at(to_fd, name, 0, &b) == -ENOENT)
+			r = fs_move(from_fd, name, to_fd, name);
+		else if (r >= 0 && S_ISDIR(a.mode) && S_ISDIR(b.mode) &&
+		         overlay_is_opaque(to_fd, name, k->marks) == 0)
+			strlist_add(more, name);
+	}
+	return keep_time(to_fd, &was, r);
+}
+
+static int merge(struct keeping *k, const char *slot, const char *path)
+{
+	cleanup_strlist struct strlist todo = STRLIST_INIT; /* relative to both */
+	int r = 0;
+
+	strlist_add(&todo, "");
+	for (size_t i = 0; i < todo.n && r >= 0; i++) {
+		cleanup_strlist struct strlist more = STRLIST_INIT;
+		struct todo at = { xasprintf("%s%s", slot, todo.v[i]),
+			           xasprintf("%s%s", path, todo.v[i]) };
+
+		r = merge_level(k, &at, &more);
+		for (size_t n = 0; n < more.n; n++) {
+			cleanup_free char *next = xasprintf("%s/%s", todo.v[i], more.v[n]);
+
+			strlist_add(&todo, next);
+		}
+		free(at.from);
+		free(at.to);
+	}
+	return r;
+}
+
+/* Nothing newer is at PATH. */
+static int place_new(struct keeping *k, const struct manifest_op *o, const char *slot, int fd,
+                     const char *name)
+{
+	struct fs_stat before;
+	int r;
+
+	if (o->op == CHANGE_DELETE && !(o->flags & MANIFEST_WORK))
+		return is_there(k, o->path) ? overlay_make_whiteout(fd, name) : 0;
+	r = dir_open_up(k->b->batch_fd, slot, &before);
+	if (r >= 0 && S_ISDIR(before.mode) &&
+	    (o->flags & MANIFEST_OPAQUE || is_dir_there(k, o->path)))
+		r = overlay_set_opaque(k->b->batch_fd, slot, k->marks);
+	if (r >= 0)
+		r = fs_move(k->b->batch_fd, slot, fd, name);
+	if (r >= 0 && o->flags & MANIFEST_TEMP && S_ISDIR(o->new_stat.mode))
+		r = fs_set_mode(fd, name, o->new_stat.mode & 07777);
+	return r == -ENOENT ? 0 : r; /* it was placed before and newer work deleted it */
+}
+
+static int place(struct keeping *k, size_t i)
+{
+	const struct manifest_op *o = &k->b->m.ops[i];
+	cleanup_free char *above = NULL;
+	cleanup_close int fd = FD_NONE;
+	const char *slash = strrchr(o->path, '/'), *name;
+	struct fs_stat st, parent, in_slot = { 0 };
+	char slot[DIR_SLOT_LEN];
+	int r;
+
+	dir_slot_name(i, slot);
+	r = fs_stat_at(k->b->batch_fd, slot, 0, &in_slot);
+	if ((r == -ENOENT && (o->op != CHANGE_DELETE || o->flags & MANIFEST_WORK)) ||
+	    o->flags & MANIFEST_THEIRS)
+		return 0;
+	above = xstrndup(o->path, slash ? (size_t)(slash - o->path) : 0);
+	r = reach_dir(k, above);
+	if (r <= 0)
+		return r;
+	r = resolve_parent(k->b->work_fd, o->path, &fd, &name);
+	if (r >= 0)
+		r = fs_stat_at(fd, "", 0, &parent);
+	if (r < 0)
+		return r;
+	r = fs_stat_at(fd, name, 0, &st);
+	if (r == -ENOENT)
+		return keep_time(fd, &parent, place_new(k, o, slot, fd, name));
+	if (r < 0 || !S_ISDIR(st.mode) || overlay_is_opaque(fd, name, k->marks) == 1)
+		return r;
+	r = S_ISDIR(in_slot.mode) ? merge(k, slot, o->path) : 0;
+	if (r >= 0 && is_dir_there(k, o->path))
+		r = overlay_set_opaque(fd, name, k->marks);
+	return r;
+}
+
+int overlay_keep_batch(struct atoll_participant *p, struct dir_batch *b, enum overlay_marks marks)
+{
+	struct keeping k = { .p = p, .b = b, .marks = marks };
+	int r = 0;
+
+	/* Names and whiteouts that were moved out first: they are what the view was made of. */
+	for (size_t pass = 0; pass < 2; pass++)
+		for (size_t i = 0; i < b->m.n_ops && r >= 0; i++)
+			if (!(b->keep && b->keep[i]) &&
+			    (pass == 0) == ((b->m.ops[i].flags & MANIFEST_WORK) != 0)) {
+				r = place(&k, i);
+				if (r < 0)
+					r = error_sys(&p->err, r, "return to the workspace",
+					              b->m.ops[i].path);
+			}
+	for (size_t i = 0; i < b->m.n_dirs && r >= 0; i++)
+		if (b->m.dirs[i].flags & MANIFEST_DIR_ATTR && *b->m.dirs[i].path) {
+			r = reach_dir(&k, b->m.dirs[i].path);
+			if (r < 0)
+				r = error_sys(&p->err, r, "return to the workspace",
+				              b->m.dirs[i].path);
+		}
+	return r < 0 ? r : 0;
+}
