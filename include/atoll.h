@@ -479,12 +479,16 @@ struct atoll_commit {
 	 * is then kept as long as the commit can be undone, and a note says where. */
 	const char *const *ours;
 	const char *const *theirs;
+	int64_t retain_ms; /* how long it can be undone; 0: as the handle says; < 0: until stop */
 };
 ATOLL_API int atoll_plan_commit_with(struct atoll_plan *p, const struct atoll_commit *commit,
                                      struct atoll_result *res);
 /* Drops the work; on a committed plan puts the originals back first. With ATOLL_KEEP_WORK it puts
  * them back and drops nothing: what was committed is work again, and the plan is open. */
 ATOLL_API int atoll_plan_rollback(struct atoll_plan *p, unsigned flags, struct atoll_result *res);
+/* Takes over into the workspaces what somebody else changed meanwhile, where the plan changed nothing;
+ * what both changed is named by notes and stays a conflict. No work is lost. */
+ATOLL_API int atoll_plan_refresh(struct atoll_plan *p, struct atoll_result *res);
 /* Drops the work, stays open. */
 ATOLL_API int atoll_plan_reset(struct atoll_plan *p, struct atoll_result *res);
 /* Removes the plan and all it keeps. Refused for unrestored data and, without ATOLL_FORCE, for
@@ -550,6 +554,8 @@ ATOLL_API int atoll_count_paths(struct atoll *a, struct atoll_result *res);
  *   undo     take a commit back; repeatable (capability UNDO)
  *   keep     after an undo with ATOLL_KEEP_WORK, for each batch, the newest first: what it had
  *            installed is work again; repeatable (capability KEEP)
+ *   refresh  take over what somebody else changed where the workspace changed nothing; name what
+ *            collides (optional)
  *   finish   after the commit (or undo) is durable and recorded: note what was installed
  *   release  drop what only undo needed
  *   reset    the workspace equals the resource again (may be done lazily, in path)
@@ -598,6 +604,7 @@ struct atoll_strategy {
 	int (*reset)(struct atoll_participant *p);
 	int (*remove)(struct atoll_participant *p);
 	int (*keep)(struct atoll_participant *p);
+	int (*refresh)(struct atoll_participant *p);
 	void *user;
 };
 /* STRATEGY must outlive every handle. A capability without its function is -ATOLL_E_INVALID, a

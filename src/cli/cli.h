@@ -146,6 +146,7 @@ extern const struct command cmd_lock;
 extern const struct command cmd_log;
 extern const struct command cmd_path;
 extern const struct command cmd_recover;
+extern const struct command cmd_refresh;
 extern const struct command cmd_reset;
 extern const struct command cmd_rollback;
 extern const struct command cmd_run;

@@ -27,6 +27,7 @@ static const struct command *const commands[] = {
 	&cmd_commit,
 	&cmd_rollback,
 	&cmd_reset,
+	&cmd_refresh,
 	&cmd_stop,
 	/* keep house */
 	&cmd_clean,

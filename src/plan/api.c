@@ -360,6 +360,11 @@ int atoll_plan_reset(struct atoll_plan *p, struct atoll_result *res)
 	ANSWER(check_plan(p, res), plan_reset(p, res, &err));
 }
 
+int atoll_plan_refresh(struct atoll_plan *p, struct atoll_result *res)
+{
+	ANSWER(check_plan(p, res), plan_refresh(p, res, &err));
+}
+
 int atoll_plan_keep(struct atoll_plan *p, struct atoll_result *res)
 {
 	ANSWER(check_plan(p, res), plan_keep(p, &err));

@@ -67,12 +67,12 @@ static int check_commit(struct plan_op *op, const struct atoll_commit *commit, b
 }
 
 /* As txn.h has it: 0 is for ever. What may go at once may go after a millisecond. */
-static int64_t retention(struct atoll *a)
+static int64_t retention(struct atoll *a, const struct atoll_commit *commit)
 {
 	int64_t ms;
 
 	pthread_mutex_lock(&a->mutex);
-	ms = a->retain_ms;
+	ms = commit->retain_ms ? commit->retain_ms : a->retain_ms;
 	pthread_mutex_unlock(&a->mutex);
 	if (ms < 0)
 		return 0;
@@ -97,7 +97,7 @@ static int commit_locked(struct plan_op *op, const struct atoll_commit *commit,
 		report_idle(op, res);
 		return 0;
 	}
-	t.retain_ms = retention(op->a);
+	t.retain_ms = retention(op->a, commit);
 	return txn_commit(&t, commit->flags, err);
 }
 
@@ -379,5 +379,43 @@ int plan_reset(struct atoll_plan *p, struct atoll_result *res, struct error *err
 	if (r < 0)
 		return r;
 	r = drop_work(&d, err);
+	return plan_op_end(&op, r, err);
+}
+
+/* ---- refresh ---- */
+
+static int refresh_one(struct plan_op *op, const struct sandbox_row *row, struct atoll_result *res,
+                       struct error *err)
+{
+	cleanup_sandbox struct sandbox s = SANDBOX_INIT;
+	const struct participant_batch b = { .res = res };
+	struct atoll_participant_result *line = row_of(res, row);
+	int r = sandbox_verify_root(row, err);
+
+	if (r == 0)
+		r = sandbox_open(&s, op->a, op->plan.name, row, err);
+	if (r < 0)
+		return r;
+	participant_set_batch(s.part, &b);
+	r = participant_refresh(s.part, err);
+	if (line) {
+		line->outcome = r < 0 ? ATOLL_OUTCOME_FAILED : ATOLL_OUTCOME_UNCHANGED;
+		line->state = row->state;
+		line->changes = r < 0 ? 0 : participant_changes(s.part);
+	}
+	return r;
+}
+
+int plan_refresh(struct atoll_plan *p, struct atoll_result *res, struct error *err)
+{
+	cleanup_plan_op struct plan_op op = PLAN_OP_INIT;
+	const struct plan_op_options opt = { .verb = "refresh", .flags = OP_RESOURCES };
+	int r = plan_op_begin(&op, p, &opt, err);
+
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < op.boxes.n && r >= 0; i++)
+		if (has_work(&op.boxes.v[i]))
+			r = refresh_one(&op, &op.boxes.v[i], res, err);
 	return plan_op_end(&op, r, err);
 }

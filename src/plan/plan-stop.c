@@ -79,16 +79,21 @@ static int check_stop(const struct plan_op *op, struct error *err)
 			return error_prefix(err, -ATOLL_E_STATE, "nothing was removed");
 		if (!box_has_work(op->a, op->plan.name, row))
 			continue;
-		if (row->state == ATOLL_SANDBOX_ERRORED)
+		if (row->state == ATOLL_SANDBOX_ERRORED) {
 			(void)error_set(
 				err, -ATOLL_E_STATE,
 				"'%s' is in error and may hold what was not restored (%s); nothing was "
 				"removed",
 				row->root, row->error);
-		else
-			(void)error_set(err, -ATOLL_E_STATE,
-			                "'%s' has uncommitted work; nothing was removed",
-			                row->root);
+			error_hint(
+				err,
+				"atoll recover %s, atoll rollback %s or atoll reset %s; atoll stop "
+				"--force %s drops it",
+				op->plan.name, op->plan.name, op->plan.name, op->plan.name);
+			return -ATOLL_E_STATE;
+		}
+		(void)error_set(err, -ATOLL_E_STATE,
+		                "'%s' has uncommitted work; nothing was removed", row->root);
 		error_hint(err, "atoll commit %s, or atoll stop --force %s drops it", op->plan.name,
 		           op->plan.name);
 		return -ATOLL_E_STATE;

@@ -187,6 +187,7 @@ int plan_commit(struct atoll_plan *p, const struct atoll_commit *commit, struct 
 int plan_rollback(struct atoll_plan *p, unsigned flags, struct atoll_result *res,
                   struct error *err);
 int plan_reset(struct atoll_plan *p, struct atoll_result *res, struct error *err);
+int plan_refresh(struct atoll_plan *p, struct atoll_result *res, struct error *err);
 int plan_keep(struct atoll_plan *p, struct error *err);
 int plan_stop(struct atoll_plan *p, unsigned flags, struct atoll_result *res, struct error *err);
 /* Finish what is unfinished: one plan (waiting), or all whose lock is free. Returns how many

@@ -15,6 +15,7 @@
 #include "fs/copy.h"
 #include "fs/remove.h"
 #include "fs/resolve.h"
+#include "fs/walk.h"
 #include "fs/xattr.h"
 #include "util/cleanup.h"
 #include "util/crashpoint.h"
@@ -273,9 +274,9 @@ static int install(struct atoll_participant *p, int dir_fd)
 	if (r >= 0)
 		r = fs_rename_over(dir_fd, new, name);
 	crashpoint("copy.commit.rebased");
-	if (r >= 0)
+	if (r >= 0 && p->batch.sync)
 		r = syncset_add(p->batch.sync, dir_fd, name);
-	if (r >= 0)
+	if (r >= 0 && p->batch.sync)
 		r = syncset_add(p->batch.sync, dir_fd, "");
 	return r < 0 ? error_sys(&p->err, r, "write the base record in", p->work) : 0;
 }
@@ -378,6 +379,133 @@ int copy_base_back(struct atoll_participant *p, struct dir_batch *b)
 	if (r >= 0)
 		r = amend(p, dir_fd, old, &a);
 	manifest_done(&now);
+	amendments_done(&a);
+	copy_base_settle(p);
+	return r;
+}
+
+/* The workspace's unchanged copy of PATH goes; its directory keeps its time. */
+static int clear(struct dir_batch *b, const char *path)
+{
+	cleanup_close int fd = FD_NONE;
+	const char *name;
+	struct fs_stat parent;
+	int r = resolve_parent(b->work_fd, path, &fd, &name);
+
+	if (r >= 0)
+		r = fs_stat_at(fd, "", 0, &parent);
+	if (r >= 0)
+		r = remove_tree_at(fd, name);
+	if (r >= 0)
+		r = fs_set_mtime(fd, "", parent.mtime_ns);
+	return r == -ENOENT || r == -ENOTDIR ? 0 : r;
+}
+
+/* A copy of the resource's PATH takes the place of the workspace's in one step: in between it would
+ * pass for deleted by the plan. */
+static int exchange(int dir_fd, struct dir_batch *b, const char *path)
+{
+	cleanup_close int from_fd = FD_NONE, to_fd = FD_NONE;
+	const char *name;
+	struct fs_stat parent;
+	int r = resolve_parent(b->root_fd, path, &from_fd, &name);
+
+	if (r >= 0)
+		r = resolve_parent(b->work_fd, path, &to_fd, &name);
+	if (r >= 0)
+		r = fs_stat_at(to_fd, "", 0, &parent);
+	if (r >= 0)
+		r = remove_tree_at(dir_fd, BROUGHT);
+	if (r >= 0)
+		r = copy_tree_at(from_fd, name, dir_fd, BROUGHT);
+	if (r >= 0)
+		r = fs_move(dir_fd, BROUGHT, to_fd, name);
+	if (r == -EEXIST)
+		r = fs_exchange(to_fd, name, dir_fd, BROUGHT);
+	if (r >= 0)
+		r = fs_set_mtime(to_fd, "", parent.mtime_ns);
+	if (r >= 0)
+		r = remove_tree_at(dir_fd, BROUGHT);
+	return r;
+}
+
+static int list_there(void *ctx, int dir_fd, const char *name, const char *path, unsigned char type)
+{
+	struct manifest_op o = { .op = CHANGE_CREATE };
+	int r = fs_stat_at(dir_fd, name, FS_STAT_ID, &o.new_stat);
+
+	(void)type;
+	if (r < 0)
+		return r == -ENOENT ? WALK_SKIP : r;
+	o.path = xstrdup(path);
+	return manifest_add_op(ctx, &o);
+}
+
+static int refresh_path(struct amendments *a, int dir_fd, struct dir_batch *b, const char *path,
+                        bool fill)
+{
+	union {
+		const char *in;
+		char *out;
+	} u = { .in = path };
+	const struct manifest_op o = { .op = CHANGE_DELETE, .path = u.out };
+	struct manifest theirs = MANIFEST_INIT;
+	/* Looked at before it is copied: what changes in between is found the next time. */
+	int r = walk_tree(b->root_fd, path, list_there, NULL, &theirs);
+
+	if (r == -ENOENT || r == -ENOTDIR || r == -ELOOP)
+		r = 0;
+	if (r >= 0 && fill)
+		r = theirs.n_ops ? exchange(dir_fd, b, path) : clear(b, path);
+	crashpoint("copy.refresh.path");
+	if (r >= 0)
+		r = add_theirs(a, dir_fd, b, &o, &theirs);
+	manifest_done(&theirs);
+	return r;
+}
+
+static int refresh_dir(struct amendments *a, struct dir_batch *b, const char *path)
+{
+	union {
+		const char *in;
+		char *out;
+	} u = { .in = path };
+	const struct manifest_op o = { .path = u.out };
+	cleanup_close int fd = FD_NONE;
+	struct base_entry e = { 0 };
+	int r = resolve_dir_path(b->root_fd, path, &fd);
+
+	if (r >= 0)
+		r = fs_stat_at(fd, "", FS_STAT_ID, &e.src);
+	if (r >= 0)
+		r = dir_xattrs(b->root_fd, path, &e.xattrs);
+	if (r >= 0)
+		r = dir_take_attrs(b, &o);
+	if (r == -ENOENT || r == -ENOTDIR || r == -ELOOP)
+		return 0;
+	return r < 0 ? r : add(a, BASE_META, path, &e);
+}
+
+int copy_base_refresh(struct atoll_participant *p, const struct tree_compare *t,
+                      const struct copy_foreign *f, const struct strlist *equal)
+{
+	cleanup_close int dir_fd = FD_NONE;
+	struct dir_batch b = { .root_fd = t->orig_fd, .work_fd = t->work_fd };
+	struct amendments a = { 0 };
+	int r = open_work(p, &dir_fd);
+
+	for (size_t i = 0; i < f->paths.n && r >= 0; i++)
+		r = refresh_path(&a, dir_fd, &b, f->paths.v[i], true);
+	for (size_t i = 0; i < equal->n && r >= 0; i++)
+		r = refresh_path(&a, dir_fd, &b, equal->v[i], false);
+	/* Their times last, the deepest first. */
+	for (size_t i = f->dirs.n; i-- > 0 && r >= 0;)
+		r = refresh_dir(&a, &b, f->dirs.v[i]);
+	if (r < 0 && !p->err.code)
+		r = error_sys(&p->err, r, "bring in changes from", p->root);
+	crashpoint("copy.refresh.brought");
+	if (r >= 0 && a.n)
+		r = amend(p, dir_fd, t->base, &a);
 	amendments_done(&a);
 	copy_base_settle(p);
 	return r;

@@ -19,4 +19,18 @@ int copy_base_back(struct atoll_participant *p, struct dir_batch *b);
 int copy_base_revert(struct atoll_participant *p);
 void copy_base_settle(struct atoll_participant *p);
 
+/* What somebody else changed since the base was recorded (copy-refresh.c). */
+struct copy_foreign {
+	struct strlist paths; /* entries, created, changed or gone */
+	struct strlist dirs;  /* directories, themselves */
+};
+#define COPY_FOREIGN_INIT ((struct copy_foreign){ 0 })
+int copy_foreign_find(const struct tree_compare *t, struct copy_foreign *ret, struct error *err);
+void copy_foreign_done(struct copy_foreign *f);
+#define cleanup_copy_foreign __attribute__((__cleanup__(copy_foreign_done)))
+/* Brings it into the workspace, where it is in nobody's way, and into the base record. Paths that
+ * are EQUAL on both sides are only recorded. */
+int copy_base_refresh(struct atoll_participant *p, const struct tree_compare *t,
+                      const struct copy_foreign *f, const struct strlist *equal);
+
 #endif

@@ -431,6 +431,86 @@ static int copy_keep(struct atoll_participant *p)
 	return r;
 }
 
+/* ---- taking over what somebody else changed ---- */
+
+/* Is PATH, which somebody else changed, in the way of a change of ours? 2: both made the same. */
+static int collides(struct view *v, const struct changeset *cs, const char *path, bool attrs_only,
+                    const struct change **ret_with)
+{
+	for (size_t i = 0; i < cs->n; i++) {
+		const struct change *c = &cs->v[i];
+		cleanup_free char *why = NULL;
+		int r;
+
+		if (attrs_only ? c->op != CHANGE_ATTR || strcmp(c->path, path) != 0
+		               : c->op == CHANGE_ATTR ||
+		                         !(path_below(path, c->path) || path_below(c->path, path)))
+			continue;
+		r = tree_conflict(&v->t, c, &why, &v->p->err);
+		if (r < 0)
+			return r;
+		*ret_with = c;
+		return r == 2 && strcmp(c->path, path) == 0 ? 2 : 1;
+	}
+	return 0;
+}
+
+/* Leaves in F what is in nobody's way. */
+static int sift(struct view *v, const struct changeset *cs, struct copy_foreign *f,
+                struct strlist *equal)
+{
+	struct strlist *const lists[] = { &f->paths, &f->dirs };
+	int r = 0;
+
+	for (size_t k = 0; k < 2; k++) {
+		size_t kept = 0;
+
+		for (size_t i = 0; i < lists[k]->n; i++) {
+			char *path = lists[k]->v[i];
+			const struct change *with = NULL;
+			int hit = r < 0 ? r : collides(v, cs, path, k == 1, &with);
+
+			r = hit < 0 ? hit : r;
+			if (hit == 2 && k == 0)
+				strlist_add(equal, path);
+			if (hit == 1)
+				atoll_participant_note(v->p, ATOLL_NOTE_CONFLICT, with->path,
+				                       "changed by somebody else and in the plan");
+			if (hit == 0)
+				lists[k]->v[kept++] = path;
+			else
+				free(path);
+		}
+		lists[k]->n = kept;
+	}
+	return r;
+}
+
+static int copy_refresh(struct atoll_participant *p)
+{
+	cleanup_changeset struct changeset cs = CHANGESET_INIT;
+	cleanup_copy_foreign struct copy_foreign f = COPY_FOREIGN_INIT;
+	cleanup_strlist struct strlist equal = STRLIST_INIT;
+	struct view v = VIEW_INIT;
+	int r;
+
+	p->changes = 0;
+	if (p->stale)
+		return 0;
+	r = view_open(p, &v);
+	if (r >= 0)
+		r = tree_diff(&v.t, &cs, &p->err);
+	if (r >= 0)
+		r = copy_foreign_find(&v.t, &f, &p->err);
+	if (r >= 0)
+		r = sift(&v, &cs, &f, &equal);
+	if (r >= 0)
+		r = copy_base_refresh(p, &v.t, &f, &equal);
+	p->changes = f.paths.n;
+	view_done(&v);
+	return r;
+}
+
 static int copy_finish(struct atoll_participant *p)
 {
 	copy_base_settle(p);
@@ -471,4 +551,5 @@ const struct atoll_strategy strategy_copy = {
 	.reset = copy_reset,
 	.remove = copy_remove,
 	.keep = copy_keep,
+	.refresh = copy_refresh,
 };

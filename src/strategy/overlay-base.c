@@ -18,6 +18,7 @@
 #include "strategy/dir.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
+#include "util/crashpoint.h"
 #include "util/escape.h"
 #include "util/mem.h"
 
@@ -36,6 +37,12 @@ static int64_t clock_offset(void)
 
 /* ---- T0 ---- */
 
+static char *stamp_text(int64_t t0, bool multigrain)
+{
+	return xasprintf("%" PRId64 " %d %" PRId64 " %s\n", t0, multigrain, clock_offset(),
+	                 clock_boot_id());
+}
+
 int overlay_base_stamp(struct atoll_participant *p, int area_fd)
 {
 	cleanup_close int fd = FD_NONE;
@@ -47,8 +54,7 @@ int overlay_base_stamp(struct atoll_participant *p, int area_fd)
 
 	if (r < 0)
 		return error_sys(&p->err, r, "stamp", p->area);
-	text = xasprintf("%" PRId64 " %d %" PRId64 " %s\n", t0, multigrain, clock_offset(),
-	                 clock_boot_id());
+	text = stamp_text(t0, multigrain);
 	file_name(p, "t", name);
 	r = fs_create_at(area_fd, name, 0600, &fd);
 	if (r >= 0)
@@ -569,4 +575,84 @@ int overlay_conflict_dir(struct atoll_participant *p, const struct upper_compare
 	if (rec->flags & MANIFEST_SUSPECT)
 		return say(ret_why, "replaced or changed");
 	return fs_id_equal(rec->old_stat.id, d->base.id) ? 0 : say(ret_why, "replaced");
+}
+
+/* ---- taking over what somebody else changed ---- */
+
+struct refreshing {
+	struct atoll_participant *p;
+	const struct upper_compare *u;
+	const struct changeset *cs;
+	const struct overlay_base *was;
+	struct overlay_base *to;
+};
+
+static int refresh_change(struct refreshing *f, const struct change *c)
+{
+	const struct manifest_op *rec = find(&f->was->records, f->was->records.n_ops, c->path);
+	cleanup_free char *why = NULL, *text = NULL;
+	int r = c->op == CHANGE_ATTR ? 0 : overlay_conflict(f->p, f->u, f->was, c, &why);
+
+	if (r < 0)
+		return r;
+	if (r != 1 || !rec)
+		return record(f->to, c->path, &c->base, false);
+	text = xasprintf("%s by somebody else", why);
+	atoll_participant_note(f->p, ATOLL_NOTE_CONFLICT, c->path, text);
+	return record(f->to, c->path, &rec->old_stat, true);
+}
+
+/* A merged directory: does a change of it, or what it holds, stand against what somebody did to it? */
+static bool is_disputed(struct refreshing *f, const char *path, bool moved)
+{
+	for (size_t i = 0; i < f->cs->n; i++) {
+		const struct change *c = &f->cs->v[i];
+		cleanup_free char *why = NULL;
+
+		if (c->op != CHANGE_ATTR
+		            ? moved && path_below(c->path, path)
+		            : strcmp(c->path, path) == 0 &&
+		                      overlay_conflict(f->p, f->u, f->was, c, &why) != 0)
+			return true;
+	}
+	return false;
+}
+
+static int refresh_merged(void *ctx, const char *path, const struct fs_stat *base)
+{
+	struct refreshing *f = ctx;
+	const struct manifest_op *rec = find(&f->was->records, f->was->records.n_ops, path);
+	bool suspect = rec && rec->flags & MANIFEST_SUSPECT;
+
+	if (!rec || !is_disputed(f, path, suspect || !fs_id_equal(rec->old_stat.id, base->id)))
+		return record(f->to, path, base, false);
+	atoll_participant_note(f->p, ATOLL_NOTE_CONFLICT, path,
+	                       "replaced or changed by somebody else");
+	return record(f->to, path, &rec->old_stat, suspect);
+}
+
+int overlay_base_refresh(struct atoll_participant *p, int area_fd, const struct upper_compare *u,
+                         const struct changeset *cs, const struct overlay_base *b, int64_t t0_ns,
+                         bool multigrain)
+{
+	cleanup_overlay_base struct overlay_base to = OVERLAY_BASE_INIT;
+	cleanup_free char *text = stamp_text(t0_ns, multigrain);
+	struct refreshing f = { .p = p, .u = u, .cs = cs, .was = b, .to = &to };
+	char name[48];
+	int r = upper_merged(u, refresh_merged, &f, &p->err);
+
+	for (size_t i = 0; i < cs->n && r >= 0; i++)
+		if (cs->v[i].op != CHANGE_ATTR)
+			r = refresh_change(&f, &cs->v[i]);
+	if (r < 0)
+		return p->err.code ? r : error_sys(&p->err, r, "record the base of", p->root);
+	if (to.records.n_ops)
+		qsort(to.records.ops, to.records.n_ops, sizeof(*to.records.ops), by_path);
+	/* The records first: with them an older T0 is only more careful. */
+	r = save(p, area_fd, &to);
+	crashpoint("overlay.refresh.recorded");
+	file_name(p, "t", name);
+	if (r >= 0)
+		r = fs_replace_file(area_fd, name, text, strlen(text), 0600);
+	return r < 0 && !p->err.code ? error_sys(&p->err, r, "stamp", p->area) : r;
 }

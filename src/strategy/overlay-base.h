@@ -58,6 +58,11 @@ int overlay_base_back(struct atoll_participant *p, int area_fd, struct dir_batch
 int overlay_base_revert(struct atoll_participant *p, int area_fd);
 void overlay_base_settle(struct atoll_participant *p, int area_fd);
 
+/* What is there now is the base, but for what collides, which stays a conflict; COUNT: of those. */
+int overlay_base_refresh(struct atoll_participant *p, int area_fd, const struct upper_compare *u,
+                         const struct changeset *cs, const struct overlay_base *b, int64_t t0_ns,
+                         bool multigrain);
+
 /* As tree_conflict() and tree_conflict_dir(). */
 int overlay_conflict(struct atoll_participant *p, const struct upper_compare *u,
                      const struct overlay_base *b, const struct change *c, char **ret_why);

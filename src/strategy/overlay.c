@@ -44,6 +44,7 @@
 #include "fs/overlayfs.h"
 #include "fs/remove.h"
 #include "fs/resolve.h"
+#include "fs/stamp.h"
 #include "fs/walk.h"
 #include "strategy/dir.h"
 #include "strategy/overlay-base.h"
@@ -607,6 +608,35 @@ static int overlay_keep(struct atoll_participant *p)
 	return r < 0 ? r : unmount(p);
 }
 
+static int overlay_refresh(struct atoll_participant *p)
+{
+	struct view v = VIEW_INIT;
+	cleanup_close int dir_fd = FD_NONE;
+	bool multigrain = false;
+	int64_t t0 = 0;
+	int r;
+
+	p->changes = 0;
+	if (p->stale)
+		return 0;
+	/* Stamped before anything is looked at: a later edit shows a later time. */
+	r = open_dir(p, p->work, &dir_fd);
+	if (r >= 0) {
+		r = stamp_make(dir_fd, "marker", &t0, &multigrain);
+		if (r < 0)
+			r = error_sys(&p->err, r, "stamp", p->work);
+	}
+	if (r >= 0)
+		r = view_open(p, &v);
+	if (r >= 0)
+		r = overlay_base_observe(p, v.dir_fd, &v.u, &v.cs, &v.base);
+	if (r >= 0)
+		r = overlay_base_refresh(p, v.dir_fd, &v.u, &v.cs, &v.base, t0, multigrain);
+	p->changes = 0;
+	view_done(&v);
+	return r;
+}
+
 static int overlay_finish(struct atoll_participant *p)
 {
 	cleanup_close int dir_fd = FD_NONE;
@@ -651,4 +681,5 @@ const struct atoll_strategy strategy_overlay = {
 	.reset = overlay_reset,
 	.remove = overlay_remove,
 	.keep = overlay_keep,
+	.refresh = overlay_refresh,
 };

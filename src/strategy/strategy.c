@@ -218,6 +218,7 @@ VERB(release, 0)
 VERB(reset, 0)
 VERB(remove, 0)
 VERB(keep, 0)
+VERB(refresh, 0)
 
 int participant_path(struct atoll_participant *p, char **ret_path, struct error *err)
 {

@@ -87,6 +87,7 @@ int participant_release(struct atoll_participant *p, struct error *err);
 int participant_reset(struct atoll_participant *p, struct error *err);
 int participant_remove(struct atoll_participant *p, struct error *err);
 int participant_keep(struct atoll_participant *p, struct error *err);
+int participant_refresh(struct atoll_participant *p, struct error *err);
 
 bool participant_stale(const struct atoll_participant *p);
 uint64_t participant_generation(const struct atoll_participant *p);

@@ -11,8 +11,7 @@ usage: crash-matrix.py root|user
 import sys
 from multiprocessing import Pool
 
-from crashlib import (LONG, WORKERS, Broken, World, become, ctimes, edit_again, points_in_source,
-                      run)
+from crashlib import (LONG, WORKERS, Broken, World, become, ctimes, edit_again, manifest, points_in_source, run)
 
 
 class Scenario:
@@ -238,6 +237,20 @@ class KeepWork(PartUndo):
         world.expect('old')
 
 
+class Refresh(Scenario):
+    """What somebody else changed comes in; the work is there still."""
+    resources = ['r1', 'o2']
+    verbs = ('refresh',)
+    before = after = 'old'
+
+    def prepare(self, world):
+        super().prepare(world)
+        for name in self.resources:
+            (world.base / name / 'stay/1').write_bytes(b'theirs')
+            world.new[name][b'stay/1'] = manifest(world.base / name)[b'stay/1']
+        world.old = world.look()
+
+
 class Start(Scenario):
     verbs = ('start',)
 
@@ -305,7 +318,7 @@ class Stop(Scenario):
 SCENARIOS = {cls.__name__: cls() for cls in (
     Commit, CommitThree, CommitForGood, Undo, UndoTwoBatches, Withdraw, DryRun, Revoke, RevokeLast,
     Redo, OverlayCommit, OverlayUndo, OverlayRevoke, OverlayAdd, Part, PartRevoke, PartUndo,
-    KeepWork,     Add, Start, StartWith, StartWithThree, Exec, Reset, Stop)}
+    KeepWork, Refresh, Add, Start, StartWith, StartWithThree, Exec, Reset, Stop)}
 
 # From where recovery is killed in turn: one for every state it can find.
 LEFT_BEHIND = [
@@ -479,7 +492,7 @@ def der_13_kill_in_start_with_resources():
 
 
 def atm_14_kill_in_exec_reset_stop():
-    return killed('Exec', 'Reset', 'Stop')
+    return killed('Exec', 'Reset', 'Refresh', 'Stop')
 
 
 def place(name, point):

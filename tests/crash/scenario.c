@@ -291,6 +291,12 @@ static int do_rollback(struct run *run, const char *arg)
 	                           run->res);
 }
 
+static int do_refresh(struct run *run, const char *arg)
+{
+	(void)arg;
+	return atoll_plan_refresh(run->plan, run->res);
+}
+
 static int do_reset(struct run *run, const char *arg)
 {
 	(void)arg;
@@ -328,7 +334,7 @@ static const struct {
 	{ "diff", do_diff, false },         { "commit", do_commit, false },
 	{ "rollback", do_rollback, false }, { "reset", do_reset, false },
 	{ "stop", do_stop, false },         { "recover", do_recover, true },
-	{ "purge", do_purge, true },
+	{ "purge", do_purge, true },        { "refresh", do_refresh, false },
 };
 
 static int do_verb(struct run *run, const char *word)

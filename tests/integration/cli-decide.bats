@@ -388,3 +388,23 @@ committed() {
 	atoll commit p
 	committed
 }
+
+@test "cli refresh takes over what somebody else changed" {
+	plan_with_work
+	echo theirs >a/one
+	echo theirs >b/three
+	run atoll refresh p
+	status_is 0
+	says 'refreshed p: 1 entry was taken over'
+	says '1 conflict is left'
+	says "conflict: $work/a/one"
+	says 'next: atoll commit p --ours PATH'
+	[ "$(atoll exec p -- sh -c 'cat "$ATOLL_RESOURCE_2/three"')" = theirs ]
+	run atoll refresh p --json
+	[ "$(jq -r '[.format, .notes[0].kind, .notes[0].path] | join(" ")' <<<"$output")" = 'atoll.refresh/1 conflict one' ]
+	run atoll refresh nosuch
+	status_is 1
+	atoll commit p --ours a
+	committed
+	[ "$(cat b/three)" = theirs ]
+}

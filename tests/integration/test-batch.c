@@ -596,6 +596,48 @@ static void stm_03_kept_work_commits_to_the_same(void **state)
 	free(new_c);
 }
 
+/* ---- refresh ---- */
+
+static void der_03_refresh_takes_over_what_does_not_collide(void **state)
+{
+	struct fix *f = *state;
+
+	for (size_t i = 0; i < KINDS; i++) {
+		struct quarrel q;
+
+		quarrel_open(f, &q, kinds[i]);
+		put_text(fix_path(f, "%s/d/e", q.root), "their e\n");
+		put_dir(fix_path(f, "%s/theirs", q.root), 0750);
+		put_text(fix_path(f, "%s/theirs/t", q.root), "their t\n");
+		expect_ok(f, atoll_plan_refresh(q.p, f->res));
+		expect_eq(fix_notes(f, ATOLL_NOTE_CONFLICT), QUARRELS);
+		expect_text(fix_path(f, "%s/a", q.root), "their a\n");
+		/* The view has it, beside the work; what both changed still is a conflict. */
+		run_ok(f, q.p, q.root,
+		       "test \"$(cat a keep d/e theirs/t)\" = \"$(printf 'A\\nk\\ntheir e\\ntheir t')\" && "
+		       "! test -e b && ! test -e gone && test \"$(stat -c %a theirs mode)\" = \"$(printf "
+		       "'750\\n700')\"");
+		expect_code(f, atoll_plan_commit(q.p, 0, f->res), -ATOLL_E_CONFLICT);
+		expect_eq(fix_notes(f, ATOLL_NOTE_CONFLICT), QUARRELS);
+		/* And may be changed without being one. */
+		run_ok(f, q.p, q.root, "echo E >d/e; rm -r theirs");
+		expect_ok(f, commit_part(f, q.p, 0, NULL, fix_path(f, "%s/d/e", q.root),
+		                         fix_path(f, "%s/theirs", q.root),
+		                         fix_path(f, "%s/keep", q.root), NULL));
+		expect_text(fix_path(f, "%s/d/e", q.root), "E\n");
+		expect(!exists(fix_path(f, "%s/theirs", q.root)));
+		expect_ok(f, atoll_plan_refresh(q.p, f->res));
+		expect_eq(fix_notes(f, ATOLL_NOTE_CONFLICT), QUARRELS);
+		expect_ok(f, commit_settled(f, &q, NULL, q.root, NULL));
+		expect_text(fix_path(f, "%s/a", q.root), "A\n");
+		expect_rollback(f, q.p);
+		expect_text(fix_path(f, "%s/d/e", q.root), "their e\n");
+		expect_text(fix_path(f, "%s/a", q.root), "their a\n");
+		expect_stop(f, q.p);
+		free(q.before);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	static const struct atest_child children[] = { { NULL, NULL } };
@@ -615,6 +657,7 @@ int main(int argc, char **argv)
 		mtest(der_03_conflicts_are_settled_for_ours),
 		mtest(der_03_conflicts_are_settled_for_theirs),
 		mtest(der_03_settled_with_work_left),
+		mtest(der_03_refresh_takes_over_what_does_not_collide),
 	};
 
 	become_user(argc, argv);
