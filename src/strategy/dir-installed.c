@@ -53,15 +53,44 @@ static int collect_op(struct dir_batch *b, const struct manifest_op *o, struct m
 	return add_entry(m, o->path, &st);
 }
 
+/* An undo was withdrawn: what was installed moved away and back, which shows on every ctime; what
+ * somebody wrote to meanwhile, or put there, is not ours for that. */
+static void keep_record(const struct manifest *was, struct manifest *m)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < m->n_ops; i++) {
+		const struct fs_stat *before = dir_installed_find(was, m->ops[i].path);
+		struct fs_stat *now = &m->ops[i].new_stat;
+
+		if (!before) {
+			free(m->ops[i].path);
+			continue;
+		}
+		if (before->ctime_ns == 0 || !fs_id_equal(before->id, now->id) ||
+		    (!S_ISDIR(now->mode) &&
+		     (before->mtime_ns != now->mtime_ns || before->size != now->size ||
+		      before->mode != now->mode)))
+			now->ctime_ns = 0;
+		m->ops[kept++] = m->ops[i];
+	}
+	m->n_ops = kept;
+}
+
 int dir_installed_write(struct atoll_participant *p, struct dir_batch *b)
 {
-	struct manifest m = { .created_ns = b->m.created_ns };
+	struct manifest m = { .created_ns = b->m.created_ns }, was = MANIFEST_INIT;
 	char hash[HASH_TEXT_LEN];
 	int r = 0;
 
 	for (size_t k = 0; k < b->m.n_ops && r >= 0; k++)
-		if (b->m.ops[k].new_stat.mode)
+		if (b->m.ops[k].new_stat.mode && !(b->m.ops[k].flags & MANIFEST_WORK))
 			r = collect_op(b, &b->m.ops[k], &m);
+	if (r >= 0 && p->batch.redoing &&
+	    manifest_read(b->batch_fd, DIR_INSTALLED, "", &was, NULL) >= 0) {
+		keep_record(&was, &m);
+		manifest_done(&was);
+	}
 	if (r < 0)
 		r = error_sys(&p->err, r, "record what was installed in", p->root);
 	else

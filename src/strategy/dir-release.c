@@ -52,8 +52,8 @@ static int look_at(void *ctx, int dir_fd, const char *name, const char *path, un
 }
 
 /* Why slot K of an undone batch may not go; NULL: it may. When it cannot be told, it may not. */
-static const char *undone_reason(struct dir_batch *b, const struct manifest *installed, size_t k,
-                                 bool keeps)
+const char *dir_undone_reason(struct dir_batch *b, const struct manifest *installed, size_t k,
+                              bool keeps)
 {
 	const struct manifest_op *o = &b->m.ops[k];
 	struct look l = { .installed = installed, .op = o };
@@ -88,7 +88,8 @@ static int rescue_undone(struct atoll_participant *p, struct dir_batch *b)
 	int r = dir_installed_read(p, b, &installed);
 
 	for (size_t k = 0; k < b->m.n_ops && r >= 0; k++) {
-		const char *why = undone_reason(b, &installed, k, p->batch.flags & ATOLL_KEEP_WORK);
+		const char *why =
+			dir_undone_reason(b, &installed, k, p->batch.flags & ATOLL_KEEP_WORK);
 
 		if (why)
 			r = dir_keep_conflict(p, b, k, why);

@@ -193,8 +193,27 @@ int dir_unstage(struct atoll_participant *p, struct dir_batch *b)
 	return r;
 }
 
+/* Somebody wrote to it between the last look and the exchange: before the undo is acknowledged that
+ * refuses it, and everything goes forward again. */
+static int taken_back_ok(struct atoll_participant *p, struct dir_batch *b,
+                         const struct manifest *installed, size_t k)
+{
+	const struct manifest_op *o = &b->m.ops[k];
+	struct fs_stat st;
+	char slot[DIR_SLOT_LEN];
+
+	dir_slot_name(k, slot);
+	if (!o->new_stat.mode || fs_stat_at(b->batch_fd, slot, FS_STAT_ID, &st) < 0 ||
+	    !fs_id_equal(st.id, o->new_stat.id) || !dir_undone_reason(b, installed, k, false))
+		return 0;
+	atoll_participant_note(p, ATOLL_NOTE_CONFLICT, o->path, "changed at the last moment");
+	return error_set(&p->err, -ATOLL_E_CONFLICT,
+	                 "'%s' was changed by somebody else at the last moment", o->path);
+}
+
 int dir_undo(struct atoll_participant *p, const char *work)
 {
+	struct manifest installed = MANIFEST_INIT;
 	struct dir_batch *b;
 	int r = dir_batch_load(p, work, &b);
 
@@ -204,6 +223,8 @@ int dir_undo(struct atoll_participant *p, const char *work)
 		                    : r;
 	if (p->batch.undoing)
 		r = read_keep(p, b);
+	if (r >= 0 && p->batch.undoing && !p->batch.recovering)
+		r = dir_installed_read(p, b, &installed);
 	if (r >= 0 && !p->batch.recovering)
 		dir_mark_foreign(b, p->batch.undoing);
 	progress_phase("undoing", b->m.n_ops);
@@ -212,8 +233,11 @@ int dir_undo(struct atoll_participant *p, const char *work)
 		if ((b->keep && b->keep[k]) || b->m.ops[k].flags & MANIFEST_WORK)
 			continue;
 		r = undo_op(p, b, k);
+		if (r >= 0 && p->batch.undoing && !p->batch.recovering)
+			r = taken_back_ok(p, b, &installed, k);
 		crashpoint("dir.undo.op");
 	}
+	manifest_done(&installed);
 	if (r >= 0)
 		r = dir_close_up(p, b, true);
 	/* Taken back before anybody saw it: nobody else can have meant those times. */

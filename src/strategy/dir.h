@@ -210,6 +210,9 @@ int dir_restored_add(struct atoll_participant *p, struct dir_batch *b,
                      const struct manifest *installed, const struct manifest *theirs, bool back);
 void dir_restored_read(struct atoll_participant *p, struct manifest *ret);
 bool dir_restored_known(const void *restored, const char *path, const struct fs_stat *now);
+/* dir-release.c: why what is in slot K, taken back by an undo, must be kept; NULL: it need not. */
+const char *dir_undone_reason(struct dir_batch *b, const struct manifest *installed, size_t k,
+                              bool keeps);
 /* The area, or -1. */
 int dir_open_area(const struct atoll_participant *p);
 /* Attributes and times of directories that stay, deepest first. BACK: as they were. */

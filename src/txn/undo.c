@@ -119,7 +119,10 @@ static int redo(struct txn *t, const struct batch_row *batches, size_t n, int ca
 	crashpoint("txn.redo.recorded");
 	t->recovering = true;
 	for (size_t i = n; i-- > 0 && r >= 0;) {
-		r = step_load(t, &batches[i], false, &e);
+		struct batch_row batch = batches[i];
+
+		batch.state = BATCH_REDOING;
+		r = step_load(t, &batch, false, &e);
 		if (r >= 0)
 			r = step_apply(t, &e);
 	}

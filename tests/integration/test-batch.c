@@ -596,6 +596,46 @@ static void stm_03_kept_work_commits_to_the_same(void **state)
 	free(new_c);
 }
 
+/* ---- edits at the last moment ---- */
+
+static int edit_late(void *user, struct atoll_participant *p, enum phase phase)
+{
+	(void)p;
+	(void)phase;
+	put_text(user, "at the last moment\n");
+	return 0;
+}
+
+/* An edit between an undo's look and its exchange refuses the undo; nothing is lost or taken back. */
+static void der_04_a_late_edit_refuses_the_undo(void **state)
+{
+	static const char *const late[] = { "a", "new/one", "new/theirs" };
+	struct fix *f = *state;
+
+	for (size_t i = 0; i < sizeof(late) / sizeof(late[0]) * KINDS; i++) {
+		const char *root = make_tree(f, fix_path(f, "r%zu", i));
+		const char *v = fix_dir(f, fix_path(f, "v%zu", i));
+		char *path = fix_path(f, "%s/%s", root, late[i / KINDS]);
+		struct atoll_plan *p = fix_plan(f, NULL);
+
+		put_text(fix_path(f, "%s/value", v), "old\n");
+		fix_add(f, p, root, kinds[i % KINDS]);
+		fix_add(f, p, v, "failer");
+		run_ok(f, p, root, edits);
+		put_text(fix_path(f, "%s/value", fix_work(f, p, v)), "new\n");
+		expect_ok(f, atoll_plan_commit(p, 0, f->res));
+		phase_hook(v, PHASE_UNDO, edit_late, path);
+		expect_code(f, atoll_plan_rollback(p, 0, f->res), -ATOLL_E_CONFLICT);
+		phase_clear();
+		expect_text(path, "at the last moment\n");
+		expect_text(fix_path(f, "%s/new/sub/two", root), "2\n");
+		expect(!exists(fix_path(f, "%s/b", root)));
+		/* It is found before anything moves from now on. */
+		expect_code(f, atoll_plan_rollback(p, 0, f->res), -ATOLL_E_CONFLICT);
+		expect_ok(f, atoll_plan_stop(p, ATOLL_FORCE, f->res));
+	}
+}
+
 /* ---- refresh ---- */
 
 static void der_03_refresh_takes_over_what_does_not_collide(void **state)
@@ -657,6 +697,7 @@ int main(int argc, char **argv)
 		mtest(der_03_conflicts_are_settled_for_ours),
 		mtest(der_03_conflicts_are_settled_for_theirs),
 		mtest(der_03_settled_with_work_left),
+		mtest(der_04_a_late_edit_refuses_the_undo),
 		mtest(der_03_refresh_takes_over_what_does_not_collide),
 	};
 
