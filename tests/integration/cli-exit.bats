@@ -80,7 +80,7 @@ plan_at_work() {
 		fails "$want" "$command" --frobnicate
 		fails "$want" "$command" --wait never
 		# One word too many or too few.
-		[[ $command =~ ^(exec|run|diff)$ ]] || fails "$want" "$command" a b c
+		[[ $command =~ ^(exec|run|diff|commit)$ ]] || fails "$want" "$command" a b c
 	done < <(atoll help --json | jq -r '.commands[] | "\(.name) \(.command_exit)"')
 	fails 2 commit
 	fails 125 exec p

@@ -406,7 +406,7 @@ static void der_18_a_path_belongs_to_the_innermost_resource(void **state)
 	struct atoll_plan *p = fix_plan(f, NULL);
 
 	fix_add(f, p, outer, "overlay");
-	fix_add(f, p, inner, "copy");
+	fix_add_child(f, p, inner, "copy", outer);
 	run_ok(f, p, outer, "echo A >a; echo C >d/c; echo E >d/e");
 	expect_ok(f, commit_part(f, p, 0, NULL, fix_path(f, "%s/c", inner), NULL));
 	expect_text(fix_path(f, "%s/c", inner), "C\n");
