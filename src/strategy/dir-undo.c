@@ -468,6 +468,9 @@ int dir_prepare_undo(struct atoll_participant *p, const char *work)
 	for (size_t k = 0; r >= 0 && k < b->m.n_ops; k++)
 		if (!b->keep[k] && !(b->m.ops[k].flags & MANIFEST_WORK))
 			strlist_add(&p->undone, b->m.ops[k].path);
+	for (size_t i = 0; r >= 0 && i < b->m.n_dirs; i++)
+		if (b->m.dirs[i].flags & MANIFEST_DIR_ATTR)
+			strlist_add(&p->undone_attrs, b->m.dirs[i].path);
 	p->changes = r >= 0 ? b->m.n_ops : 0;
 	return r;
 }

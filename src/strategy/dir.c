@@ -236,8 +236,8 @@ int dir_sync_parents(struct atoll_participant *p, struct dir_batch *b)
 		size_t len = slash ? (size_t)(slash - path) : 0;
 
 		/* Sorted: neighbours mostly share their parent. */
-		if (last && strncmp(last, path, len) == 0 && !strchr(last + len + (len > 0), '/') &&
-		    (len == 0 || last[len] == '/'))
+		if (last && strncmp(last, path, len) == 0 && (len == 0 || last[len] == '/') &&
+		    !strchr(last + len + (len > 0), '/'))
 			continue;
 		r = sync_parent(p, b, path);
 		last = path;

@@ -113,11 +113,13 @@ static int make_dir(struct keeping *k, const char *path, int to_fd, const char *
 	return r;
 }
 
-/* Runs on with the directory's time as it was. */
+/* Runs on with the directory's time, and the mode that dir_open_up() changed, as they were. */
 static int keep_time(int fd, const struct fs_stat *was, int r)
 {
 	int back = fs_set_mtime(fd, "", was->mtime_ns);
 
+	if (back >= 0 && geteuid() != 0 && (was->mode & 0300) != 0300)
+		back = fs_set_mode(fd, "", was->mode & 07777);
 	return r < 0 ? r : back;
 }
 
@@ -132,12 +134,11 @@ static int reach_dir(struct keeping *k, const char *path)
 		int r = resolve_parent(k->b->work_fd, dir, &fd, &name);
 
 		if (r >= 0)
-			r = fs_stat_at(fd, "", 0, &parent);
-		if (r >= 0)
 			r = fs_stat_at(fd, name, 0, &st);
 		if (r == -ENOENT) {
-			r = make_dir(k, dir, fd, name);
-			r = keep_time(fd, &parent, r);
+			r = dir_open_up(fd, "", &parent);
+			if (r >= 0)
+				r = keep_time(fd, &parent, make_dir(k, dir, fd, name));
 			st.mode = S_IFDIR;
 		}
 		if (r < 0)
@@ -185,9 +186,13 @@ static int merge_level(struct keeping *k, const struct todo *at, struct strlist 
 	if (r >= 0)
 		r = resolve_dir(k->b->work_fd, at->to, &to_fd);
 	if (r >= 0)
-		r = fs_stat_at(to_fd, "", 0, &was);
+		r = dir_open_up(from_fd, "", &was);
 	if (r >= 0)
 		r = dirlist_read(from_fd, &names);
+	if (r >= 0)
+		r = dir_open_up(to_fd, "", &was);
+	if (r < 0)
+		return r;
 	for (size_t i = 0; i < names.n && r >= 0; i++) {
 		const char *name = names.v[i].name;
 		struct fs_stat a, b;
@@ -265,13 +270,13 @@ static int place(struct keeping *k, size_t i)
 	if (r <= 0)
 		return r;
 	r = resolve_parent(k->b->work_fd, o->path, &fd, &name);
-	if (r >= 0)
-		r = fs_stat_at(fd, "", 0, &parent);
 	if (r < 0)
 		return r;
 	r = fs_stat_at(fd, name, 0, &st);
-	if (r == -ENOENT)
-		return keep_time(fd, &parent, place_new(k, o, slot, fd, name));
+	if (r == -ENOENT) {
+		r = dir_open_up(fd, "", &parent);
+		return r < 0 ? r : keep_time(fd, &parent, place_new(k, o, slot, fd, name));
+	}
 	if (r < 0 || !S_ISDIR(st.mode) || overlay_is_opaque(fd, name, k->marks) == 1)
 		return r;
 	r = S_ISDIR(in_slot.mode) ? merge(k, slot, o->path) : 0;

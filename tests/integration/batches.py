@@ -53,7 +53,7 @@ def dump(top):
                 with open(path, 'rb') as file:
                     entry += [base64.b64encode(file.read()).decode(), st.st_mtime_ns]
             elif stat.S_ISLNK(st.st_mode):
-                entry = [stat.S_IFLNK, 0, base64.b64encode(os.readlink(path)).decode(), 0]
+                entry = [stat.S_IFLNK, 0, base64.b64encode(os.readlink(path)).decode(), st.st_mtime_ns]
             tree[os.fsdecode(os.path.relpath(path, top))] = entry
     return tree
 
