@@ -261,7 +261,7 @@ odd_edits='
 	command -v script || skip 'no script(1)'
 	mkdir app && echo x >app/f
 	plan copy 'printf "\033[2Jhidden\n\tx\n" >f'
-	script -qec "$ATOLL diff p --patch --color never" /dev/null </dev/null >seen
+	script -qec "$ATOLL diff p --patch --color never --no-pager" /dev/null </dev/null >seen
 	grep -qF '+\x1b[2Jhidden' seen
 	grep -q $'^+\tx' seen
 	# A pipe gets the very bytes.

@@ -13,7 +13,8 @@ on_terminal() {
 	local words
 	printf -v words '%q ' "$@"
 	status=0
-	script -qec "$words" /dev/null </dev/null >shown 2>&1 || status=$?
+	# A pager would add what it does to the terminal itself.
+	ATOLL_PAGER=cat script -qec "$words" /dev/null </dev/null >shown 2>&1 || status=$?
 	/usr/bin/python3 - "$words" <<-'E'
 		import sys, unicodedata
 		data = open("shown", "rb").read()
