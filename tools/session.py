@@ -24,6 +24,7 @@ MARK = "@session@"
 MASKS = (
     (r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME"),
     (r"\b[0-9a-f]{16}(-\d+)?\b", "ID"),
+    (r"\b\d+(\.\d)?[KMG]\b", "SIZE"),
     (r"\b(overlay|copy)\b", "STRATEGY"),
     (r"\b[a-z]+-[a-z]+-\d\d\b", "NAME"),
     (r"/home/you/\.local/state/atoll/plans|/home/you/\.atoll-\d+", "AREA"),

@@ -5,8 +5,10 @@
  */
 #include "plan/usage.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "fs/stat.h"
 #include "fs/walk.h"
@@ -18,12 +20,14 @@ static int add_entry(void *ctx, int dir_fd, const char *name, const char *path, 
 	struct fs_stat st;
 
 	(void)path;
-	(void)type;
 	/* Gone meanwhile, or not ours to look at: it does not count. */
 	if (fs_stat_at(dir_fd, name, 0, &st) == 0) {
 		u->bytes += st.disk;
 		u->entries++;
 	}
+	/* What is closed to us, as the kernel's own directory beside an upper one, must not end it. */
+	if (type == DT_DIR && faccessat(dir_fd, name, R_OK | X_OK, AT_EACCESS) < 0)
+		return WALK_SKIP;
 	return 0;
 }
 
