@@ -6,6 +6,7 @@
 #include "plan/plan.h"
 #include "util/cleanup.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -78,10 +79,29 @@ int cli_open_settled(struct cli *c)
 
 /* ---- the plan ---- */
 
+/* `run` recorded where it was called, links resolved. */
+static int find_run(struct cli *c)
+{
+	cleanup_free char *here = realpath(".", NULL);
+	struct error err = ERROR_INIT;
+	int r;
+
+	if (!here) {
+		(void)error_sys(&err, -errno, "find out the current directory", ".");
+		error_hint(&err, "name the plan: atoll %s PLAN", c->command->name);
+		return cli_fail_error(c, &err);
+	}
+	r = atoll_plan_find_run(c->atoll, here, &c->plan, c->res);
+	return r < 0 ? cli_fail(c, r) : 0;
+}
+
 static int find_plan(struct cli *c)
 {
-	int r = atoll_plan_find(c->atoll, c->args.words[0], &c->plan, c->res);
+	int r;
 
+	if (c->args.n_words == 0)
+		return find_run(c);
+	r = atoll_plan_find(c->atoll, c->args.words[0], &c->plan, c->res);
 	return r < 0 ? cli_fail(c, r) : 0;
 }
 

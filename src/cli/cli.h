@@ -71,7 +71,8 @@ struct cli {
 int cli_open(struct cli *c);
 /* For commands that change something: settles first what dead processes left anywhere. */
 int cli_open_settled(struct cli *c);
-/* Opens the store and the plan that the first word names. */
+/* Opens the store and the plan that the first word names; without a word, the plan of the last `run`
+ * in the current directory. */
 int cli_open_plan(struct cli *c);
 /* The same for a command that needs the plan's lock. */
 int cli_open_plan_settled(struct cli *c);

@@ -42,9 +42,8 @@ int plan_open_run(struct atoll *a, const char *dir, struct atoll_plan **ret, str
 	if (r < 0)
 		return r;
 	if (r == 0) {
-		(void)error_set(err, -ATOLL_E_NOT_FOUND, "no plan was made by 'atoll run' in '%s'",
-		                dir);
-		error_hint(err, "atoll list");
+		(void)error_set(err, -ATOLL_E_NOT_FOUND, "no run in '%s' left a plan", dir);
+		error_hint(err, "name the plan; atoll list shows them");
 		return -ATOLL_E_NOT_FOUND;
 	}
 	*ret = handle_of(a, &row);
