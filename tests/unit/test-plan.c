@@ -25,6 +25,8 @@
 #include "util/clock.h"
 #include "util/mem.h"
 
+static const struct atoll_commit everything;
+
 struct fixture {
 	char dir[64];
 	char *home;
@@ -161,7 +163,7 @@ static void work_that_reached_the_disk_survives_a_boot(void **state)
 	assert_int_equal(plan_path(f->p, NULL, &path, NULL), 0);
 	put(path, "a", "two");
 	pretend_other_boot(f, "99");
-	assert_int_equal(plan_commit(f->p, 0, NULL, NULL), 0);
+	assert_int_equal(plan_commit(f->p, &everything, NULL, NULL), 0);
 }
 
 static void work_that_may_be_lost_is_not_committed_unasked(void **state)
@@ -175,16 +177,16 @@ static void work_that_may_be_lost_is_not_committed_unasked(void **state)
 	assert_int_equal(plan_path(f->p, NULL, &path, NULL), 0);
 	put(path, "a", "two");
 	pretend_other_boot(f, "98");
-	assert_int_equal(plan_commit(f->p, 0, NULL, &err), -ATOLL_E_STATE);
+	assert_int_equal(plan_commit(f->p, &everything, NULL, &err), -ATOLL_E_STATE);
 	assert_non_null(strstr(err.msg, "command 99"));
 	assert_int_equal(plan_sandbox_state(f->p, NULL, &s, NULL), 0);
 	assert_int_equal(s, ATOLL_SANDBOX_ERRORED);
 	assert_int_equal(plan_diff(f->p, NULL, NULL, NULL), 1);
 	assert_int_equal(plan_stop(f->p, 0, NULL, NULL), -ATOLL_E_STATE);
 	assert_int_equal(plan_recover(f->a, "x", false, NULL, NULL), 0);
-	assert_int_equal(plan_commit(f->p, 0, NULL, NULL), -ATOLL_E_STATE);
+	assert_int_equal(plan_commit(f->p, &everything, NULL, NULL), -ATOLL_E_STATE);
 	assert_int_equal(plan_recover(f->a, "x", true, NULL, NULL), 0);
-	assert_int_equal(plan_commit(f->p, 0, NULL, NULL), 0);
+	assert_int_equal(plan_commit(f->p, &everything, NULL, NULL), 0);
 }
 
 static void work_that_may_be_lost_can_be_dropped(void **state)
@@ -201,7 +203,7 @@ static void work_that_may_be_lost_can_be_dropped(void **state)
 	assert_int_equal(plan_sandbox_state(f->p, NULL, &s, NULL), 0);
 	assert_int_equal(s, ATOLL_SANDBOX_ACTIVE);
 	assert_int_equal(plan_diff(f->p, NULL, NULL, NULL), 0);
-	assert_int_equal(plan_commit(f->p, 0, NULL, NULL), 0);
+	assert_int_equal(plan_commit(f->p, &everything, NULL, NULL), 0);
 }
 
 /* ---- retention ---- */
@@ -228,7 +230,7 @@ static void cln_04_retention_is_enforced(void **state)
 
 	assert_int_equal(plan_path(f->p, NULL, &path, NULL), 0);
 	put(path, "a", "two");
-	assert_int_equal(plan_commit(f->p, 0, NULL, NULL), 0);
+	assert_int_equal(plan_commit(f->p, &everything, NULL, NULL), 0);
 	assert_int_equal(registry_batch_list(f->a->reg, f->p->id, expire, &batch, NULL), 0);
 	assert_true(batch.retain_until_ms > clock_real_ms());
 	assert_int_equal(store_write(f->a, REGISTRY_DURABLE, write_expired, &batch, NULL), 0);
@@ -259,12 +261,12 @@ static void a_resource_held_from_outside_is_named(void **state)
 	}
 	assert_int_equal(read(ready[0], &byte, 1), 1);
 	atoll_set_wait(f->a, 200);
-	assert_int_equal(plan_commit(f->p, 0, NULL, &err), -ATOLL_E_TIMEOUT);
+	assert_int_equal(plan_commit(f->p, &everything, NULL, &err), -ATOLL_E_TIMEOUT);
 	pid_text = xasprintf("pid %d", (int)pid);
 	assert_non_null(strstr(err.msg, pid_text));
 	assert_int_equal(kill(pid, SIGKILL), 0);
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
-	assert_int_equal(plan_commit(f->p, 0, NULL, NULL), 0);
+	assert_int_equal(plan_commit(f->p, &everything, NULL, NULL), 0);
 	assert_int_equal(close(ready[0]), 0);
 	assert_int_equal(close(ready[1]), 0);
 }
@@ -297,7 +299,7 @@ static void plans_share_a_resource_but_not_a_commit(void **state)
 	                                        "atoll test one", 0, &one, NULL),
 	                 0);
 	atoll_set_wait(f->a, 0);
-	assert_int_equal(plan_commit(other, 0, NULL, &err), -ATOLL_E_BUSY);
+	assert_int_equal(plan_commit(other, &everything, NULL, &err), -ATOLL_E_BUSY);
 	assert_non_null(strstr(err.msg, "atoll test one"));
 }
 
