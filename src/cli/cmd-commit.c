@@ -136,14 +136,39 @@ static const char **as_list(const struct strlist *l)
 	return v;
 }
 
-static int commit_plan(struct cli *c, unsigned flags)
+/* --retain, as struct atoll_commit has it: 0 is as the settings say. */
+static int read_retain(struct cli *c, unsigned flags, int64_t *ret)
+{
+	const char *text = args_value(&c->args, "retain");
+	struct error err = ERROR_INIT;
+
+	*ret = 0;
+	if (!text)
+		return 0;
+	if (flags & ATOLL_NO_UNDO)
+		return cli_fail_usage(c, "commit: --retain and --no-undo exclude each other");
+	if (setting_parse(SETTING_UNDO_RETENTION, text, ret, NULL) < 0) {
+		(void)error_set(
+			&err, -ATOLL_E_INVALID,
+			"option '--retain': '%s' is not a time, such as 15m, 24h or 7d, or never",
+			text);
+		return cli_fail_error(c, &err);
+	}
+	if (*ret == 0)
+		*ret = 1; /* as good as not at all */
+	return 0;
+}
+
+static int commit_plan(struct cli *c, unsigned flags, int64_t retain_ms)
 {
 	cleanup_names_lookup struct names_lookup look = NAMES_LOOKUP_INIT(c);
 	cleanup_strlist struct strlist named = STRLIST_INIT, ours = STRLIST_INIT,
 				       theirs = STRLIST_INIT;
 	cleanup_free const char **paths = NULL, **our_paths = NULL, **their_paths = NULL;
 	cleanup_free const char **excludes = values_of(c, "exclude");
-	struct atoll_commit commit = { .flags = flags, .excludes = excludes };
+	struct atoll_commit commit = { .flags = flags,
+		                       .excludes = excludes,
+		                       .retain_ms = retain_ms };
 	struct error err = ERROR_INIT;
 	int r = names_resolve(c, c->args.words + 1, c->args.n_words - 1, names_lookup, &look,
 	                      &named, &err);
@@ -164,13 +189,16 @@ static int commit_plan(struct cli *c, unsigned flags)
 static int commit_run(struct cli *c)
 {
 	unsigned flags;
+	int64_t retain_ms = 0;
 	int status;
 
 	status = decide_flags(c, flag_table, &flags);
 	if (status == 0)
+		status = read_retain(c, flags, &retain_ms);
+	if (status == 0)
 		status = cli_open_plan_settled(c);
 	if (status == 0)
-		status = commit_plan(c, flags | cli_policy(c));
+		status = commit_plan(c, flags | cli_policy(c), retain_ms);
 	if (status)
 		return status;
 	if (c->json)
@@ -191,6 +219,9 @@ static const struct option_row options[] = {
 	  "path from a resource's root on; ** is any number of directories" },
 	{ "ours", "PATH", "settle conflicts at or below it for the plan's version" },
 	{ "theirs", "PATH", "settle them for what is there now" },
+	{ "retain", "TIME",
+	  "how long it can be undone: 90s, 15m, 24h, 7d; never: until stop ends it\n"
+	  "(default: undo.retention)" },
 	{ "no-undo", NULL, "keep nothing to undo it with" },
 	{ "dry-run", NULL, "say whether it would work, change nothing" },
 	{ NULL, NULL, NULL },
@@ -205,7 +236,7 @@ const struct command cmd_commit = {
 		"With PATHs only what lies at or below them is committed, all of it or nothing; the rest\n"
 		"stays in the plan, and more commits may follow.\n"
 		"What somebody else changed meanwhile is not overwritten: exit 3 names the paths, and\n"
-		"nothing is changed. A commit can be undone with rollback for 24 hours.",
+		"nothing is changed. A commit can be undone with rollback for 24 hours (--retain).",
 	.options = options,
 	.min_words = 1,
 	.max_words = SIZE_MAX,

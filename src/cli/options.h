@@ -26,7 +26,7 @@ enum value_kind {
 	VALUE_FILE,     /* FILE */
 	VALUE_COMMAND, /* COMMAND: a command of ours; where words are taken as they are, a program */
 	VALUE_SECONDS, /* SECONDS: a number, with decimals */
-	VALUE_FREE,    /* NAME, GLOB, N, CHILD=PARENT, ARGUMENT: nothing is known of it */
+	VALUE_FREE,    /* NAME, TIME, GLOB, N, CHILD=PARENT, ARGUMENT: nothing is known of it */
 	VALUE_UNKNOWN, /* a name that is in no table: a test refuses it */
 	VALUE_KIND_END_
 };

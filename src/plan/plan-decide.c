@@ -66,15 +66,19 @@ static int check_commit(struct plan_op *op, const struct atoll_commit *commit, b
 	return 0;
 }
 
+#define RETAIN_MAX_MS (INT64_C(1) << 52) /* longer is for ever, far from where sums overflow */
+
 /* As txn.h has it: 0 is for ever. What may go at once may go after a millisecond. */
 static int64_t retention(struct atoll *a, const struct atoll_commit *commit)
 {
 	int64_t ms;
 
+	if (commit->flags & ATOLL_NO_UNDO)
+		return 1; /* for a recovery: otherwise it is released when committed */
 	pthread_mutex_lock(&a->mutex);
 	ms = commit->retain_ms ? commit->retain_ms : a->retain_ms;
 	pthread_mutex_unlock(&a->mutex);
-	if (ms < 0)
+	if (ms < 0 || ms > RETAIN_MAX_MS)
 		return 0;
 	return ms > 0 ? ms : 1;
 }

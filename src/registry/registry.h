@@ -78,8 +78,10 @@ struct batch_row {
 	enum batch_state state;
 	unsigned flags; /* ATOLL_ALLOW_* etc. of the call */
 	int64_t created_ms;
-	int64_t retain_until_ms; /* undo data may be released then; 0: never by itself */
-	bool released;           /* undo data is gone */
+	/* Undo data may be released then; 0: never by itself. Until the batch is COMMITTED it is counted
+	 * from created_ms, so that whoever finishes it knows how long was asked for. */
+	int64_t retain_until_ms;
+	bool released; /* undo data is gone */
 };
 
 enum part_answer { PART_PENDING = 0, PART_READY, PART_NO_CHANGE, PART_ANSWER_END_ };

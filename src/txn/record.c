@@ -187,12 +187,18 @@ static bool is_open(const struct txn *t)
 	return false;
 }
 
+/* From now on, however long it took to get here, a crash included. */
+static int64_t retain_until(const struct batch_row *b)
+{
+	return b->retain_until_ms ? clock_real_ms() + b->retain_until_ms - b->created_ms : 0;
+}
+
 static int do_committed(struct txn *t, const void *arg, struct error *err)
 {
 	int r = set_batch(t, BATCH_COMMITTED, err);
 
 	(void)arg;
-	t->batch.retain_until_ms = t->retain_ms ? clock_real_ms() + t->retain_ms : 0;
+	t->batch.retain_until_ms = retain_until(&t->batch);
 	if (r >= 0)
 		r = registry_batch_update(t->reg, &t->batch, err);
 	for (size_t i = 0; i < t->n && r >= 0; i++) {

@@ -252,6 +252,7 @@ int txn_commit(struct txn *t, unsigned flags, struct error *err)
 	/* P: the registry knows that we begin; then all that can fail. */
 	t->batch = (struct batch_row){ .flags = flags | (t->selective ? TXN_SELECTIVE : 0),
 		                       .created_ms = clock_real_ms() };
+	t->batch.retain_until_ms = t->retain_ms ? t->batch.created_ms + t->retain_ms : 0;
 	(void)memcpy(t->batch.plan, t->plan.id, sizeof(t->batch.plan));
 	r = record_preparing(t, err);
 	if (r < 0)

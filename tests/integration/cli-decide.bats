@@ -162,6 +162,47 @@ committed() {
 	committed
 }
 
+@test "cln_04 cli commit --retain says how long it can be undone" {
+	plan_with_work
+	atoll commit p a/one --retain never
+	ends() {
+		python3 -c 'import sqlite3, sys
+print(*sqlite3.connect(sys.argv[1]).execute(
+    "SELECT (retain_until_ms - created_ms + 500) / 60000 FROM batch ORDER BY number DESC LIMIT 1").fetchone())' \
+			"$ATOLL_HOME/atoll.db"
+	}
+	[ "$(ends)" -lt 0 ]
+	run atoll commit p a --retain 2h --json
+	status_is 0
+	[ "$(jq -r '[.format, .participants[0].outcome] | join(" ")' <<<"$output")" = 'atoll.commit/1 committed' ]
+	[ "$(ends)" -eq 120 ]
+	atoll rollback p
+	atoll exec p -- sh -c 'echo again >"$ATOLL_RESOURCE_1/one"'
+	run atoll commit p --retain 0
+	status_is 0
+	sleep 0.01
+	atoll recover
+	run atoll rollback p
+	status_is 1
+	says 'was released'
+	[ "$(cat a/one)" = again ]
+}
+
+@test "cli commit --retain takes a time, and not with --no-undo" {
+	plan_with_work
+	for bad in soon -1 1.5h ''; do
+		run atoll commit p --retain="$bad"
+		status_is 2
+		says "option '--retain': '$bad' is not a time"
+	done
+	run atoll commit p --retain 1h --no-undo --json
+	status_is 2
+	[ "$(jq -r .message <<<"$output")" = 'commit: --retain and --no-undo exclude each other' ]
+	run atoll commit p --retain
+	status_is 2
+	[ "$(cat a/one)" = one ]
+}
+
 @test "der_03 cli a conflict is named path by path and changes nothing" {
 	plan_with_work
 	echo theirs >a/one

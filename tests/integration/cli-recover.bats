@@ -154,3 +154,34 @@ with_damage() {
 	status_is 0
 	committed_now
 }
+
+@test "cln_04 cli a commit finished by recovery can be undone as long as it asked for" {
+	plan_with_changes
+	killed_at txn.after-decision commit p --retain 0
+	atoll recover
+	committed_now
+	sleep 0.01
+	atoll recover # no longer than asked for
+	run atoll rollback p
+	status_is 1
+	says 'was released'
+	atoll exec p -- sh -c 'echo more >"$ATOLL_RESOURCE_1/more"'
+	killed_at txn.after-decision commit p --no-undo
+	atoll recover
+	sleep 0.01
+	atoll recover
+	[ "$(atoll show p --json | jq .undoable_commits)" -eq 0 ]
+	atoll start q --dir b
+	atoll exec q -- sh -c 'echo five >"$ATOLL_RESOURCE_1/five"'
+	killed_at txn.after-decision commit q --retain 1h
+	# The clock runs from when it was done, not from when it began.
+	python3 -c 'import sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+db.execute("UPDATE batch SET created_ms = created_ms - 7200000, retain_until_ms = retain_until_ms - 7200000 WHERE state = 1")
+db.commit()' "$ATOLL_HOME/atoll.db"
+	atoll recover
+	atoll recover
+	[ "$(atoll show q --json | jq .undoable_commits)" -eq 1 ]
+	atoll rollback q
+	[ ! -e b/five ]
+}
