@@ -46,6 +46,9 @@ member() {
 	checked 0 diff atoll diff p --json
 	member '[.added, .changed, .deleted]' '[0,1,1]'
 	checked 0 path atoll path p a --json
+	echo theirs >b/three
+	checked 0 refresh atoll refresh p --json
+	member '[.participants[] | .changes]' '[0,1]'
 	checked 0 commit atoll commit p --json --dry-run
 	member .dry_run true
 	checked 0 commit atoll commit p --json
@@ -153,6 +156,8 @@ member() {
 	rm "$(atoll path p a)/fifo"
 	echo mine >"$(atoll path p a)/one"
 	echo theirs >a/one
+	checked 0 refresh atoll refresh p --json
+	member '[.notes[0].kind, .notes[0].path]' '["conflict","one"]'
 	checked 3 error atoll commit p --json
 	member '[.code, .notes[0].path]' '["conflict","one"]'
 	echo broken >"$BATS_TEST_TMPDIR/file"

@@ -185,10 +185,11 @@ wait_for() {
 }
 
 # wait_for_process TEXT: one of this test's has it in its command line; up to ten seconds. Numbers
-# of processes are of no use: a command has its own.
+# of processes are of no use: a command has its own. The atoll that is told to start it does not
+# count: it has the same words and may not even have a plan yet.
 wait_for_process() {
 	for _ in $(seq 200); do
-		processes | grep -q "$1" && return 0
+		processes | grep -v "^[0-9]* $ATOLL " | grep -q "$1" && return 0
 		sleep 0.05
 	done
 	echo "no process $1"
