@@ -293,7 +293,7 @@ struct atoll_plan_info {
 	bool in_doubt;      /* needs recovery */
 	int64_t created_ms; /* UTC, ms since the epoch */
 	size_t sandboxes;
-	size_t batches; /* commits that can still be undone */
+	size_t batches; /* commits that a rollback would undo: all of the plan, or none */
 	bool starting;  /* being made: no other command can use it yet */
 	/* What it takes on disk, as last measured: when a resource was added, after each commit,
 	 * rollback and reset, and, but for full copies, after each command. */

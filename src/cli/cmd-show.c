@@ -11,6 +11,7 @@ struct view {
 	struct json *j; /* NULL: lines */
 	enum atoll_plan_state state;
 	bool in_doubt;
+	bool undoable;
 };
 
 static void put_plan(const struct atoll_plan_info *info, const char *created)
@@ -35,6 +36,7 @@ static int show_plan(void *user, const struct atoll_plan_info *info)
 
 	v->state = info->state;
 	v->in_doubt = info->in_doubt;
+	v->undoable = info->batches > 0;
 	clock_format(info->created_ms, created);
 	if (!v->j) {
 		put_plan(info, created);
@@ -142,9 +144,11 @@ static void say_next(const struct view *v)
 
 	if (v->in_doubt)
 		cli_next(v->c, "atoll recover %s", name);
-	else if (v->state == ATOLL_PLAN_COMMITTED)
+	else if (v->state == ATOLL_PLAN_COMMITTED && v->undoable)
 		cli_next(v->c, "atoll rollback %s undoes it; atoll stop %s makes it final", name,
 		         name);
+	else if (v->state == ATOLL_PLAN_COMMITTED)
+		cli_next(v->c, "atoll stop %s when it is no longer needed", name);
 	else
 		cli_next(v->c, "atoll diff %s", name);
 }

@@ -89,7 +89,16 @@ int registry_batch_list(struct registry *r, const char *plan, registry_batch_fn 
 int registry_batch_list_undoable(struct registry *r, const char *plan, registry_batch_fn fn,
                                  void *ctx, struct error *err)
 {
-#define UNDOABLE "SELECT " COLUMNS " FROM batch WHERE state = 3 AND released = 0"
+	_Static_assert(BATCH_COMMITTED == 3 && PART_READY == 1 && ATOLL_SANDBOX_ERRORED == 6 &&
+	                       ATOLL_SANDBOX_CLEANED_UP == 7,
+	               "the question names them by number");
+#define UNDOABLE                                                                                  \
+	"SELECT " COLUMNS " FROM batch AS this WHERE state = 3 AND released = 0 AND NOT EXISTS (" \
+	"SELECT 1 FROM batch AS other"                                                            \
+	" JOIN part ON part.plan = other.plan AND part.batch = other.number"                      \
+	" LEFT JOIN sandbox ON sandbox.id = part.sandbox"                                         \
+	" WHERE other.plan = this.plan AND other.state = 3 AND part.answer = 1"                   \
+	" AND (other.released = 1 OR sandbox.state IS NULL OR sandbox.state IN (6, 7)))"
 	static const char all[] = UNDOABLE;
 	static const char one[] = UNDOABLE " AND plan = ?1";
 

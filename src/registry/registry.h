@@ -223,7 +223,9 @@ int registry_batch_get(struct registry *r, const char *plan, uint32_t number, st
 typedef int (*registry_batch_fn)(void *ctx, const struct batch_row *row);
 int registry_batch_list(struct registry *r, const char *plan, registry_batch_fn fn, void *ctx,
                         struct error *err); /* oldest first; PLAN NULL: all */
-/* COMMITTED ones whose undo data is there, in any order; PLAN NULL: all. */
+/* COMMITTED ones that a rollback would undo, in any order; PLAN NULL: all. A rollback undoes all that
+ * a plan committed or nothing: where the undo data of one is released, or a resource of one is in
+ * error or (half) removed, there are none. */
 int registry_batch_list_undoable(struct registry *r, const char *plan, registry_batch_fn fn,
                                  void *ctx, struct error *err);
 /* COMMITTED ones whose undo data is there and whose time has passed, the oldest first. */

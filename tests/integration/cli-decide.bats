@@ -449,3 +449,60 @@ print(*sqlite3.connect(sys.argv[1]).execute(
 	committed
 	[ "$(cat b/three)" = theirs ]
 }
+
+# undoable N: show and list both say that N commits can be undone.
+undoable() {
+	[ "$(atoll show p --json | jq .undoable_commits)" -eq "$1" ]
+	[ "$(atoll list --json | jq '.plans[] | select(.name == "p").undoable_commits')" -eq "$1" ]
+	run atoll show p
+	if [ "$1" -eq 0 ]; then
+		[[ $output != *'can be undone'* && $output != *'atoll rollback p undoes it'* ]]
+	else
+		says "$1 commit"
+	fi
+}
+
+@test "cli show says what can be undone, which is all that was committed or nothing" {
+	plan_with_work
+	undoable 0
+	atoll commit p a/one
+	undoable 1
+	atoll commit p a
+	undoable 2
+	# Refused, so nothing is gone.
+	run atoll stop p
+	status_is 1
+	undoable 2
+	atoll commit p --no-undo
+	undoable 0
+	run atoll rollback p
+	status_is 1
+	says 'was released'
+	committed
+	says_next=$(atoll show p 2>&1 >/dev/null)
+	[ "$says_next" = 'next: atoll stop p when it is no longer needed' ]
+}
+
+@test "cli show says of a commit whose originals are gone that it cannot be undone" {
+	plan_with_work
+	atoll commit p
+	undoable 1
+	area=$(atoll show p --json | jq -r '.sandboxes[0].area')
+	find "$area/b1" -type f ! -name manifest ! -name installed ! -name used -delete
+	run atoll rollback p
+	status_is 1
+	says 'is gone'
+	[ "$(atoll show p --json | jq -r '.sandboxes[0].state')" = ERRORED ]
+	undoable 0
+	committed
+}
+
+@test "cli show says of a plan that a stop removed half that it cannot be undone" {
+	plan_with_work
+	atoll commit p
+	ATOLL_CRASHPOINT=plan.stop.after-remove run atoll stop p
+	status_is 137
+	undoable 0
+	atoll stop p
+	committed
+}
