@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How `atoll diff` shows changes. They are shown as they are found; however many there are, memory
- * stays the same. Where contents matter (--stat, --patch) a change becomes a job:
+ * stays the same (but for their names, when a word of the command line names nothing that is there). Where contents matter (--stat, --patch) a change becomes a job:
  *
  *   made      by the thread that reads the diff: strings copied, both sides opened
  *   compared  by any thread, several at a time
@@ -41,9 +41,7 @@ struct diff_select {
 	struct strlist excludes;
 	bool conflicts_only;
 };
-/* By the words after the plan and by --exclude. A word is an absolute path, or relative to the
- * current directory, or, where that names nothing in the plan, relative to a resource's root.
- * -ATOLL_E_NOT_FOUND for one that names nothing, -ATOLL_E_AMBIGUOUS. */
+/* By the words after the plan, which mean what names.h says, and by --exclude. */
 int diff_select_init(struct diff_select *s, struct cli *c, struct error *err);
 bool diff_select_has(const struct diff_select *s, const struct atoll_change *change);
 void diff_select_done(struct diff_select *s);

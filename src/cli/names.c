@@ -138,9 +138,10 @@ static int below_root(const struct names *n, const char *word, char **ret, struc
 	cleanup_free char *found = NULL;
 
 	for (size_t i = 0; i < n->roots.n; i++) {
-		cleanup_free char *full = xasprintf("%s/%s", n->roots.v[i], word);
+		cleanup_free char *joined = xasprintf("%s/%s", n->roots.v[i], word);
+		cleanup_free char *full = path_of(n, joined);
 
-		if (!names_something(n, full))
+		if (!path_below(full, n->roots.v[i]) || !names_something(n, full))
 			continue;
 		if (found) {
 			(void)error_set(err, -ATOLL_E_AMBIGUOUS, "'%s' is both '%s' and '%s'", word,
@@ -152,7 +153,7 @@ static int below_root(const struct names *n, const char *word, char **ret, struc
 	}
 	if (!found)
 		return names_nothing(word, err);
-	*ret = path_of(n, found);
+	*ret = take_ptr(found);
 	return 0;
 }
 

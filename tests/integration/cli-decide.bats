@@ -56,6 +56,14 @@ committed() {
 	(cd a && only one)
 	(cd a/sub && only ../two)
 	only four
+	only ./four
+	only sub/../two
+	(cd a/sub && only ../../b/./four)
+	run atoll diff p "$work/a/nothing"
+	status_is 1
+	says "'$work/a/nothing' names nothing in the plan"
+	run atoll diff p ../../../../../../../etc/passwd
+	status_is 1
 	run atoll diff p a b
 	[ "$(grep -c '^[AMD]  ' <<<"$output")" -eq 3 ]
 	run atoll diff p nothing
