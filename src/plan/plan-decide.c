@@ -388,7 +388,12 @@ int plan_reset(struct atoll_plan *p, struct atoll_result *res, struct error *err
 
 /* ---- refresh ---- */
 
-static int refresh_one(struct plan_op *op, const struct sandbox_row *row, struct atoll_result *res,
+static int write_counted(struct registry *reg, void *ctx, struct error *err)
+{
+	return registry_sandbox_update(reg, ctx, err);
+}
+
+static int refresh_one(struct plan_op *op, struct sandbox_row *row, struct atoll_result *res,
                        struct error *err)
 {
 	cleanup_sandbox struct sandbox s = SANDBOX_INIT;
@@ -400,8 +405,13 @@ static int refresh_one(struct plan_op *op, const struct sandbox_row *row, struct
 		r = sandbox_open(&s, op->a, op->plan.name, row, err);
 	if (r < 0)
 		return r;
+	durable_count(row);
+	r = store_write(op->a, REGISTRY_DURABLE, write_counted, row, err);
+	if (r < 0)
+		return r;
 	participant_set_batch(s.part, &b);
 	r = participant_refresh(s.part, err);
+	durable_note_later(row);
 	if (line) {
 		line->outcome = r < 0 ? ATOLL_OUTCOME_FAILED : ATOLL_OUTCOME_UNCHANGED;
 		line->state = row->state;

@@ -85,13 +85,6 @@ static int write_use(struct registry *reg, void *ctx, struct error *err)
 	return r;
 }
 
-static void count_use(struct sandbox_row *row)
-{
-	row->exec_n++;
-	cleanup_freep(&row->boot_id);
-	row->boot_id = xstrdup(clock_boot_id());
-}
-
 /* Its path is out already in this boot, and nothing says that what was written since is safe. */
 static bool in_use(const struct plan_op *op, const struct sandbox_row *row, bool was_stale)
 {
@@ -123,7 +116,7 @@ int plan_path(struct atoll_plan *p, const char *sandbox, char **ret_path, struct
 	if (r == 0 && in_use(&op, use.rows, was_stale)) {
 		op.flags |= OP_QUIET;
 	} else if (r == 0) {
-		count_use(use.rows);
+		durable_count(use.rows);
 		r = store_write(op.a, REGISTRY_DURABLE, write_use, &use, err);
 	}
 	if (r == 0)
@@ -408,7 +401,7 @@ static int exec_locked(struct plan_op *op, const struct atoll_exec *exec, struct
 	}
 	for (size_t i = 0; r == 0 && i < op->boxes.n; i++) {
 		r = open_workspace(op, &op->boxes.v[i], views_give, &views, err);
-		count_use(&op->boxes.v[i]);
+		durable_count(&op->boxes.v[i]);
 	}
 	progress_end(&op->progress); /* the terminal is the command's from here on */
 	if (r == 0)

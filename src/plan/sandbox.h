@@ -101,6 +101,10 @@ int sandbox_forget(struct registry *reg, const struct sandbox_row *row, struct e
 
 /* ---- durable.c ---- */
 
+/* Somebody is about to write to the workspace. Recorded before he does: until it is noted that what
+ * he wrote is on disk, another boot does not trust it. */
+void durable_count(struct sandbox_row *row);
+
 /* Makes the workspace durable in the background, then notes in the area that commands up to
  * exec_n are. Never fails: without the note the next boot is careful. */
 void durable_note_later(const struct sandbox_row *row);

@@ -189,6 +189,27 @@ static void work_that_may_be_lost_is_not_committed_unasked(void **state)
 	assert_int_equal(plan_commit(f->p, &everything, NULL, NULL), 0);
 }
 
+/* A refresh writes to the workspace as a command does. */
+static void what_a_refresh_brought_in_may_be_lost(void **state)
+{
+	cleanup_sandboxes struct sandboxes before = SANDBOXES_INIT, after = SANDBOXES_INIT;
+	struct fixture *f = *state;
+	cleanup_free char *path = NULL;
+
+	wait_for_note(f);
+	assert_int_equal(plan_path(f->p, NULL, &path, NULL), 0);
+	put(path, "mine", "two");
+	pretend_other_boot(f, "99");
+	put(f->root, "theirs", "three");
+	assert_int_equal(sandboxes_load(f->a->reg, f->p->id, &before, NULL), 0);
+	assert_int_equal(plan_refresh(f->p, NULL, NULL), 0);
+	assert_int_equal(sandboxes_load(f->a->reg, f->p->id, &after, NULL), 0);
+	assert_int_equal(after.v[0].exec_n, before.v[0].exec_n + 1);
+	assert_string_equal(after.v[0].boot_id, clock_boot_id());
+	wait_for_note(f); /* it is made durable, too */
+	assert_true(durable_noted(&after.v[0]));
+}
+
 static void work_that_may_be_lost_can_be_dropped(void **state)
 {
 	struct fixture *f = *state;
@@ -311,6 +332,7 @@ int main(void)
 		cmocka_unit_test(secrets_are_left_out_of_command_lines),
 		WITH_PLAN(work_that_reached_the_disk_survives_a_boot),
 		WITH_PLAN(work_that_may_be_lost_is_not_committed_unasked),
+		WITH_PLAN(what_a_refresh_brought_in_may_be_lost),
 		WITH_PLAN(work_that_may_be_lost_can_be_dropped),
 		WITH_PLAN(cln_04_retention_is_enforced),
 		WITH_PLAN(a_resource_held_from_outside_is_named),
