@@ -8,6 +8,7 @@ killed. Points of recovery are killed too, and recovery after that. Prints TAP.
 usage: crash-matrix.py root|user
 """
 
+import shutil
 import sys
 from multiprocessing import Pool
 
@@ -212,6 +213,71 @@ class PartRevoke(Revoke):
     finish = Part.finish
 
 
+def settle_conflicts(world):
+    """Somebody else wrote to what the plan changed, deleted, replaced and moved; from now on 'old' has
+    that, and 'new' has it where it is to stay."""
+    world.new = dict(world.new)
+    for name in (name for name in world.resources if name != 'v'):
+        tree = world.base / name
+        for path in Settle.written:
+            with open(tree / path, 'ab') as file:
+                file.write(b' theirs')
+        now, new = manifest(tree), dict(world.new[name])
+        for path in (path.encode() for path in Settle.theirs):
+            for known in list(new):
+                if known == path or known.startswith(path + b'/'):
+                    del new[known]
+            new.update({known: entry for known, entry in now.items()
+                        if known == path or known.startswith(path + b'/')})
+        world.new[name] = new
+    world.old = world.look()
+
+
+class Settle(Commit):
+    """Conflicts are settled, some for the plan and some for what is there."""
+    resources = ['r1', 'o2']
+    verbs = ('commit=part',)
+    written = ['a.txt', 'gone', 'd/e/f/g/deep.txt', 'run.sh', 'swapdir/one', 'from']
+    theirs = ['run.sh', 'swapdir', 'from']
+    settled = {'SCENARIO_OURS': 'a.txt\ngone\nd', 'SCENARIO_THEIRS': '\n'.join(theirs)}
+    env = settled
+
+    def prepare(self, world):
+        super().prepare(world)
+        settle_conflicts(world)
+
+    def finish(self, world, state):
+        if state == 'old':
+            world.must('commit=part', env=self.settled)
+            world.expect('new')
+        world.must('rollback')
+        world.expect('old')
+
+
+class SettleRevoke(Revoke):
+    resources = ['r1', 'o2', 'v']
+    verbs = ('commit=part',)
+    settled = Settle.settled
+    env = {**Revoke.env, **settled}
+
+    def prepare(self, world):
+        super().prepare(world)
+        settle_conflicts(world)
+
+    finish = Settle.finish
+
+
+class SettleUndo(Undo):
+    """What was displaced comes back, the very file."""
+    resources = ['o1', 'r2']
+
+    def prepare(self, world):
+        world.open_plan()
+        world.edit()
+        settle_conflicts(world)
+        world.must('commit=part', env=Settle.settled)
+
+
 class PartUndo(Undo):
     """Two parts are undone as one."""
     resources = ['o1', 'r2']
@@ -249,6 +315,41 @@ class Refresh(Scenario):
             (world.base / name / 'stay/1').write_bytes(b'theirs')
             world.new[name][b'stay/1'] = manifest(world.base / name)[b'stay/1']
         world.old = world.look()
+
+
+class RefreshTree(Scenario):
+    """What somebody else made, removed and wrote to comes in but for a conflict, and is nobody's
+    work: a commit that settles the conflict leaves it alone. Cut off, it is simply done again."""
+    resources = ['r1', 'o2']
+    verbs = ('refresh',)
+    before = after = 'old'
+    settled = {'SCENARIO_OURS': 'a.txt'}
+
+    def prepare(self, world):
+        super().prepare(world)
+        for name in self.resources:
+            tree = world.base / name
+            with open(tree / 'a.txt', 'ab') as file:
+                file.write(b' theirs')
+            (tree / 'stay/1').write_bytes(b'theirs')
+            (tree / 'stay/made/deep').mkdir(parents=True)
+            (tree / 'stay/made/deep/file').write_bytes(b'theirs, too')
+            shutil.rmtree(tree / 'stay/2')
+            now = manifest(tree)
+            world.new[name] = {path: entry for path, entry in world.new[name].items()
+                               if not path.startswith(b'stay')}
+            world.new[name].update({path: entry for path, entry in now.items()
+                                    if path.startswith(b'stay')})
+        world.old = world.look()
+
+    def finish(self, world, state):
+        world.must('refresh')
+        if any('stay' in line for line in world.must('diff').splitlines()):
+            raise Broken('what somebody else did passes for work')
+        world.must('commit=part', env=self.settled)
+        world.expect('new')
+        world.must('rollback')
+        world.expect('old')
 
 
 class Start(Scenario):
@@ -318,7 +419,8 @@ class Stop(Scenario):
 SCENARIOS = {cls.__name__: cls() for cls in (
     Commit, CommitThree, CommitForGood, Undo, UndoTwoBatches, Withdraw, DryRun, Revoke, RevokeLast,
     Redo, OverlayCommit, OverlayUndo, OverlayRevoke, OverlayAdd, Part, PartRevoke, PartUndo,
-    KeepWork, Refresh, Add, Start, StartWith, StartWithThree, Exec, Reset, Stop)}
+    Settle, SettleRevoke, SettleUndo, KeepWork, Refresh, RefreshTree, Add, Start, StartWith,
+    StartWithThree, Exec, Reset, Stop)}
 
 # From where recovery is killed in turn: one for every state it can find.
 LEFT_BEHIND = [
@@ -330,6 +432,8 @@ LEFT_BEHIND = [
     ('UndoTwoBatches', 'dir.undo.op:5'), ('UndoTwoBatches', 'txn.undo.undone:1'),
     ('Part', 'txn.after-decision:1'), ('Part', 'overlay.commit.rebased:1'),
     ('PartRevoke', 'txn.revoke.recorded:1'),
+    ('Settle', 'txn.after-decision:1'), ('Settle', 'dir.apply.op:2'),
+    ('SettleRevoke', 'txn.revoke.recorded:1'), ('SettleUndo', 'txn.undo.after-decision:1'),
     ('Redo', 'txn.redo.recorded:1'), ('Redo', 'dir.apply.op:2'),
     ('Add', 'plan.add.after-area:1'), ('Add', 'plan.add.after-create:1'),
     ('StartWith', 'plan.add.after-create:2'), ('StartWithThree', 'plan.add.after-create:1'),
@@ -483,6 +587,10 @@ def atm_11_kill_in_a_part():
     return killed('Part', 'PartRevoke', 'PartUndo', 'KeepWork')
 
 
+def der_03_kill_in_settled_conflicts():
+    return killed('Settle', 'SettleRevoke', 'SettleUndo')
+
+
 def cln_03_kill_in_create():
     return killed('Start', 'Add', 'OverlayAdd')
 
@@ -491,8 +599,12 @@ def der_13_kill_in_start_with_resources():
     return killed('StartWith', 'StartWithThree')
 
 
+def der_03_kill_in_refresh():
+    return killed('Refresh', 'RefreshTree')
+
+
 def atm_14_kill_in_exec_reset_stop():
-    return killed('Exec', 'Reset', 'Refresh', 'Stop')
+    return killed('Exec', 'Reset', 'Stop')
 
 
 def place(name, point):
@@ -538,8 +650,10 @@ if __name__ == '__main__':
             der_01_kill_in_redo,
             der_01_kill_with_overlays,
             atm_11_kill_in_a_part,
+            der_03_kill_in_settled_conflicts,
             cln_03_kill_in_create,
             der_13_kill_in_start_with_resources,
+            der_03_kill_in_refresh,
             atm_14_kill_in_exec_reset_stop,
             der_01_kill_in_recovery,
             tst_08_every_crash_point_reached,

@@ -5,9 +5,11 @@
  * and compared by the Python that runs it.
  *
  *   start[=DIR:STRATEGY,...]  add=DIR[:STRATEGY]  path  exec[=SHELL COMMAND]  diff
- *   commit[=no-undo|dry-run|partial|part]  rollback  reset  stop[=force]  recover[=all]  purge
+ *   commit[=no-undo|dry-run|partial|part]  rollback[=keep-theirs|keep-work]  refresh  reset
+ *   stop[=force]  recover[=all]  purge
  *
- * `commit=part` takes of every tree the paths of $SCENARIO_PART, one per line, and of the others all.
+ * `commit=part` takes of every tree the paths of $SCENARIO_PART, one per line, and of the others all;
+ * without it everything. Conflicts at the paths of $SCENARIO_OURS and $SCENARIO_THEIRS it settles.
  * `path` prints "path ROOT WORKSPACE" for every resource of strategy copy. The first verb that fails
  * ends it: the code's name goes to stderr, the exit status is the command's (atoll_code_exit).
  *
@@ -230,37 +232,46 @@ static int do_diff(struct run *run, const char *arg)
 
 #define PATHS_MAX 64
 
-struct part {
+struct paths {
+	const char *list; /* from the environment: one per line; NULL: none */
+	bool whole;       /* what is no tree is taken whole */
 	char *v[PATHS_MAX + 1];
 	size_t n;
 };
 
-static int add_part(void *user, const struct atoll_sandbox_info *info)
+static int add_paths(void *user, const struct atoll_sandbox_info *info)
 {
-	char *list = strdup(getenv("SCENARIO_PART")), *save = NULL;
-	struct part *part = user;
+	struct paths *p = user;
+	bool is_tree = strcmp(info->strategy, "value") != 0;
+	char *list = p->list && is_tree ? strdup(p->list) : NULL, *save = NULL;
 	int r = 0;
 
-	if (strcmp(info->strategy, "value") == 0)
-		r = asprintf(&part->v[part->n++], "%s", info->root);
-	else
-		for (char *path = strtok_r(list, "\n", &save);
-		     path && r >= 0 && part->n < PATHS_MAX; path = strtok_r(NULL, "\n", &save))
-			r = asprintf(&part->v[part->n++], "%s/%s", info->root, path);
+	if (p->list && p->whole && !is_tree)
+		r = asprintf(&p->v[p->n++], "%s", info->root);
+	for (char *path = list ? strtok_r(list, "\n", &save) : NULL;
+	     path && r >= 0 && p->n < PATHS_MAX; path = strtok_r(NULL, "\n", &save))
+		r = asprintf(&p->v[p->n++], "%s/%s", info->root, path);
 	free(list);
 	return r < 0 ? -ENOMEM : 0;
 }
 
 static int commit_part(struct run *run)
 {
-	struct part part = { .n = 0 };
-	const struct atoll_commit commit = { .paths = (const char *const *)part.v };
-	int r = atoll_plan_sandboxes(run->plan, add_part, &part, run->res);
+	struct paths lists[] = { { .list = getenv("SCENARIO_PART"), .whole = true },
+		                 { .list = getenv("SCENARIO_OURS") },
+		                 { .list = getenv("SCENARIO_THEIRS") } };
+	const struct atoll_commit commit = { .paths = (const char *const *)lists[0].v,
+		                             .ours = (const char *const *)lists[1].v,
+		                             .theirs = (const char *const *)lists[2].v };
+	int r = 0;
 
+	for (size_t i = 0; i < 3 && r >= 0; i++)
+		r = atoll_plan_sandboxes(run->plan, add_paths, &lists[i], run->res);
 	if (r >= 0)
 		r = atoll_plan_commit_with(run->plan, &commit, run->res);
-	for (size_t i = 0; i < part.n; i++)
-		free(part.v[i]);
+	for (size_t i = 0; i < 3; i++)
+		while (lists[i].n)
+			free(lists[i].v[--lists[i].n]);
 	return r;
 }
 
