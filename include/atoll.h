@@ -474,7 +474,7 @@ struct atoll_commit {
 	unsigned flags;              /* as for atoll_plan_commit() */
 	const char *const *paths;    /* empty: everything */
 	const char *const *excludes; /* left out */
-	/* Conflicts at or below these paths are settled: for the plan's version, which takes the place
+	/* Conflicts at or below these paths, the nearest counts, are settled: for the plan's version, which takes the place
 	 * of what is there now (rollback puts that back), or for what is there now; the plan's version
 	 * is then kept as long as the commit can be undone, and a note says where. */
 	const char *const *ours;

@@ -127,6 +127,26 @@ static void drop_unasked(struct txn *t)
 	}
 }
 
+static int check_sides(const struct txn *t, struct error *err)
+{
+	for (size_t i = 0; i < t->n; i++) {
+		const struct selection *s = t->parts[i].select;
+
+		for (size_t k = 0; s && k < s->theirs.n; k++) {
+			cleanup_free char *shown = NULL;
+
+			if (!strlist_has(&s->ours, s->theirs.v[k]))
+				continue;
+			shown = escape_dup(*s->theirs.v[k] ? s->theirs.v[k] : t->parts[i].row.root);
+			return error_set(
+				err, -ATOLL_E_INVALID,
+				"'%s' cannot be settled for both sides; nothing was changed",
+				shown);
+		}
+	}
+	return 0;
+}
+
 int plan_select(struct txn *t, const struct atoll_commit *commit, struct error *err)
 {
 	int r;
@@ -141,6 +161,8 @@ int plan_select(struct txn *t, const struct atoll_commit *commit, struct error *
 		r = add_paths(t, commit->ours, offsetof(struct selection, ours), err);
 	if (r >= 0)
 		r = add_paths(t, commit->theirs, offsetof(struct selection, theirs), err);
+	if (r >= 0)
+		r = check_sides(t, err);
 	drop_unasked(t);
 	return r;
 }

@@ -371,26 +371,35 @@ struct weeding {
 	struct strlist used; /* paths by which something was settled */
 };
 
-static const char *covered(struct weeding *w, const struct strlist *by, const char *path)
-{
-	const char *name = selection_cover(by, path);
+enum side { SIDE_NONE = 0, SIDE_OURS, SIDE_THEIRS };
 
-	if (name && !strlist_has(&w->used, name))
+/* For whom a conflict at PATH is settled: of two names around it the one nearer to it says. */
+static enum side side_of(struct weeding *w, const char *path)
+{
+	const struct selection *s = w->p->batch.select;
+	const char *ours = s ? selection_cover(&s->ours, path) : NULL;
+	const char *theirs = s ? selection_cover(&s->theirs, path) : NULL;
+	bool is_theirs = theirs && (!ours || strlen(theirs) > strlen(ours));
+	const char *name = is_theirs ? theirs : ours;
+
+	if (!name)
+		return SIDE_NONE;
+	if (!strlist_has(&w->used, name))
 		strlist_add(&w->used, name);
-	return name;
+	return is_theirs ? SIDE_THEIRS : SIDE_OURS;
 }
 
 /* A change that conflicts. 0: it stays in the set, 1: it was given up. */
 static int settle(struct weeding *w, struct change *c, const char *why)
 {
-	const struct selection *s = w->p->batch.select;
+	enum side side = side_of(w, c->path);
 	int r = 1;
 
-	if (s && covered(w, &s->theirs, c->path)) {
+	if (side == SIDE_THEIRS) {
 		r = take_theirs(w->p, w->root_fd, w->cs, c);
 		return r < 0 ? r : 1;
 	}
-	if (s && covered(w, &s->ours, c->path))
+	if (side == SIDE_OURS)
 		r = take_ours(w->p, w->root_fd, c);
 	if (r <= 0)
 		return r;
@@ -403,7 +412,6 @@ static int settle(struct weeding *w, struct change *c, const char *why)
  * left is in nobody's way; its times are not ours to set. */
 static int weed_dirs(struct weeding *w, dir_judge_dir_fn judge_dir, void *ctx)
 {
-	const struct selection *s = w->p->batch.select;
 	struct changeset *cs = w->cs;
 	size_t kept = 0;
 	int r = 0;
@@ -417,7 +425,7 @@ static int weed_dirs(struct weeding *w, dir_judge_dir_fn judge_dir, void *ctx)
 			free(cs->dirs[i].path);
 			continue;
 		}
-		if (r == 1 && !(s && covered(w, &s->ours, cs->dirs[i].path)) &&
+		if (r == 1 && side_of(w, cs->dirs[i].path) != SIDE_OURS &&
 		    w->conflicts++ < LIMIT_CONFLICTS)
 			atoll_participant_note(w->p, ATOLL_NOTE_CONFLICT, cs->dirs[i].path, why);
 		cs->dirs[kept++] = cs->dirs[i];

@@ -31,10 +31,12 @@ bool selection_is_whole(const struct selection *s)
 
 const char *selection_cover(const struct strlist *paths, const char *path)
 {
+	const char *best = NULL;
+
 	for (size_t i = 0; i < paths->n; i++)
-		if (path_below(path, paths->v[i]))
-			return paths->v[i];
-	return NULL;
+		if (path_below(path, paths->v[i]) && (!best || strlen(paths->v[i]) > strlen(best)))
+			best = paths->v[i];
+	return best;
 }
 
 bool selection_has(const struct selection *s, const char *path, bool is_dir)

@@ -23,7 +23,7 @@ bool selection_is_whole(const struct selection *s);
 /* Names a path inside the resource, not only the resource. */
 bool selection_is_inside(const struct selection *s);
 bool selection_has(const struct selection *s, const char *path, bool is_dir);
-/* The one of PATHS that PATH lies at or below, or NULL. */
+/* The one of PATHS that PATH lies at or below, the nearest of several, or NULL. */
 const char *selection_cover(const struct strlist *paths, const char *path);
 
 #endif
