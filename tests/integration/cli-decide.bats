@@ -514,3 +514,220 @@ undoable() {
 	atoll stop p
 	committed
 }
+
+# error_is CODE EXIT: the last `run`, with --json, printed an error object.
+error_is() {
+	status_is "$2"
+	[ "$(jq -r '[.format, .code, .exit] | join(" ")' <<<"$output")" = "atoll.error/1 $1 $2" ] || {
+		echo "$output"
+		return 1
+	}
+}
+
+@test "cli commit says of every --allow and --deny what it is for, and knows no others" {
+	two_dirs
+	atoll start p --dir a
+	atoll exec p -- sh -c 'cd "$ATOLL_RESOURCE_1" && mkfifo pipe && ln -s /etc/passwd out && cp one tool && chmod 4755 tool'
+	for bad in --allow=everything --deny=special --allow; do
+		run atoll commit p "$bad"
+		status_is 2
+		run atoll commit p --json "$bad"
+		error_is invalid 2
+	done
+	run atoll commit p --json
+	error_is policy 4
+	[ "$(jq -r '[.notes[] | select(.path == "pipe").kind] | join(" ")' <<<"$output")" = 'special file' ]
+	run atoll commit p --json --allow special --deny escaping-links
+	error_is policy 4
+	run atoll commit p --json --allow special --allow setuid
+	status_is 0
+	[ "$(jq -r '.participants[0] | [.outcome, .changes] | join(" ")' <<<"$output")" = 'committed 3' ]
+	[ -p a/pipe ]
+	[ "$(stat -c %a a/tool)" = 4755 ]
+}
+
+@test "cli commit --exclude and --no-undo in --json" {
+	plan_with_work
+	run atoll commit p --json --exclude four --no-undo
+	status_is 0
+	[ "$(jq -r '[.participants[] | .outcome, .changes] | join(" ")' <<<"$output")" = \
+		'committed 2 unchanged 0' ] || { echo "$output"; false; }
+	[ "$(atoll show p --json | jq -r '[.state, .undoable_commits] | join(" ")')" = 'OPEN 0' ]
+	run atoll commit p --json --exclude /
+	error_is invalid 2
+	run atoll commit p --json --dry-run --exclude '*'
+	status_is 0
+	[ "$(jq '[.participants[].changes] | add' <<<"$output")" -eq 0 ]
+	[ ! -e b/four ]
+}
+
+@test "cli commit --ours and --theirs say what they did, and what they cannot" {
+	plan_with_work
+	echo theirs >a/one
+	for side in ours theirs; do
+		run atoll commit p "--$side" nothing
+		status_is 1
+		says "'nothing' names nothing in the plan"
+		run atoll commit p --json "--$side" /etc
+		error_is not-found 1
+		run atoll commit p "--$side"
+		status_is 2
+	done
+	run atoll commit p --ours a/one --theirs a/one --json
+	error_is invalid 2
+	[ "$(jq -r .message <<<"$output")" = "'one' cannot be settled for both sides; nothing was changed" ]
+	[ "$(cat a/one)" = theirs ]
+	run atoll commit p --dry-run --ours a/one
+	status_is 0
+	says 'p can be committed: 3 changes in 2 directories'
+	[ "$(cat a/one)" = theirs ]
+	run atoll commit p --theirs a/one --ours b
+	status_is 0
+	says 'committed p: 2 changes in 2 directories'
+	says "kept: $work/a/one: the plan's version is kept at "
+	says "$work/b: no conflict there"
+	[ "$(cat a/one)" = theirs ]
+	[ ! -e a/two ]
+}
+
+@test "cli of --ours and --theirs the one nearer to a path counts" {
+	for nearer in ours theirs; do
+		rm -rf a b
+		plan_with_work
+		echo theirs >a/one
+		echo theirs >a/two
+		if [ "$nearer" = ours ]; then
+			atoll commit p --theirs a --ours a/one
+			[ "$(cat a/one a/two)" = "$(printf 'changed\ntheirs')" ]
+		else
+			atoll commit p --ours a --theirs a/one
+			[ "$(cat a/one)" = theirs ]
+			[ ! -e a/two ]
+		fi
+		atoll rollback p
+		[ "$(cat a/one a/two)" = "$(printf 'theirs\ntheirs')" ]
+		atoll stop --force p
+	done
+}
+
+@test "der_04 cli rollback --keep-theirs names what it left" {
+	plan_with_work
+	atoll commit p
+	echo later >a/one
+	run atoll rollback p --json
+	error_is conflict 3
+	[ "$(jq -r '.notes[0] | [.kind, .path] | join(" ")' <<<"$output")" = 'conflict one' ]
+	run atoll rollback p --keep-theirs
+	status_is 0
+	says 'rolled back p: 2 directories were put back but for 1 entry, left as it is'
+	says "conflict: $work/a/one"
+	says "kept: $work/a/one: the original"
+	[ "$(cat a/one)" = later ]
+}
+
+@test "der_04 cli rollback --keep-theirs in --json" {
+	plan_with_work
+	atoll commit p
+	echo later >a/one
+	run atoll rollback p --keep-theirs --json
+	status_is 0
+	[ "$(jq -r '[.format, (.participants[] | .outcome)] | join(" ")' <<<"$output")" = \
+		'atoll.rollback/1 rolled back rolled back' ]
+	[ "$(jq -r '[.notes[].kind] | sort | join(" ")' <<<"$output")" = 'conflict kept' ]
+	kept=$(jq -r '.notes[] | select(.kind == "kept").text' <<<"$output" | sed 's/.* kept at //')
+	[ "$(cat "$kept")" = one ]
+}
+
+@test "atm_09 cli rollback --allow partial undoes what can be" {
+	two_dirs
+	atoll start p --dir a --none b
+	atoll exec p -- sh -c 'echo x >"$ATOLL_RESOURCE_1/one"; echo y >"$ATOLL_RESOURCE_2/three"'
+	atoll commit p --allow partial
+	run atoll rollback p
+	status_is 4
+	says '--allow partial undoes the others'
+	[ "$(cat a/one b/three)" = "$(printf 'x\ny')" ]
+	run atoll rollback p --json
+	error_is not-undoable 4
+	run atoll rollback p --allow special
+	status_is 2
+	run atoll rollback p --allow partial --json
+	status_is 0
+	[ "$(jq -r '[.participants[] | .outcome] | sort | join(", ")' <<<"$output")" = \
+		'not undoable, rolled back' ] || { echo "$output"; false; }
+	[ "$(cat a/one b/three)" = "$(printf 'one\ny')" ]
+}
+
+@test "cli rollback, reset, refresh and stop of what is not there or used wrongly" {
+	two_dirs
+	atoll start p --dir a
+	for command in rollback reset refresh; do
+		run atoll "$command" nobody
+		status_is 1
+		says 'nobody'
+		run atoll "$command" nobody --json
+		error_is not-found 1
+		run atoll "$command" p more
+		status_is 2
+		run atoll "$command" p --nonsense --json
+		error_is invalid 2
+	done
+	run atoll stop p more
+	status_is 2
+	for command in reset refresh stop; do
+		run atoll "$command" --json
+		error_is invalid 2
+	done
+}
+
+@test "cli reset in --json" {
+	plan_with_work
+	run atoll reset p --json
+	status_is 0
+	[ "$(jq -r '[.format, .plan.name, (.participants[] | .workspace_reset)] | join(" ")' <<<"$output")" = \
+		'atoll.reset/1 p true true' ] || { echo "$output"; false; }
+	[ -z "$(atoll diff p 2>/dev/null)" ]
+}
+
+@test "cli refresh where there is nothing to take over" {
+	plan_with_work
+	run atoll refresh p
+	status_is 0
+	says 'refreshed p'
+	[[ $output != *'taken over'* && $output != *'conflict'* ]]
+	says 'next: atoll diff p'
+	run atoll refresh p --json
+	status_is 0
+	[ "$(jq -c '[.format, .notes, [.participants[].changes]]' <<<"$output")" = '["atoll.refresh/1",[],[0,0]]' ]
+	[ "$(atoll diff p 2>/dev/null | wc -l)" -eq 3 ]
+}
+
+@test "cli stop refuses to drop work unless it is forced" {
+	plan_with_work
+	before=$(untouched a b)
+	run atoll stop p
+	status_is 1
+	says 'has uncommitted work; nothing was removed'
+	says 'atoll stop --force p'
+	run atoll stop p --json
+	error_is state 1
+	[ "$(atoll diff p 2>/dev/null | wc -l)" -eq 3 ]
+	run atoll stop p --force --json
+	status_is 0
+	[ "$(jq -r '[.format, (.participants[] | .outcome)] | join(" ")' <<<"$output")" = \
+		'atoll.stop/1 removed removed' ] || { echo "$output"; false; }
+	[ "$(untouched a b)" = "$before" ]
+	no_plans
+}
+
+@test "cli stop makes a commit final" {
+	plan_with_work
+	atoll commit p
+	run atoll stop p
+	status_is 0
+	says 'stopped p'
+	committed
+	no_plans
+	run atoll rollback p
+	status_is 1
+}
