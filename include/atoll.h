@@ -476,7 +476,8 @@ struct atoll_commit {
 	const char *const *excludes; /* left out */
 	/* Conflicts at or below these paths, the nearest counts, are settled: for the plan's version, which takes the place
 	 * of what is there now (rollback puts that back), or for what is there now; the plan's version
-	 * is then kept as long as the commit can be undone, and a note says where. */
+	 * is then kept as long as the commit can be undone, and a note says where. Of two that cover a
+	 * path the nearer one counts; the same path in both lists is -ATOLL_E_INVALID. */
 	const char *const *ours;
 	const char *const *theirs;
 	int64_t retain_ms; /* how long it can be undone; 0: as the handle says; < 0: until stop */

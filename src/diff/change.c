@@ -42,10 +42,8 @@ int changeset_give_up(struct changeset *cs, const struct change *c)
 {
 	int r = grow((void **)&cs->theirs, &cs->cap_theirs, cs->n_theirs + 1, sizeof(*cs->theirs));
 
-	if (r < 0) {
-		free(c->path);
+	if (r < 0)
 		return r;
-	}
 	cs->theirs[cs->n_theirs++] = *c;
 	return 0;
 }

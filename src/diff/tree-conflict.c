@@ -325,11 +325,20 @@ static int conflict(char **ret_why, const char *why)
 	return CONFLICT;
 }
 
+static bool has_place(int root_fd, const char *path)
+{
+	cleanup_close int fd = FD_NONE;
+	const char *name;
+
+	return !is_absent(resolve_parent(root_fd, path, &fd, &name));
+}
+
 static int judge_create(const struct tree_compare *t, const struct change *c,
                         const struct fs_stat *now, char **ret_why)
 {
 	if (now->mode == 0)
-		return FREE;
+		return has_place(t->orig_fd, c->path) ? FREE
+		                                      : conflict(ret_why, "its directory deleted");
 	return is_already(t, c, now) ? ALREADY : conflict(ret_why, "created");
 }
 

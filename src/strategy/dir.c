@@ -311,10 +311,19 @@ static void note_conflict(struct atoll_participant *p, const struct change *c, c
 		                            [CHANGE_REPLACE] = "changed",
 		                            [CHANGE_DELETE] = "deleted",
 		                            [CHANGE_ATTR] = "its attributes changed" };
+	/* A reason that names a path is a sentence of its own. */
 	cleanup_free char *text =
-		xasprintf("%s by somebody else, %s in the plan", why, ours[c->op]);
+		xasprintf("%s%s, %s in the plan", why, strchr(why, ':') ? "" : " by somebody else",
+	                  ours[c->op]);
 
 	atoll_participant_note(p, ATOLL_NOTE_CONFLICT, c->path, text);
+}
+
+static void note_dir_conflict(struct atoll_participant *p, const char *dir, const char *why)
+{
+	cleanup_free char *text = xasprintf("%s by somebody else, the plan has changes in it", why);
+
+	atoll_participant_note(p, ATOLL_NOTE_CONFLICT, dir, text);
 }
 
 static int look_now(int root_fd, const char *path, struct fs_stat *ret)
@@ -403,9 +412,37 @@ static int settle(struct weeding *w, struct change *c, const char *why)
 		r = take_ours(w->p, w->root_fd, c);
 	if (r <= 0)
 		return r;
-	if (w->conflicts++ < LIMIT_CONFLICTS)
+	if (w->conflicts++ >= LIMIT_CONFLICTS)
+		return 0;
+	if (side == SIDE_OURS)
+		atoll_participant_note(w->p, ATOLL_NOTE_CONFLICT, c->path,
+		                       "there is no place for the plan's version: make its "
+		                       "directory again, then --ours");
+	else
 		note_conflict(w->p, c, why);
 	return 0;
+}
+
+/* Gives up what was changed below DIR, where what is there now is to stay. */
+static int give_up_below(struct weeding *w, const char *dir)
+{
+	struct changeset *cs = w->cs;
+	size_t kept = 0;
+	int r = 0;
+
+	for (size_t i = 0; i < cs->n; i++) {
+		struct change *c = &cs->v[i];
+
+		bool goes =
+			r >= 0 && path_below(c->path, dir) && side_of(w, c->path) == SIDE_THEIRS;
+
+		if (goes)
+			r = take_theirs(w->p, w->root_fd, cs, c);
+		if (!goes || r < 0)
+			cs->v[kept++] = *c;
+	}
+	cs->n = kept;
+	return r;
 }
 
 /* The directories the changes lie in. Another one in the place of one in which nothing of ours is
@@ -418,16 +455,21 @@ static int weed_dirs(struct weeding *w, dir_judge_dir_fn judge_dir, void *ctx)
 
 	for (size_t i = 0; i < cs->n_dirs; i++) {
 		cleanup_free char *why = NULL;
+		const char *dir = cs->dirs[i].path;
+		bool hit;
 
 		if (r >= 0)
 			r = judge_dir(ctx, &cs->dirs[i], &why);
-		if (r == 1 && !changes_below(cs, cs->dirs[i].path)) {
+		hit = r == 1;
+		if (hit && side_of(w, dir) == SIDE_THEIRS)
+			r = give_up_below(w, dir);
+		if (hit && r >= 0 && !changes_below(cs, dir)) {
 			free(cs->dirs[i].path);
 			continue;
 		}
-		if (r == 1 && side_of(w, cs->dirs[i].path) != SIDE_OURS &&
+		if (hit && r >= 0 && side_of(w, dir) == SIDE_NONE &&
 		    w->conflicts++ < LIMIT_CONFLICTS)
-			atoll_participant_note(w->p, ATOLL_NOTE_CONFLICT, cs->dirs[i].path, why);
+			note_dir_conflict(w->p, dir, why);
 		cs->dirs[kept++] = cs->dirs[i];
 	}
 	cs->n_dirs = kept;

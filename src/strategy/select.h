@@ -13,8 +13,9 @@
 struct selection {
 	struct strlist paths;    /* what lies at or below one of them ... */
 	struct strlist excludes; /* ... and matches none of these (util/glob.h) */
-	struct strlist ours;     /* conflicts at or below: the plan's version is taken */
-	struct strlist theirs;   /* what is there now stays */
+	/* Conflicts at or below: the plan's version is taken, or what is there now stays. Of two that
+	 * cover a path the nearer one counts; none is in both. */
+	struct strlist ours, theirs;
 };
 
 void selection_free(struct selection *s);

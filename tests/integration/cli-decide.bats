@@ -416,6 +416,56 @@ print(*sqlite3.connect(sys.argv[1]).execute(
 	[ "$(cat b/four)" = theirs ]
 }
 
+@test "cli the nearest path says for whom a conflict is settled" {
+	plan_with_work
+	echo theirs >a/one
+	echo theirs >b/four
+	run atoll commit p --ours a/one --theirs a/one --theirs b
+	status_is 2
+	says "'$work/a/one' cannot be settled for both sides"
+	atoll commit p --theirs . --ours a/one
+	[ "$(cat a/one)" = changed ]
+	[ "$(cat b/four)" = theirs ]
+	atoll rollback p
+	[ "$(cat a/one)" = theirs ]
+}
+
+@test "cli conflicts in a directory that somebody deleted or replaced have ways out" {
+	for way in deleted replaced; do
+		mkdir -p a/dir/sub
+		touch a/dir/sub/old
+		atoll start p --dir a >/dev/null 2>&1
+		atoll exec p -- sh -c 'cd "$ATOLL_RESOURCE_1/dir/sub" && echo 1 >old && echo 2 >new'
+		rm -r a/dir
+		[ $way = deleted ] || mkdir -p a/dir/sub
+		run atoll commit p
+		status_is 3
+		says "$work/a/dir/sub: $way by somebody else, the plan has changes in it"
+		if [ $way = deleted ]; then
+			run atoll diff p --conflicts
+			says "$work/a/dir/sub/old"
+			says "$work/a/dir/sub/new"
+			run atoll commit p --ours a/dir
+			status_is 3
+			says "$work/a/dir/sub/new: there is no place for the plan's version"
+		fi
+		run atoll commit p --dry-run --theirs a/dir
+		status_is 0
+		if [ $way = deleted ]; then
+			atoll commit p --theirs a/dir
+			[ ! -e a/dir ]
+			run atoll diff p
+			says 'p: no changes'
+		else
+			atoll commit p --ours a/dir
+			[ "$(cat a/dir/sub/old a/dir/sub/new)" = "$(printf '1\n2')" ]
+		fi
+		atoll rollback p
+		[ -z "$(find a -type f)" ]
+		atoll stop p
+	done
+}
+
 @test "cli rollback that keeps the work" {
 	plan_with_work
 	run atoll rollback p --keep-work

@@ -533,11 +533,9 @@ static void der_03_settled_with_work_left(void **state)
 				fix_path(f, "%s/gone", q.root), fix_path(f, "%s/mode", q.root),
 				fix_path(f, "%s/new", q.root),  NULL
 			};
-			const char *const ours[] = { fix_path(f, "%s/new", q.root), NULL };
 			const struct atoll_commit c = {
 				.paths = paths,
 				.theirs = paths,
-				.ours = ours,
 				.flags = round == 0 ? ATOLL_DRY_RUN : 0,
 			};
 			expect_ok(f, atoll_plan_commit_with(q.p, &c, f->res));
