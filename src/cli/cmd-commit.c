@@ -122,7 +122,7 @@ static int paths_of(struct cli *c, const char *name, struct names_lookup *look, 
 	while (r >= 0 && (value = args_next(&c->args, name, &at))) {
 		cleanup_free char *word = xstrdup(value);
 
-		r = names_resolve(c, &word, 1, names_lookup, look, ret, err);
+		r = names_resolve(look, &word, 1, ret, err);
 	}
 	return r;
 }
@@ -170,8 +170,7 @@ static int commit_plan(struct cli *c, unsigned flags, int64_t retain_ms)
 		                       .excludes = excludes,
 		                       .retain_ms = retain_ms };
 	struct error err = ERROR_INIT;
-	int r = names_resolve(c, c->args.words + 1, c->args.n_words - 1, names_lookup, &look,
-	                      &named, &err);
+	int r = names_resolve(&look, c->args.words + 1, c->args.n_words - 1, &named, &err);
 
 	if (r >= 0)
 		r = paths_of(c, "ours", &look, &ours, &err);

@@ -289,9 +289,7 @@ void changes_print(const struct cli *c, const struct changes *ch)
 	for (size_t i = 0; i < ch->n; i++) {
 		cleanup_strbuf struct strbuf sb = STRBUF_INIT;
 
-		if (!ch->v[i].selected)
-			continue;
-		diff_line(&sb, &v, &ch->v[i].change, 0);
+		diff_line(&sb, &v, &ch->v[i], 0);
 		(void)fputs(strbuf_str(&sb), stdout);
 	}
 }

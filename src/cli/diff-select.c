@@ -24,8 +24,7 @@ int diff_select_init(struct diff_select *s, struct cli *c, struct error *err)
 	while ((pattern = args_next(&c->args, "exclude", &at)))
 		strlist_add(&s->excludes, pattern);
 	s->is_narrowed = c->args.n_words > 1;
-	return names_resolve(c, c->args.words + 1, c->args.n_words - 1, names_lookup, &look,
-	                     &s->paths, err);
+	return names_resolve(&look, c->args.words + 1, c->args.n_words - 1, &s->paths, err);
 }
 
 static bool is_excluded(const struct diff_select *s, const struct atoll_change *change)

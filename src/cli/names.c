@@ -14,8 +14,7 @@
 
 struct names {
 	struct strlist roots;
-	names_changed_fn changed;
-	void *ctx;
+	struct names_lookup *look;
 };
 
 /* ---- one word as a path ---- */
@@ -91,6 +90,37 @@ static char *as_written(const char *word)
 	return xstrdup(strbuf_str(&sb));
 }
 
+/* ---- changes that nobody has read yet ---- */
+
+static int note_changed(void *user, const struct atoll_change *change)
+{
+	cleanup_free char *path = xasprintf("%s/%s", change->root, change->path);
+
+	strlist_add(user, path);
+	return 0;
+}
+
+/* Did the plan change anything at or below FULL, an absolute path? */
+static bool is_changed(struct names_lookup *l, const char *full)
+{
+	if (!l->changed) {
+		l->changed = xcalloc(1, sizeof(*l->changed));
+		(void)atoll_plan_diff(l->c->plan, note_changed, l->changed, NULL);
+	}
+	for (size_t i = 0; i < l->changed->n; i++)
+		if (path_below(l->changed->v[i], full))
+			return true;
+	return false;
+}
+
+void names_lookup_done(struct names_lookup *l)
+{
+	if (l->changed)
+		strlist_done(l->changed);
+	free(l->changed);
+	l->changed = NULL;
+}
+
 /* ---- what it names ---- */
 
 static int note_root(void *user, const struct atoll_sandbox_info *info)
@@ -103,7 +133,7 @@ static bool names_something(const struct names *n, const char *full)
 {
 	struct stat st;
 
-	return lstat(full, &st) == 0 || n->changed(n->ctx, full);
+	return lstat(full, &st) == 0 || is_changed(n->look, full);
 }
 
 /* In a resource, or around one. */
@@ -160,7 +190,6 @@ static int below_root(const struct names *n, const char *word, char **ret, struc
 static int resolve_word(const struct names *n, const char *word, char **ret, struct error *err)
 {
 	cleanup_free char *full = path_of(n, word);
-
 	if (is_in_plan(n, full) && names_something(n, full)) {
 		*ret = take_ptr(full);
 		return 0;
@@ -168,14 +197,14 @@ static int resolve_word(const struct names *n, const char *word, char **ret, str
 	return *word == '/' ? names_nothing(word, err) : below_root(n, word, ret, err);
 }
 
-int names_resolve(struct cli *c, char *const *words, size_t n, names_changed_fn changed, void *ctx,
-                  struct strlist *ret, struct error *err)
+int names_resolve(struct names_lookup *l, char *const *words, size_t n, struct strlist *ret,
+                  struct error *err)
 {
-	struct names names = { .changed = changed, .ctx = ctx };
-	int r = atoll_plan_sandboxes(c->plan, note_root, &names.roots, c->res);
+	struct names names = { .look = l };
+	int r = atoll_plan_sandboxes(l->c->plan, note_root, &names.roots, l->c->res);
 
 	if (r < 0)
-		(void)error_set(err, r, "%s", atoll_result_message(c->res));
+		(void)error_set(err, r, "%s", atoll_result_message(l->c->res));
 	for (size_t i = 0; r >= 0 && i < n; i++) {
 		cleanup_free char *full = NULL;
 
@@ -185,36 +214,4 @@ int names_resolve(struct cli *c, char *const *words, size_t n, names_changed_fn 
 	}
 	strlist_done(&names.roots);
 	return r;
-}
-
-/* ---- changes that nobody has read yet ---- */
-
-static int note_changed(void *user, const struct atoll_change *change)
-{
-	cleanup_free char *path = xasprintf("%s/%s", change->root, change->path);
-
-	strlist_add(user, path);
-	return 0;
-}
-
-bool names_lookup(void *lookup, const char *full)
-{
-	struct names_lookup *l = lookup;
-
-	if (!l->changed) {
-		l->changed = xcalloc(1, sizeof(*l->changed));
-		(void)atoll_plan_diff(l->c->plan, note_changed, l->changed, NULL);
-	}
-	for (size_t i = 0; i < l->changed->n; i++)
-		if (path_below(l->changed->v[i], full))
-			return true;
-	return false;
-}
-
-void names_lookup_done(struct names_lookup *l)
-{
-	if (l->changed)
-		strlist_done(l->changed);
-	free(l->changed);
-	l->changed = NULL;
 }

@@ -6,15 +6,12 @@
 #include "cli/cli.h"
 #include "util/list.h"
 
-/* Did the plan change anything at or below FULL, an absolute path? */
-typedef bool (*names_changed_fn)(void *ctx, const char *full);
-/* The same for a caller who has not read the changes: they are read when first asked for. */
+/* The changes of a plan, which are read when first asked for. */
 struct names_lookup {
 	struct cli *c;
 	struct strlist *changed; /* whole paths; NULL: not read yet */
 };
 #define NAMES_LOOKUP_INIT(cli) ((struct names_lookup){ .c = (cli) })
-bool names_lookup(void *lookup, const char *full);
 void names_lookup_done(struct names_lookup *l);
 #define cleanup_names_lookup __attribute__((__cleanup__(names_lookup_done)))
 
@@ -24,7 +21,7 @@ void names_lookup_done(struct names_lookup *l);
  * It names what is there, or what the plan changed, at, below or above a root.
  * -ATOLL_E_NOT_FOUND for one that names nothing, -ATOLL_E_AMBIGUOUS.
  */
-int names_resolve(struct cli *c, char *const *words, size_t n, names_changed_fn changed, void *ctx,
-                  struct strlist *ret, struct error *err);
+int names_resolve(struct names_lookup *l, char *const *words, size_t n, struct strlist *ret,
+                  struct error *err);
 
 #endif

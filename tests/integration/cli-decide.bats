@@ -466,6 +466,22 @@ print(*sqlite3.connect(sys.argv[1]).execute(
 	done
 }
 
+@test "cli diff and commit mean the same by the name of a link" {
+	mkdir a
+	echo 1 >a/one
+	ln -s one a/link
+	atoll start p --dir a >/dev/null 2>&1
+	atoll exec p -- sh -c 'cd "$ATOLL_RESOURCE_1" && echo 2 >one && ln -sfn two link'
+	run atoll diff p a/link
+	says "M  $work/a/link"
+	[[ $output != *"$work/a/one"* ]]
+	atoll commit p a/link
+	[ "$(readlink a/link)" = two ]
+	[ "$(cat a/one)" = 1 ]
+	run atoll diff p a/link
+	[ "$(grep -c '^[AMD]  ' <<<"$output")" -eq 0 ]
+}
+
 @test "cli rollback that keeps the work" {
 	plan_with_work
 	run atoll rollback p --keep-work
