@@ -189,7 +189,12 @@ static int below_root(const struct names *n, const char *word, char **ret, struc
 
 static int resolve_word(const struct names *n, const char *word, char **ret, struct error *err)
 {
-	cleanup_free char *full = path_of(n, word);
+	cleanup_free char *full = NULL;
+
+	/* What a script leaves empty must not mean everything. */
+	if (!*word)
+		return names_nothing(word, err);
+	full = path_of(n, word);
 	if (is_in_plan(n, full) && names_something(n, full)) {
 		*ret = take_ptr(full);
 		return 0;

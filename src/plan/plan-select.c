@@ -74,7 +74,7 @@ static int add_path(struct txn *t, const char *given, size_t offset, struct erro
 	struct txn_part *in;
 	bool found = false;
 
-	if (!is_plain(*path ? path : "/"))
+	if (*given != '/' || !is_plain(*path ? path : "/"))
 		return error_set(err, -ATOLL_E_INVALID,
 		                 "'%s' is no absolute path without \".\" and \"..\"", shown);
 	for (size_t i = 0; i < t->n; i++) {
@@ -103,10 +103,26 @@ static int add_paths(struct txn *t, const char *const *list, size_t offset, stru
 	return r;
 }
 
+/* Names of a path are never these, nor empty; a pattern that asks for one would leave nothing out and
+ * its change be committed. */
+static bool can_match(const char *pattern)
+{
+	size_t len;
+
+	pattern += *pattern == '/';
+	for (; (len = strcspn(pattern, "/")); pattern += len + 1) {
+		if ((len == 1 && *pattern == '.') || (len == 2 && strncmp(pattern, "..", 2) == 0))
+			return false;
+		if (!pattern[len] || !pattern[len + 1])
+			return true;
+	}
+	return false;
+}
+
 static int add_excludes(struct txn *t, const char *const *list, struct error *err)
 {
 	for (; list && *list; list++) {
-		if (!(*list)[strspn(*list, "/")])
+		if (!can_match(*list))
 			return error_set(err, -ATOLL_E_INVALID, "the pattern '%s' matches nothing",
 			                 *list);
 		for (size_t i = 0; i < t->n; i++)

@@ -466,6 +466,24 @@ print(*sqlite3.connect(sys.argv[1]).execute(
 	done
 }
 
+@test "cli an empty path or pattern does not mean everything" {
+	plan_with_work
+	echo theirs >a/one
+	for words in commit 'commit --ours' 'commit --theirs' diff; do
+		# shellcheck disable=SC2086 # an option is a word of its own
+		run atoll ${words%% *} p ${words#"${words%% *}"} ''
+		status_is 1
+		says "'' names nothing in the plan"
+	done
+	for pattern in '' / ./one ../a/one . a//one a/..; do
+		run atoll commit p --exclude "$pattern"
+		status_is 2
+		says "the pattern '$pattern' matches nothing"
+	done
+	[ "$(cat a/one)" = theirs ]
+	[ ! -e b/four ]
+}
+
 @test "cli diff and commit mean the same by the name of a link" {
 	mkdir a
 	echo 1 >a/one
