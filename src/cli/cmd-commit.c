@@ -57,6 +57,13 @@ static bool leaves_work(const struct cli *c)
 	return false;
 }
 
+static bool is_part(const struct cli *c)
+{
+	size_t at = 0;
+
+	return c->args.n_words > 1 || args_next(&c->args, "exclude", &at);
+}
+
 static void say_what(const struct cli *c, unsigned flags)
 {
 	const char *name = atoll_plan_name(c->plan);
@@ -91,9 +98,12 @@ static void say_next(const struct cli *c, unsigned flags)
 {
 	const char *name = atoll_plan_name(c->plan);
 
-	if (flags & ATOLL_DRY_RUN)
+	/* Not the bare command: that would commit what was left out here. */
+	if (flags & ATOLL_DRY_RUN && is_part(c))
+		cli_next(c, "the same without --dry-run");
+	else if (flags & ATOLL_DRY_RUN)
 		cli_next(c, "atoll commit %s", name);
-	else if (leaves_work(c))
+	else if (is_part(c) || leaves_work(c))
 		cli_next(c, "atoll diff %s shows what is left", name);
 	else
 		cli_next(c, "atoll stop %s when it is no longer needed", name);

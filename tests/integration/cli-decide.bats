@@ -484,6 +484,18 @@ print(*sqlite3.connect(sys.argv[1]).execute(
 	[ ! -e b/four ]
 }
 
+@test "cli a commit of a part does not propose to commit or to end the rest" {
+	plan_with_work
+	run atoll commit p b --dry-run
+	says 'next: the same without --dry-run'
+	run atoll commit p --exclude one --dry-run
+	says 'next: the same without --dry-run'
+	run atoll commit p --dry-run
+	says 'next: atoll commit p'
+	run atoll commit p b
+	says 'next: atoll diff p shows what is left'
+}
+
 @test "cli diff and commit mean the same by the name of a link" {
 	mkdir a
 	echo 1 >a/one
