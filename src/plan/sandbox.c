@@ -170,7 +170,8 @@ int sandbox_verify_root(const struct sandbox_row *row, struct error *err)
 	fd = open(row->root, O_PATH | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0) {
 		r = error_sys(err, -errno, "open the resource", row->root);
-		error_hint(err, "put it back, or give the plan up: atoll stop --force");
+		error_hint(err, "put it back, or give the plan up: atoll stop --force %s",
+		           row->plan);
 		return r;
 	}
 	r = sandbox_root_id(fd, &now, err);
@@ -182,7 +183,8 @@ int sandbox_verify_root(const struct sandbox_row *row, struct error *err)
 	                "'%s' was replaced by another directory since the plan was made; nothing "
 	                "was changed",
 	                row->root);
-	error_hint(err, "put the old one back, or give the plan up: atoll stop --force");
+	error_hint(err, "put the old one back, or give the plan up: atoll stop --force %s",
+	           row->plan);
 	return -ATOLL_E_CONFLICT;
 }
 

@@ -460,7 +460,9 @@ int dir_prepare_undo(struct atoll_participant *p, const char *work)
 		r = error_set(&p->err, -ATOLL_E_CONFLICT,
 		              "%zu entr%s changed by somebody else since the commit", conflicts,
 		              conflicts == 1 ? "y was" : "ies were");
-		error_hint(&p->err, "atoll rollback --keep-theirs leaves them and undoes the rest");
+		error_hint(&p->err,
+		           "atoll rollback %s --keep-theirs leaves them and undoes the rest",
+		           p->plan);
 	} else if (r >= 0) {
 		r = conflicts ? write_keep(p, b) : drop_keep(p, b);
 	}

@@ -211,7 +211,7 @@ int txn_undo(struct txn *t, unsigned flags, struct error *err)
 		r = step_barrier(t, "barrier-undo-1", err);
 	crashpoint("txn.undo.prepared");
 	if (r < 0)
-		return r;
+		return error_prefix(err, r, "nothing was undone");
 
 	r = record_undoing(t, batches, n, flags, err); /* the decision of an undo */
 	if (r < 0)

@@ -244,8 +244,9 @@ print(*sqlite3.connect(sys.argv[1]).execute(
 	before=$(untouched a b)
 	run atoll rollback p
 	status_is 3
+	says 'atoll: nothing was undone: '
 	says "$work/a/one"
-	says '--keep-theirs'
+	says 'atoll rollback p --keep-theirs'
 	[ "$(untouched a b)" = "$before" ]
 	run atoll rollback p --keep-theirs
 	status_is 0
