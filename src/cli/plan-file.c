@@ -153,7 +153,8 @@ static int take_plan_key(const struct reading *rd, const char *name,
 	return take_text(rd, e, &rd->pf->name);
 }
 
-/* "plan.name", "resource.LABEL.path"; the label may have dots. */
+/* "plan.name", "resource.LABEL.path"; the label may have dots. A header has no name: a resource of
+ * which nothing is said must be missed, not overlooked. */
 static int take_entry(void *user, const struct gitconfig_entry *e)
 {
 	const struct reading *rd = user;
@@ -161,11 +162,12 @@ static int take_entry(void *user, const struct gitconfig_entry *e)
 	cleanup_free char *section = xstrndup(e->key, (size_t)(first - e->key));
 	struct suggestions s = { .wanted = section };
 	struct plan_file_resource *res;
+	bool is_header = !last[1];
 
 	suggest_try(&s, "plan", strlen("plan"));
 	suggest_try(&s, "resource", strlen("resource"));
 	if (strcmp(section, "plan") == 0 && first == last)
-		return take_plan_key(rd, last + 1, e);
+		return is_header ? 0 : take_plan_key(rd, last + 1, e);
 	if (strcmp(section, "plan") == 0)
 		return wrong(rd, e->line, "the section 'plan' has no name in quotes");
 	if (strcmp(section, "resource") != 0)
@@ -173,9 +175,10 @@ static int take_entry(void *user, const struct gitconfig_entry *e)
 	if (first == last || first + 1 == last)
 		return wrong(rd, e->line, "a resource has a name: [resource \"NAME\"]");
 	res = add_resource(rd->pf, first + 1, (size_t)(last - first - 1), e->line);
-	return res ? take_resource_key(rd, res, last + 1, e)
-	           : error_set(rd->err, -ATOLL_E_TOO_BIG, "%s:%u: too many resources", rd->file,
-	                       e->line);
+	if (!res)
+		return error_set(rd->err, -ATOLL_E_TOO_BIG, "%s:%u: too many resources", rd->file,
+		                 e->line);
+	return is_header ? 0 : take_resource_key(rd, res, last + 1, e);
 }
 
 /* ---- what the whole means ---- */
@@ -311,7 +314,7 @@ int plan_file_read(const char *file, struct plan_file *ret, struct error *err)
 
 	if (r < 0)
 		return r;
-	r = gitconfig_read(text, len, take_entry, &rd, &line);
+	r = gitconfig_read_sections(text, len, take_entry, &rd, &line);
 	if (r == -EINVAL)
 		return wrong(&rd, line, "this cannot be read: the syntax is that of git-config");
 	if (r < 0)

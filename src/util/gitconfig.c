@@ -237,6 +237,12 @@ int gitconfig_read(const char *text, size_t len, gitconfig_fn fn, void *user, un
 	return read_text(text, len, fn, NULL, user, ret_line);
 }
 
+int gitconfig_read_sections(const char *text, size_t len, gitconfig_fn fn, void *user,
+                            unsigned *ret_line)
+{
+	return read_text(text, len, fn, fn, user, ret_line);
+}
+
 /* ---- editing ---- */
 
 struct edit {

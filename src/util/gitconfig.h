@@ -30,6 +30,10 @@ typedef int (*gitconfig_fn)(void *user, const struct gitconfig_entry *e);
  * told. RET_LINE may be NULL. */
 int gitconfig_read(const char *text, size_t len, gitconfig_fn fn, void *user, unsigned *ret_line);
 
+/* The same, and FN is told of each section's header, too: its key ends with a dot, its value is NULL. */
+int gitconfig_read_sections(const char *text, size_t len, gitconfig_fn fn, void *user,
+                            unsigned *ret_line);
+
 /* TEXT with KEY set to VALUE: the last entry of that key is changed where it stands, else one is
  * added to the last part of its section, else a section at the end. Every other byte stays. VALUE
  * NULL: all entries of the key are left out; -ENOENT when there is none. -EINVAL: TEXT cannot be

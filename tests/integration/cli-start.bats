@@ -62,9 +62,9 @@ refused() {
 	printf '[resource "a"]\n\tpath = a\n\tpth = b\n' | plan_file
 	refused 3 2 "did you mean 'path'?"
 	printf '[resource "a"]\n\tpath = a\n[resourse "b"]\n\tpath = b\n' | plan_file
-	refused 4 2 "did you mean 'resource'?"
+	refused 3 2 "did you mean 'resource'?"
 	printf '[resource]\n\tpath = a\n' | plan_file
-	refused 2 2 'a resource has a name'
+	refused 1 2 'a resource has a name'
 	printf '[plan]\n\tnam = x\n[resource "a"]\n\tpath = a\n' | plan_file
 	refused 2 2 "did you mean 'name'?"
 	printf '[resource "a"]\n\tpath = a\n\tpath = b\n' | plan_file
@@ -74,7 +74,9 @@ refused() {
 	printf '[resource "a"]\n\tpath = a\n[resource "b"]\n\tpath = missing\n' | plan_file
 	refused 4 1 'No such file'
 	printf '[resource "a"]\n\tstrategy = copy\n' | plan_file
-	refused 2 2 "resource 'a' has no path"
+	refused 1 2 "resource 'a' has no path"
+	printf '[resource "a"]\n\tpath = a\n[resource "b"]\n\t# path = b\n' | plan_file
+	refused 3 2 "resource 'b' has no path"
 	printf '[resource "a"]\n\tpath = a\n[resource "bee"]\n\tpath = b\n\tparent = aa\n' | plan_file
 	refused 5 2 "did you mean 'a'?"
 	printf '[resource "a"]\n\tpath = ~nobody/x\n' | plan_file
