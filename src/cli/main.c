@@ -7,6 +7,7 @@
 #include "util/mem.h"
 #include "util/suggest.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -232,9 +233,13 @@ static int dispatch(struct cli *c, char **argv)
 /* A full disk under standard output is a failure like any other. */
 static int flush_output(int status)
 {
-	if (fflush(stdout) == 0 && !ferror(stdout))
+	bool failed_now = fflush(stdout) != 0;
+
+	if (!failed_now && !ferror(stdout))
 		return status;
-	perror("atoll: cannot write to standard output");
+	/* What failed earlier has left no errno worth printing. */
+	(void)fprintf(stderr, "atoll: cannot write to standard output%s%s\n",
+	              failed_now ? ": " : ", not all of it", failed_now ? strerror(errno) : "");
 	return status ? status : EXIT_FAILURE;
 }
 

@@ -157,4 +157,10 @@ load cli
 	run bash -c '"$ATOLL" help >/dev/full'
 	status_is 1
 	says 'standard output'
+	# What failed while it was printed is not blamed on what came later.
+	mkdir a
+	atoll start p --dir a >/dev/null 2>&1
+	run bash -c '"$ATOLL" list >/dev/full'
+	status_is 1
+	says 'cannot write to standard output, not all of it'
 }
