@@ -62,6 +62,7 @@ member() {
 	checked 0 lock atoll lock break p --json --yes
 	member .broken false
 	checked 0 rollback atoll rollback p --json
+	checked 0 refresh atoll refresh p --json
 	checked 0 reset atoll reset p --json
 	checked 0 stop atoll stop p --json
 }
