@@ -73,6 +73,15 @@ static size_t run_end(const struct amend *a, const struct at *at, size_t i, size
 	return i;
 }
 
+/* With the proof that the copy is unchanged, which is about the SRC it was made of. */
+static void take_meta(struct base_entry *out, const struct base_entry *e)
+{
+	out->src = e->src;
+	out->xattrs = e->xattrs;
+	out->work_ino = e->work_ino;
+	out->work_ctime_ns = e->work_ctime_ns;
+}
+
 /* One name: E as it was (NULL: it was not), and the amendments FROM..TO at it and below it. */
 static int take(struct amend *a, struct at *at, const char *name, const struct base_entry *e,
                 size_t from, size_t to)
@@ -88,8 +97,7 @@ static int take(struct amend *a, struct at *at, const char *name, const struct b
 		out = own->e;
 		old_dir = BASE_NO_DIR;
 	} else if (own && e) {
-		out.src = own->e.src;
-		out.xattrs = own->e.xattrs;
+		take_meta(&out, &own->e);
 	} else if (!e) {
 		return 0; /* below what the record does not know */
 	}
@@ -156,10 +164,8 @@ static int write_all(struct amend *a, size_t n)
 	bool own = n && !*a->v[0].path;
 	int r;
 
-	if (own) {
-		root.src = a->v[0].e.src;
-		root.xattrs = a->v[0].e.xattrs;
-	}
+	if (own)
+		take_meta(&root, &a->v[0].e);
 	root.dir = base_writer_dir(a->w);
 	r = push(a, "", "", &root, base_root(a->old)->dir, own, n);
 	while (r >= 0 && a->n) {

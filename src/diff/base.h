@@ -80,7 +80,7 @@ int base_lookup(const struct base *b, const char *path, struct base_entry *ret,
  */
 enum base_amend_kind {
 	BASE_SET = 0, /* this entry; of a directory without what OLD has below it */
-	BASE_META,    /* a directory's own SRC and XATTRS; what is below it stays */
+	BASE_META,    /* a directory's own SRC, XATTRS and WORK_*; what is below it stays */
 	BASE_REMOVE   /* not there, nor anything below it */
 };
 struct base_amendment {

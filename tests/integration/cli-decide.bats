@@ -535,6 +535,23 @@ print(*sqlite3.connect(sys.argv[1]).execute(
 	committed
 }
 
+@test "cli rollback that keeps the work keeps a directory's mode, too" {
+	local strategy
+
+	for strategy in copy overlay; do
+		mkdir -p "$strategy/dir"
+		chmod 700 "$strategy/dir"
+		atoll start "$strategy" --dir "$strategy" --strategy "$strategy"
+		atoll exec "$strategy" -- chmod 755 "$strategy/dir"
+		atoll commit "$strategy"
+		atoll exec "$strategy" -- touch "$strategy/new"
+		atoll rollback "$strategy" --keep-work
+		[ "$(stat -c %a "$strategy/dir")" = 700 ]
+		run atoll diff "$strategy"
+		says '(mode 0700 -> 0755)'
+	done
+}
+
 @test "cli refresh takes over what somebody else changed" {
 	plan_with_work
 	echo theirs >a/one
