@@ -53,6 +53,13 @@ static int collect_op(struct dir_batch *b, const struct manifest_op *o, struct m
 	return add_entry(m, o->path, &st);
 }
 
+/* As far as anybody can tell after it was moved. */
+static bool same_content(const struct fs_stat *was, const struct fs_stat *now)
+{
+	return S_ISDIR(now->mode) ||
+	       (was->mtime_ns == now->mtime_ns && was->size == now->size && was->mode == now->mode);
+}
+
 /* An undo was withdrawn: what was installed moved away and back, which shows on every ctime; what
  * somebody wrote to meanwhile, or put there, is not ours for that. */
 static void keep_record(const struct manifest *was, struct manifest *m)
@@ -68,9 +75,7 @@ static void keep_record(const struct manifest *was, struct manifest *m)
 			continue;
 		}
 		if (before->ctime_ns == 0 || !fs_id_equal(before->id, now->id) ||
-		    (!S_ISDIR(now->mode) &&
-		     (before->mtime_ns != now->mtime_ns || before->size != now->size ||
-		      before->mode != now->mode)))
+		    !same_content(before, now))
 			now->ctime_ns = 0;
 		m->ops[kept++] = m->ops[i];
 	}
@@ -173,6 +178,47 @@ static int check_entry(void *ctx, int dir_fd, const char *name, const char *path
 	return WALK_SKIP;
 }
 
+/* No batch older than that of undone path I has a say about what is there afterwards. */
+static bool is_last_word(const struct strlist *undone, size_t i)
+{
+	for (size_t k = i + 1; k < undone->n; k++)
+		if (path_below(undone->v[i], undone->v[k]))
+			return false;
+	return true;
+}
+
+/* An original that waited in a slot: its ctime is that of moving it there, or of an earlier undo. */
+static bool same_original(const struct fs_stat *was, const struct fs_stat *old)
+{
+	return was && fs_id_equal(was->id, old->id) &&
+	       (was->ctime_ns == old->ctime_ns || (was->ctime_ns != 0 && same_content(was, old)));
+}
+
+/* What newer batches of this undo put back at operation O's path and below: is it what O's batch
+ * installed? NULL, or what somebody did to it in between. */
+static char *check_put_back(const struct atoll_participant *p, const struct manifest *installed,
+                            const struct manifest_op *o)
+{
+	for (size_t i = 0; i < p->undone.n; i++) {
+		const char *path = p->undone.v[i];
+		const struct fs_stat *old = &p->undone_old[i];
+		bool is_self = strcmp(path, o->path) == 0;
+
+		if (!path_below(path, o->path) || !is_last_word(&p->undone, i))
+			continue;
+		if (!old->mode && is_self && o->op == CHANGE_REPLACE)
+			return xstrdup("was deleted since");
+		if (!old->mode || same_original(dir_installed_find(installed, path), old))
+			continue;
+		if (is_self)
+			return xstrdup(o->op == CHANGE_DELETE ? "was created since"
+			                                      : "was changed since");
+		cleanup_free char *shown = escape_dup(path);
+		return xasprintf("will hold '%s', which is not ours", shown);
+	}
+	return NULL;
+}
+
 int dir_installed_check(struct atoll_participant *p, struct dir_batch *b,
                         const struct manifest *installed, size_t k, char **ret_why)
 {
@@ -182,8 +228,8 @@ int dir_installed_check(struct atoll_participant *p, struct dir_batch *b,
 	struct fs_stat st;
 	int fd, r;
 
-	*ret_why = NULL;
-	if (dir_covered(&p->undone, o->path))
+	*ret_why = check_put_back(p, installed, o);
+	if (*ret_why || dir_covered(&p->undone, o->path))
 		return 0;
 	r = dir_parent(b, b->root_fd, o->path, &fd, &name);
 	if (r >= 0)

@@ -432,6 +432,18 @@ static int undo_conflicts(struct atoll_participant *p, struct dir_batch *b,
 	return r;
 }
 
+static int note_undone(struct atoll_participant *p, const struct manifest_op *o)
+{
+	int r = grow((void **)&p->undone_old, &p->cap_undone_old, p->undone.n + 1,
+	             sizeof(*p->undone_old));
+
+	if (r < 0)
+		return error_sys(&p->err, r, "look at", o->path);
+	p->undone_old[p->undone.n] = o->old_stat;
+	strlist_add(&p->undone, o->path);
+	return 0;
+}
+
 int dir_prepare_undo(struct atoll_participant *p, const char *work)
 {
 	struct manifest installed = MANIFEST_INIT;
@@ -469,7 +481,7 @@ int dir_prepare_undo(struct atoll_participant *p, const char *work)
 	/* What is left alone is not put back, so it speaks for itself against older batches. */
 	for (size_t k = 0; r >= 0 && k < b->m.n_ops; k++)
 		if (!b->keep[k] && !(b->m.ops[k].flags & MANIFEST_WORK))
-			strlist_add(&p->undone, b->m.ops[k].path);
+			r = note_undone(p, &b->m.ops[k]);
 	for (size_t i = 0; r >= 0 && i < b->m.n_dirs; i++)
 		if (b->m.dirs[i].flags & MANIFEST_DIR_ATTR)
 			strlist_add(&p->undone_attrs, b->m.dirs[i].path);

@@ -7,6 +7,7 @@
 #ifndef STRATEGY_STRATEGY_IMPL_H
 #define STRATEGY_STRATEGY_IMPL_H
 
+#include "fs/stat.h"
 #include "strategy/strategy.h"
 #include "util/hash.h"
 
@@ -30,6 +31,8 @@ struct atoll_participant {
 	char manifest[HASH_TEXT_LEN];
 	struct strlist undone_attrs; /* directories whose attributes they will have put back */
 	struct strlist undone; /* paths that newer batches of the same undo will have put back */
+	struct fs_stat *undone_old; /* what they put back there; mode 0: nothing */
+	size_t cap_undone_old;
 
 	atoll_change_fn change_fn; /* during diff */
 	void *change_user;

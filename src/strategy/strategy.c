@@ -142,6 +142,7 @@ void participant_free(struct atoll_participant *p)
 	drop_state(p);
 	error_done(&p->err);
 	strlist_done(&p->undone);
+	free(p->undone_old);
 	strlist_done(&p->undone_attrs);
 	free(p->id);
 	free(p->plan);

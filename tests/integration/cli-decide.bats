@@ -552,6 +552,31 @@ print(*sqlite3.connect(sys.argv[1]).execute(
 	done
 }
 
+@test "cli rollback of two commits leaves what somebody changed between them" {
+	local strategy
+
+	for strategy in copy overlay; do
+		mkdir "$strategy"
+		echo first >"$strategy/file"
+		atoll start "$strategy" --dir "$strategy" --strategy "$strategy"
+		atoll exec "$strategy" -- sh -c "echo ours >$strategy/file; mkdir $strategy/dir"
+		atoll commit "$strategy"
+		atoll exec "$strategy" -- true
+		echo theirs >"$strategy/file"
+		echo theirs >"$strategy/dir/new"
+		atoll exec "$strategy" -- sh -c "echo again >$strategy/file; rm -f $strategy/dir/new"
+		atoll commit "$strategy" --ours "$strategy"
+		run atoll rollback "$strategy"
+		status_is 3
+		says "conflict: $work/$strategy/file: was changed since"
+		[ "$(cat "$strategy/file")" = again ]
+		run atoll rollback "$strategy" --keep-theirs
+		status_is 0
+		[ "$(cat "$strategy/file")" = theirs ]
+		[ "$(cat "$strategy/dir/new")" = theirs ]
+	done
+}
+
 @test "cli refresh takes over what somebody else changed" {
 	plan_with_work
 	echo theirs >a/one
