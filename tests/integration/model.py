@@ -34,21 +34,28 @@ LONG = os.environ.get('ATOLL_LONG') == '1'
 SEQUENCES = int(os.environ.get('ATOLL_MODEL_COUNT', 2000 if LONG else 150))
 SECONDS = 36000 if LONG else 35    # for each of the tests
 CHUNK = 10                         # sequences of one seed
-STEPS = 12
+STEPS = 14
 WORKERS = 2
 NOBODY = 65534
 ATOLL = os.environ.get('ATOLL', '')
 NAMES = ['a', 'b.o', 'c', 'd', 'e e', 'new\nline', '-rf', '*', 'f.o', '\udcff\udcfe', 'caf\u00e9']
-POINTS = ['txn.after-preparing', 'txn.prepare.participant', 'txn.prepared', 'txn.after-barrier-1',
-          'txn.after-decision', 'txn.apply.participant', 'dir.apply.op', 'dir.apply.attrs',
-          'dir.apply.staged', 'overlay.commit.rebased', 'copy.commit.rebased', 'txn.after-apply',
-          'txn.after-barrier-3', 'txn.after-committed', 'txn.undo.after-decision', 'dir.undo.op',
-          'dir.undo.attrs', 'txn.undo.participant', 'txn.undo.undone', 'txn.undo.recorded',
-          'txn.undo.kept', 'txn.keep.participant', 'dir.keep.unstage', 'overlay.keep.returned',
-          'registry.before-commit', 'registry.after-commit', 'copy.refresh.path',
-          'copy.refresh.brought', 'overlay.refresh.recorded', 'plan.stop.after-mark',
-          'plan.stop.before-delete', 'plan.start.after-record', 'plan.start.after-make',
-          'plan.add.after-area', 'dir.prepare.staged', 'dir.prepare.done']
+ANYWHERE = ['registry.before-commit', 'registry.after-commit']
+DECIDING = ['txn.after-preparing', 'txn.prepare.participant', 'txn.prepared', 'dir.prepare.staged', 'dir.prepare.done',
+            'txn.after-barrier-1', 'txn.after-decision', 'txn.apply.participant', 'dir.apply.op', 'dir.apply.attrs',
+            'dir.apply.staged', 'overlay.commit.rebased', 'copy.commit.rebased', 'txn.after-apply',
+            'txn.after-barrier-3', 'txn.after-committed']
+UNDOING = ['txn.undo.prepared', 'txn.undo.after-decision', 'dir.undo.op', 'dir.undo.attrs', 'txn.undo.participant',
+           'txn.undo.undone', 'txn.undo.after-barrier', 'txn.undo.recorded', 'txn.undo.released']
+POINTS = {  # where each command may be killed
+    'commit': DECIDING,
+    'rollback': UNDOING,
+    'keep': UNDOING + ['txn.undo.kept', 'txn.keep.participant', 'dir.keep.unstage', 'overlay.keep.returned'],
+    'refresh': ['copy.refresh.path', 'copy.refresh.brought', 'overlay.refresh.recorded'],
+    'reset': [],
+    'stop': ['plan.stop.after-mark', 'plan.stop.after-remove', 'plan.stop.before-delete', 'plan.stop.after-delete'],
+    'start': ['plan.start.before-record', 'plan.start.after-record', 'plan.start.after-make', 'plan.add.after-area',
+              'plan.add.after-record', 'plan.add.after-create', 'copy.create.copied', 'overlay.create.made'],
+}
 CONFLICT, REFUSED = 3, 4
 NO, MAY, YES = 0, 1, 2
 
@@ -412,10 +419,10 @@ class Model:
 
     # -- rollback --
 
-    def undo_conflict(self, box, kind, path, new, undone):
-        if any(below(path, u) for u in undone):
-            return False
-        now = box.res.get(path)
+    @staticmethod
+    def undo_conflict(res, kind, path, new):
+        """What was installed is something else by now."""
+        now = res.get(path)
         if kind == 'attr':
             return not now or now.mode != new[path].mode
         if not now:
@@ -424,47 +431,44 @@ class Model:
             return True
 
         def same(p):
-            e = box.res[p]
             was = new.get(p)
-            return was and (was.ino == e.ino if e.kind == 'd' else was.ver == e.ver)
-        return any(not same(p) for p in subtree(box.res, path)
-                   if not any(below(p, u) for u in undone))
+            return was and (was.ino == res[p].ino if res[p].kind == 'd' else was.ver == res[p].ver)
+        return any(not same(p) for p in subtree(res, path))
+
+    @staticmethod
+    def put_back(res, kind, path, old):
+        if kind == 'attr':
+            res[path] = res[path].with_mode(old[path].mode)
+        else:
+            cut(res, path)
+            res.update(old)
 
     def rollback(self, keep_theirs=False, keep_work=False):
-        conflict, plan = False, []
-        undone = {n: [] for n in range(len(self.boxes))}
-        attrs = set()
+        """As commit(). Each batch is judged by what those after it leave when they are undone."""
+        conflict, plan = set(), []
+        trees = [dict(b.res) for b in self.boxes]
         for batch in reversed(self.batches):
             done = []
             for item in batch:
                 number, kind, path, _, new = item
-                if kind == 'attr' and (number, path) in attrs:
-                    done.append(item)
-                elif self.undo_conflict(self.boxes[number], kind, path, new, undone[number]):
-                    conflict = True
-                    self.boxes[number].kept |= keep_theirs
+                if self.undo_conflict(trees[number], kind, path, new):
+                    conflict.add(number)
                 else:
                     done.append(item)
-            for number, kind, path, _, _ in done:
-                if kind == 'attr':
-                    attrs.add((number, path))
-                else:
-                    undone[number].append(path)
+            for number, kind, path, old, _ in reversed(done):
+                self.put_back(trees[number], kind, path, old)
             plan.append(done)
         if conflict and not keep_theirs:
             return {CONFLICT}, None
-        return {0}, lambda: self.undo(plan, keep_work)
+        return {0}, lambda: self.undo(plan, keep_work, conflict)
 
-    def undo(self, plan, keep_work):
+    def undo(self, plan, keep_work, kept):
         seen = [dict(b.work()) for b in self.boxes]
         for done in plan:
             for number, kind, path, old, _ in reversed(done):
-                box = self.boxes[number]
-                if kind == 'attr':
-                    box.res[path] = box.res[path].with_mode(old[path].mode)
-                else:
-                    cut(box.res, path)
-                    box.res.update(old)
+                self.put_back(self.boxes[number].res, kind, path, old)
+        for number in kept:
+            self.boxes[number].kept = True
         for number, box in enumerate(self.boxes):
             paths = [(kind, path) for done in plan for n, kind, path, _, _ in done if n == number]
             if not keep_work:
@@ -514,9 +518,10 @@ class Model:
 # ---- one sequence ----
 
 class Sequence:
-    def __init__(self, who, top, draw, log):
+    def __init__(self, who, top, steps, log):
         self.user = who == 'user' and os.geteuid() == 0
-        self.top, self.draw, self.log = top, draw, log
+        self.top, self.steps, self.log = top, steps, log
+        self.r = random.Random(steps[0][1])
         self.number = 0
         self.model = None
         self.foreign_ever = False
@@ -525,13 +530,13 @@ class Sequence:
     # -- drawing --
 
     def below(self, n):
-        return self.draw(st.integers(0, n - 1))
+        return self.r.randrange(n)
 
     def pick(self, items):
-        return items[self.below(len(items))]
+        return self.r.choice(items)
 
     def chance(self, percent):
-        return self.below(100) >= 100 - percent
+        return self.below(100) < percent
 
     def fresh(self):
         self.number += 1
@@ -548,15 +553,21 @@ class Sequence:
 
     def run(self, words, stdin='', point=None, cwd=None):
         become = ['setpriv', f'--reuid={NOBODY}', f'--regid={NOBODY}', '--clear-groups'] if self.user else []
-        env = dict(self.env, ATOLL_CRASHPOINT=point) if point else self.env
-        done = subprocess.run(become + [os.fsencode(w) for w in words], cwd=cwd or self.top, env=env,
-                              input=stdin.encode(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
-        return done
+        env = self.env
+        if isinstance(point, str):
+            env = dict(env, ATOLL_CRASHPOINT=point)
+        with subprocess.Popen(become + [os.fsencode(w) for w in words], cwd=cwd or self.top, env=env,
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+            if isinstance(point, float):
+                time.sleep(point)
+                child.kill()
+            out, err = child.communicate(stdin.encode())
+            return subprocess.CompletedProcess(words, child.returncode, out, err)
 
     def atoll(self, *words, codes=(0,), point=None, stdin=''):
         done = self.run([ATOLL, *words], point=point, stdin=stdin)
         told = [w if len(w) < 200 else '...' for w in words]
-        self.log.append(f'atoll {" ".join(map(repr, told))}{" killed at " + point if point else ""}'
+        self.log.append(f'atoll {" ".join(map(repr, told))}{f" killed at {point}" if point else ""}'
                         f' -> {done.returncode} {done.stderr.decode(errors="replace").strip()[:300]}')
         if point and done.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL):
             return None
@@ -775,7 +786,7 @@ class Sequence:
             file.write('\n'.join(lines) + '\n')
         words = ['start', '--file', f'{self.top}/plan']
         self.log.append(' '.join(f'{os.path.relpath(b.root, self.top)}:{b.strategy}' for b in self.model.boxes))
-        point = self.killed()
+        point = self.killed('start')
         if self.atoll(*words, point=point) is None:
             done = self.atoll(*words, codes=(0, 1))  # it may have been made, and killed thereafter
             if done.returncode and b'already' not in done.stderr and b'exists' not in done.stderr:
@@ -787,10 +798,13 @@ class Sequence:
         if done.returncode:
             raise Broken(f'{edits}: {done.stderr.decode()}')
 
-    def killed(self):
-        if not self.chance(12):
+    def killed(self, command):
+        """Nowhere, at a point of the program, or after some seconds."""
+        if not self.chance(25):
             return None
-        return f'{self.pick(POINTS)}:{1 + self.below(3)}'
+        if self.chance(20):
+            return self.below(25) / 1000
+        return f'{self.pick(POINTS[command] + ANYWHERE)}:{self.pick([1, 1, 1, 2, 3])}'
 
     def step_exec(self):
         self.inside(self.make_edits(1 + self.below(4)))
@@ -810,7 +824,7 @@ class Sequence:
         kind = self.pick(['change', 'replace', 'create', 'delete'])
         data, mtime = self.text(), self.when()
         hot = [p for p in (free if kind == 'create' else files) if not box.stale and box.covered(p)]
-        choices = hot if hot and self.chance(50) else free if kind == 'create' else files
+        choices = hot if hot and self.chance(70) else free if kind == 'create' else files
         if not choices:
             return
         p = self.pick(choices)
@@ -843,7 +857,7 @@ class Sequence:
     def decide(self, words, codes, apply, again=()):
         """A command that decides; killed, it did all or nothing. AGAIN: what ends one that was cut
         off after its decision, whichever way."""
-        point = self.killed()
+        point = self.killed('keep' if '--keep-work' in words else words[0])
         done = self.atoll(*words, codes=codes, point=point)
         if done:
             if done.returncode == 0:
@@ -949,7 +963,7 @@ class Sequence:
             self.check()
             if not self.chance(20):
                 return
-            point = self.killed()
+            point = self.killed('stop')
             if self.atoll('stop', '--force', '--yes', 'p', point=point) is None:
                 self.atoll('stop', '--force', '--yes', 'p')
         self.look_at_originals(self.model)
@@ -961,14 +975,16 @@ class Sequence:
         self.foreign_ever = False
         self.start_plan()
 
-    STEPS = ['exec'] * 8 + ['foreign'] * 4 + ['part'] * 4 + ['commit'] * 3 + ['settle'] * 3 + \
+    KINDS = ['nothing'] + ['exec'] * 8 + ['foreign'] * 6 + ['part'] * 4 + ['commit'] * 3 + ['settle'] * 4 + \
         ['look', 'exclude', 'rollback', 'rollback', 'keep_work', 'keep_work', 'keep_theirs', 'reset',
          'refresh', 'refresh', 'stop']
 
     def go(self):
         self.start()
-        for _ in range(2 + self.below(STEPS - 1)):
-            name = self.pick(self.STEPS)
+        for name, seed in self.steps:
+            if name == 'nothing':
+                continue
+            self.r = random.Random(seed)
             self.log.append(f'-- {name}')
             getattr(self, 'step_' + name)()
             self.check()
@@ -980,13 +996,13 @@ class Sequence:
 
 # ---- many ----
 
-def attempt(who, draw, log):
+def attempt(who, steps, log):
     top = tempfile.mkdtemp(prefix='atoll-model-', dir=os.environ.get('ATOLL_TEST_DIR', '/var/tmp'))
     try:
         os.chmod(top, 0o755)
         if who == 'user' and os.geteuid() == 0:
             os.chown(top, NOBODY, NOBODY)
-        Sequence(who, top, draw, log).go()
+        Sequence(who, top, steps, log).go()
     finally:
         subprocess.run(['chmod', '-R', 'u+rwX', top], check=False, stderr=subprocess.DEVNULL)
         shutil.rmtree(top, ignore_errors=True)
@@ -1002,12 +1018,13 @@ def run(who, seed, count):
                          report_multiple_bugs=False,
                          phases=[hypothesis.Phase.generate, hypothesis.Phase.shrink],
                          suppress_health_check=list(hypothesis.HealthCheck))
-    @hypothesis.given(st.data())
-    def sequence(data):
+    @hypothesis.given(st.lists(st.tuples(st.sampled_from(Sequence.KINDS), st.integers(0, 2**32 - 1)),
+                               min_size=STEPS, max_size=STEPS))  # a step shrinks to 'nothing'
+    def sequence(steps):
         log = []
         number[0] += 1
         try:
-            attempt(who, data.draw, log)
+            attempt(who, steps, log)
         except Broken as broken:
             last['text'] = '\n'.join(log + [f'BROKEN: {broken}'])
             raise
