@@ -267,7 +267,10 @@ class Box:
         if op.kind == 'create':
             if now:
                 return YES
-            return MAY if path in self.foreign else NO
+            # An overlay takes what was renamed into a directory where somebody else was for what he
+            # may have deleted there.
+            return MAY if path in self.foreign or (self.strategy == 'overlay' and any(
+                parent(p) == parent(path) for p in self.foreign)) else NO
         if not now:
             return None if op.kind == 'delete' else YES
         if base.kind != 'd':
