@@ -149,11 +149,14 @@ static int check_sides(const struct txn *t, struct error *err)
 		const struct selection *s = t->parts[i].select;
 
 		for (size_t k = 0; s && k < s->theirs.n; k++) {
+			const char *path = s->theirs.v[k];
+			cleanup_free char *full = NULL;
 			cleanup_free char *shown = NULL;
 
-			if (!strlist_has(&s->ours, s->theirs.v[k]))
+			if (!strlist_has(&s->ours, path))
 				continue;
-			shown = escape_dup(*s->theirs.v[k] ? s->theirs.v[k] : t->parts[i].row.root);
+			full = xasprintf("%s%s%s", t->parts[i].row.root, *path ? "/" : "", path);
+			shown = escape_dup(full);
 			return error_set(
 				err, -ATOLL_E_INVALID,
 				"'%s' cannot be settled for both sides; nothing was changed",

@@ -714,7 +714,7 @@ error_is() {
 	done
 	run atoll commit p --ours a/one --theirs a/one --json
 	error_is invalid 2
-	[ "$(jq -r .message <<<"$output")" = "'one' cannot be settled for both sides; nothing was changed" ]
+	[ "$(jq -r .message <<<"$output")" = "'$work/a/one' cannot be settled for both sides; nothing was changed" ]
 	[ "$(cat a/one)" = theirs ]
 	run atoll commit p --dry-run --ours a/one
 	status_is 0
