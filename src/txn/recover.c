@@ -63,7 +63,12 @@ static int finish_decided(struct txn *t, struct error *err)
 	if (r >= 0)
 		r = step_barrier(t, "barrier-3", err);
 	crashpoint("recover.applied");
-	return r < 0 ? r : record_committed(t, err);
+	if (r >= 0)
+		r = record_committed(t, err);
+	/* Nobody wanted to undo it. What cannot be released now is when its time has passed. */
+	if (r >= 0 && t->batch.flags & ATOLL_NO_UNDO)
+		(void)txn_release(t, t->batch.number, NULL);
+	return r;
 }
 
 static int finish_revoked(struct txn *t, struct error *err)
