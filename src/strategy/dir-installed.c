@@ -144,10 +144,12 @@ bool dir_covered(const struct strlist *undone, const char *path)
 	return false;
 }
 
-static bool same(const struct fs_stat *was, const struct fs_stat *now)
+/* A newer batch of the same undo may have displaced another name of it, which shows on its ctime. */
+static bool same(const struct fs_stat *was, const struct fs_stat *now, const struct strlist *undone)
 {
 	return was && fs_id_equal(was->id, now->id) &&
-	       (S_ISDIR(now->mode) || was->ctime_ns == now->ctime_ns);
+	       (S_ISDIR(now->mode) || was->ctime_ns == now->ctime_ns ||
+	        (undone->n > 0 && now->nlink > 1 && was->ctime_ns != 0 && same_content(was, now)));
 }
 
 struct check {
@@ -169,7 +171,7 @@ static int check_entry(void *ctx, int dir_fd, const char *name, const char *path
 		return WALK_SKIP;
 	if (r < 0)
 		return r;
-	if (same(was, &st))
+	if (same(was, &st, c->undone))
 		return 0;
 	cleanup_free char *shown = escape_dup(path);
 	if (!c->why)
@@ -247,7 +249,7 @@ int dir_installed_check(struct atoll_participant *p, struct dir_batch *b,
 		*ret_why = xstrdup("was created since");
 		return 0;
 	}
-	if (!same(dir_installed_find(installed, o->path), &st)) {
+	if (!same(dir_installed_find(installed, o->path), &st, &p->undone)) {
 		*ret_why = xstrdup("was changed since");
 		return 0;
 	}
