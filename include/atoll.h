@@ -419,6 +419,7 @@ struct atoll_change {
 	uint32_t old_uid, new_uid, old_gid, new_gid;
 	uint32_t old_links, new_links; /* how many names the entry has */
 	const char *conflict; /* what somebody else did ("changed", "deleted", ...), or "" */
+	const char *detail;   /* of what is no file, in words: "3 rows added, 1 deleted"; or "" */
 	struct atoll_participant *from; /* for the functions below; set by the library */
 };
 typedef int (*atoll_change_fn)(void *user, const struct atoll_change *change);
@@ -541,7 +542,8 @@ ATOLL_API int atoll_count_paths(struct atoll *a, struct atoll_result *res);
  *
  *   create   make the workspace below atoll_participant_area(); on failure nothing is left
  *   path     where commands write (capability PATH)
- *   mounts   say with atoll_participant_mount() what a command sees where (capability MOUNTS)
+ *   mounts   say with atoll_participant_mount() what a command sees where, and with
+ *            atoll_participant_env() what it finds in its environment (capability MOUNTS)
  *   observe  after a command: note what the base was under what it changed (optional)
  *   diff     report changes with atoll_participant_change() (capability DIFF)
  *   content  within diff: open one side of a change just reported; see atoll_change_open() (optional)
@@ -550,8 +552,10 @@ ATOLL_API int atoll_count_paths(struct atoll *a, struct atoll_result *res);
  *            atoll_participant_undoing(): the same for an undo
  *   check    once more, right before the decision: is the base still the same? When recovering:
  *            is what was decided still whole? (optional)
- *   commit   make visible; repeatable; after the decision
- *   abort    undo a prepare; repeatable
+ *   commit   make visible; repeatable; after the decision. -ATOLL_E_CONFLICT: refused for good,
+ *            so that everybody goes back
+ *   abort    undo a prepare; repeatable. Without UNDO also after the decision, when the batch is
+ *            taken back before this one's turn
  *   undo     take a commit back; repeatable (capability UNDO)
  *   keep     after an undo with ATOLL_KEEP_WORK, for each batch, the newest first: what it had
  *            installed is work again; repeatable (capability KEEP)
@@ -576,6 +580,9 @@ ATOLL_API int atoll_count_paths(struct atoll *a, struct atoll_result *res);
  * without it only the whole resource can be committed. */
 #define ATOLL_CAP_SELECT 0x20u
 #define ATOLL_CAP_KEEP   0x40u
+/* Others may see its commit at once and build on it, so it comes after those that nobody notices.
+ * Without UNDO it comes later still, and without PREPARE last of all. */
+#define ATOLL_CAP_LATE 0x80u
 
 /* Answers of prepare. */
 #define ATOLL_READY     0
@@ -643,6 +650,9 @@ ATOLL_API int atoll_participant_fail(struct atoll_participant *p, int code, cons
  * else an overlay of UPPER over SOURCE, with WORK for the kernel's own use. */
 ATOLL_API int atoll_participant_mount(struct atoll_participant *p, const char *target,
                                       const char *source, const char *upper, const char *work);
+/* In mounts: a variable of the command's environment. */
+ATOLL_API void atoll_participant_env(struct atoll_participant *p, const char *name,
+                                     const char *value);
 ATOLL_API int atoll_participant_change(struct atoll_participant *p,
                                        const struct atoll_change *change);
 ATOLL_API void atoll_participant_note(struct atoll_participant *p, enum atoll_note_kind kind,

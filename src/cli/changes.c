@@ -21,6 +21,7 @@ static int collect(void *user, const struct atoll_change *change)
 	to->path = xstrdup(change->path);
 	to->text = xstrdup(change->text ? change->text : "");
 	to->conflict = xstrdup(change->conflict);
+	to->detail = xstrdup(change->detail);
 	to->from = NULL;
 	return 0;
 }
@@ -50,6 +51,7 @@ void changes_done(struct changes *ch)
 		free_text(ch->v[i].path);
 		free_text(ch->v[i].text);
 		free_text(ch->v[i].conflict);
+		free_text(ch->v[i].detail);
 	}
 	free(ch->v);
 	*ch = CHANGES_INIT;

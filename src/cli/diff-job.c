@@ -72,6 +72,7 @@ struct diff_job *diff_job_new(const struct diff_view *v, const struct atoll_chan
 	job->change.path = xstrdup(change->path);
 	job->change.text = xstrdup(change->text);
 	job->change.conflict = xstrdup(change->conflict);
+	job->change.detail = xstrdup(change->detail);
 	job->change.from = NULL;
 	job->fd[ATOLL_SIDE_OLD] = job->fd[ATOLL_SIDE_NEW] = FD_NONE;
 	job->has_lines = atoll_change_lines(change, take_line, &l) == 1;
@@ -99,6 +100,7 @@ void diff_job_free(struct diff_job *job)
 	free_text(job->change.path);
 	free_text(job->change.text);
 	free_text(job->change.conflict);
+	free_text(job->change.detail);
 	close_fd(&job->fd[ATOLL_SIDE_OLD]);
 	close_fd(&job->fd[ATOLL_SIDE_NEW]);
 	strbuf_done(&job->patch);

@@ -93,6 +93,7 @@ void diff_json_change(struct diff_view *v, const struct atoll_change *change,
 	put_side(j, "new", change->new_mode, change->new_uid, change->new_gid, change->new_links);
 	json_bytes(j, "text", change->text);
 	json_string(j, "conflict", change->conflict);
+	json_string(j, "detail", change->detail);
 	if (job)
 		put_content(v, job);
 	json_close(j);

@@ -147,6 +147,10 @@ void diff_remarks(struct strbuf *sb, const struct atoll_change *change, unsigned
 		strbuf_printf(sb, "%slink", sb->len ? ", " : "");
 		say_target(sb, change);
 	}
+	if (*change->detail) {
+		strbuf_puts(sb, sb->len ? ", " : "");
+		escape_add(sb, change->detail, strlen(change->detail));
+	}
 }
 
 /* ---- lines ---- */

@@ -41,6 +41,24 @@ static void start_done(struct start *s)
 
 /* ---- what is wanted ---- */
 
+/* The options that name a resource. */
+static const struct kind {
+	const char *option;
+	const char *strategy; /* NULL: as --strategy says */
+	bool is_path;
+} kinds[] = {
+	{ "dir", NULL, true },
+	{ "none", "none", true },
+};
+
+static const struct kind *find_kind(const char *option)
+{
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		if (strcmp(kinds[i].option, option) == 0)
+			return &kinds[i];
+	return NULL;
+}
+
 static char *absolute(const char *path)
 {
 	char *full = realpath(path, NULL);
@@ -58,9 +76,12 @@ static struct wanted *find_wanted(struct start *s, const char *path)
 	return NULL;
 }
 
-static void want(struct start *s, const char *path, const char *strategy)
+static void want(struct start *s, const struct kind *kind, const char *given, const char *strategy)
 {
-	s->v[s->n++] = (struct wanted){ .root = absolute(path), .strategy = strategy };
+	s->v[s->n++] = (struct wanted){
+		.root = kind->is_path ? absolute(given) : xstrdup(given),
+		.strategy = kind->strategy ? kind->strategy : strategy,
+	};
 }
 
 static int read_file(struct start *s)
@@ -98,10 +119,10 @@ static void read_resources(struct start *s)
 		};
 	}
 	for (size_t i = 0; i < a->n_given; i++) {
-		if (strcmp(a->given[i].row->name, "dir") == 0)
-			want(s, a->given[i].value, strategy);
-		if (strcmp(a->given[i].row->name, "none") == 0)
-			want(s, a->given[i].value, "none");
+		const struct kind *kind = find_kind(a->given[i].row->name);
+
+		if (kind)
+			want(s, kind, a->given[i].value, strategy);
 	}
 }
 
@@ -169,7 +190,7 @@ int resources_start(struct cli *c, const struct atoll_start *how, bool *ret_open
 		return status;
 	start.flags = start_flags(&s, start.flags);
 	if (s.n == 0) {
-		want(&s, ".", strategy_of(c));
+		want(&s, find_kind("dir"), ".", strategy_of(c));
 		start.flags |= ATOLL_START_AS_IS;
 	}
 	resources = xcalloc(s.n, sizeof(*resources));

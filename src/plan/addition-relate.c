@@ -259,7 +259,7 @@ static void say_whose_child(const struct relating *re, size_t i, struct atoll_re
 
 	if (!parent || re->adds->v[i].resource->parent)
 		return;
-	text = xasprintf("lies in '%s' and is committed before it", parent->root);
+	text = xasprintf("lies in '%s', whose commit leaves it alone", parent->root);
 	result_note(res, ATOLL_NOTE_INFO, row->id, "", text);
 }
 

@@ -67,6 +67,7 @@ struct use {
 	struct plan_op *op;
 	struct sandbox_row *rows; /* whose paths are given out */
 	size_t n;
+	const struct strlist *env; /* that the participants want a command to have */
 	bool recorded;
 	int64_t changes; /* afterwards, entries; -1: nobody counted */
 };
@@ -269,6 +270,8 @@ static int run(struct use *use, const struct atoll_exec *exec, const struct strl
 	cleanup_close int lock_fd = FD_NONE;
 
 	build_env(op, paths, cwd, &env);
+	for (size_t i = 0; i < use->env->n; i++)
+		strlist_add(&env, use->env->v[i]);
 	setenv = xcalloc(env.n + 1, sizeof(*setenv));
 	for (size_t i = 0; i < env.n; i++)
 		setenv[i] = env.v[i];
@@ -388,7 +391,11 @@ static int exec_locked(struct plan_op *op, const struct atoll_exec *exec, struct
                        int64_t *ret_changes, struct error *err)
 {
 	cleanup_views struct views views = VIEWS_INIT;
-	struct use use = { .op = op, .rows = op->boxes.v, .n = op->boxes.n, .changes = -1 };
+	struct use use = { .op = op,
+		           .rows = op->boxes.v,
+		           .n = op->boxes.n,
+		           .env = &views.env,
+		           .changes = -1 };
 	int r = 0;
 
 	/* Nothing would be private: the command would work on what is real. */

@@ -17,6 +17,7 @@ void views_done(struct views *v)
 {
 	free(v->v);
 	strlist_done(&v->all);
+	strlist_done(&v->env);
 }
 
 static const char *keep(struct views *v, const char *s)
@@ -59,8 +60,12 @@ int views_give(struct atoll_participant *part, void *ctx, struct error *err)
 	struct views *v = ctx;
 	int r;
 
-	if (participant_can(part, ATOLL_CAP_MOUNTS))
-		return participant_mounts(part, add_view, v, err);
+	if (participant_can(part, ATOLL_CAP_MOUNTS)) {
+		r = participant_mounts(part, add_view, v, err);
+		for (size_t i = 0; r >= 0 && i < participant_env(part)->n; i++)
+			strlist_add(&v->env, participant_env(part)->v[i]);
+		return r;
+	}
 	r = participant_can(part, ATOLL_CAP_PATH) ? participant_path(part, &path, err) : 0;
 	if (r < 0)
 		return r;

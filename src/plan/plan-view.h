@@ -11,6 +11,7 @@ struct views {
 	struct exec_view *v;
 	size_t n, cap;
 	struct strlist all; /* owns the strings */
+	struct strlist env; /* NAME=VALUE, of the command */
 	bool overlay;       /* cannot do without namespaces */
 	bool pathless;      /* a resource that cannot be shown at its own path */
 };

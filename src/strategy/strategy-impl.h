@@ -42,6 +42,7 @@ struct atoll_participant {
 
 	participant_mount_fn mount_fn; /* during mounts */
 	void *mount_user;
+	struct strlist env; /* NAME=VALUE, said by mounts */
 
 	void *state; /* the strategy's own, from one verb to the next within a batch */
 	void (*state_free)(void *state);

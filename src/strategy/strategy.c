@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "util/cleanup.h"
 #include "util/mem.h"
 #include "util/strbuf.h"
 
@@ -141,6 +142,7 @@ void participant_free(struct atoll_participant *p)
 		return;
 	drop_state(p);
 	error_done(&p->err);
+	strlist_done(&p->env);
 	strlist_done(&p->undone);
 	free(p->undone_old);
 	strlist_done(&p->undone_attrs);
@@ -250,7 +252,13 @@ int participant_mounts(struct atoll_participant *p, participant_mount_fn fn, voi
 		return 0;
 	p->mount_fn = fn;
 	p->mount_user = user;
+	strlist_done(&p->env);
 	return settle(p, "mounts", p->ops->mounts(p), 0, err);
+}
+
+const struct strlist *participant_env(const struct atoll_participant *p)
+{
+	return &p->env;
 }
 
 bool participant_stale(const struct atoll_participant *p)
@@ -370,6 +378,13 @@ int atoll_participant_mount(struct atoll_participant *p, const char *target, con
 	return p->mount_fn(p->mount_user, target, source, upper, work);
 }
 
+void atoll_participant_env(struct atoll_participant *p, const char *name, const char *value)
+{
+	cleanup_free char *pair = xasprintf("%s=%s", name, value);
+
+	strlist_add(&p->env, pair);
+}
+
 int atoll_participant_change(struct atoll_participant *p, const struct atoll_change *change)
 {
 	struct atoll_change c = *change;
@@ -381,6 +396,8 @@ int atoll_participant_change(struct atoll_participant *p, const struct atoll_cha
 		c.text = "";
 	if (!c.conflict)
 		c.conflict = "";
+	if (!c.detail)
+		c.detail = "";
 	p->change_count++;
 	p->changes++;
 	return p->change_fn ? p->change_fn(p->change_user, &c) : 0;

@@ -125,39 +125,47 @@ static int height(struct txn *t, const struct txn_part *p, size_t seen, struct e
 
 struct ranked {
 	struct txn_part part;
-	bool last; /* cannot be undone */
+	int rank;
 	int height;
 };
 
-static bool final_one(const struct txn_part *p)
+/* Higher ones commit later: what others may have built on before it is taken back, what can never be
+ * taken back, what cannot even promise to succeed. */
+static int rank(const struct txn_part *p)
 {
-	return !participant_can(p->part, ATOLL_CAP_UNDO | ATOLL_CAP_PREPARE);
+	if (!participant_can(p->part, ATOLL_CAP_PREPARE))
+		return 3;
+	if (!participant_can(p->part, ATOLL_CAP_UNDO))
+		return 2;
+	return participant_can(p->part, ATOLL_CAP_LATE) ? 1 : 0;
 }
 
 static int by_rank(const void *a, const void *b)
 {
 	const struct ranked *x = a, *y = b;
 
-	if (x->last != y->last)
-		return x->last ? 1 : -1;
+	if (x->rank != y->rank)
+		return x->rank < y->rank ? -1 : 1;
 	if (x->height != y->height)
 		return x->height < y->height ? -1 : 1;
 	return x->part.row.seq < y->part.row.seq ? -1 : x->part.row.seq > y->part.row.seq;
 }
 
-/* What cannot be undone comes last, which contradicts children first if such a child's parent
- * can be undone. */
-static int check_last(struct txn *t, struct error *err)
+/* The rank contradicts children first if such a child has a parent of a lower one. Where the relation
+ * is only that one lies in the other, neither waits for the other. */
+static int check_ranks(struct txn *t, struct error *err)
 {
 	for (size_t i = 0; i < t->n; i++) {
-		struct txn_part *parent = find(t, t->parts[i].row.parent);
+		const struct txn_part *p = &t->parts[i];
+		const struct txn_part *parent = find(t, p->row.parent);
 
-		if (parent && final_one(&t->parts[i]) && !final_one(parent))
-			return error_set(err, -ATOLL_E_CANNOT_PREPARE,
-			                 "'%s' (%s) cannot be undone and so must come last, but it "
-			                 "is a child of '%s', which must come after it",
-			                 t->parts[i].row.root, t->parts[i].row.strategy,
-			                 parent->row.root);
+		if (!parent || rank(p) <= rank(parent) || below(p->row.root, parent->row.root))
+			continue;
+		return error_set(err, -ATOLL_E_CANNOT_PREPARE,
+		                 "'%s' (%s) must be committed late, since it is hard to take "
+		                 "back, but it is a child of '%s' (%s), which must come after it",
+		                 p->row.root, p->row.strategy, parent->row.root,
+		                 parent->row.strategy);
 	}
 	return 0;
 }
@@ -165,11 +173,11 @@ static int check_last(struct txn *t, struct error *err)
 static int sort_parts(struct txn *t, struct error *err)
 {
 	struct ranked *v = xcalloc(t->n + 1, sizeof(*v));
-	int r = check_last(t, err);
+	int r = check_ranks(t, err);
 
 	for (size_t i = 0; i < t->n && r >= 0; i++) {
 		v[i].part = t->parts[i];
-		v[i].last = final_one(&t->parts[i]);
+		v[i].rank = rank(&t->parts[i]);
 		v[i].height = height(t, &t->parts[i], 0, err);
 		r = v[i].height;
 	}

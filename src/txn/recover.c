@@ -54,23 +54,6 @@ static int finish_preparing(struct txn *t, struct error *err)
 	return r < 0 ? r : record_withdrawn(t, err);
 }
 
-static int finish_decided(struct txn *t, struct error *err)
-{
-	int r = step_verify(t, err);
-
-	if (r >= 0)
-		r = step_apply(t, err);
-	if (r >= 0)
-		r = step_barrier(t, "barrier-3", err);
-	crashpoint("recover.applied");
-	if (r >= 0)
-		r = record_committed(t, err);
-	/* Nobody wanted to undo it. What cannot be released now is when its time has passed. */
-	if (r >= 0 && t->batch.flags & ATOLL_NO_UNDO)
-		(void)txn_release(t, t->batch.number, NULL);
-	return r;
-}
-
 static int finish_revoked(struct txn *t, struct error *err)
 {
 	int r = step_verify(t, err);
@@ -85,6 +68,45 @@ static int finish_revoked(struct txn *t, struct error *err)
 	for (size_t i = 0; r >= 0 && i < t->n; i++)
 		if (t->parts[i].selected)
 			(void)participant_release(t->parts[i].part, NULL);
+	return r;
+}
+
+/* Somebody refuses for good what was decided, which only those can who hold nothing in between, such
+ * as a database that others write to; as long as nobody was told and nothing is final, all go back. */
+static int take_back(struct txn *t, int cause, struct error *err)
+{
+	cleanup_error struct error e = ERROR_INIT;
+	int r = record_revoked(t, &e);
+
+	crashpoint("recover.revoked");
+	if (r >= 0)
+		r = finish_revoked(t, &e);
+	if (r < 0)
+		return cause;
+	if (err) {
+		result_note(t->res, ATOLL_NOTE_WARNING, "", "", err->msg);
+		error_done(err);
+	}
+	return 0;
+}
+
+static int finish_decided(struct txn *t, struct error *err)
+{
+	int r = step_verify(t, err);
+
+	if (r >= 0) {
+		r = step_apply(t, err);
+		if (r == -ATOLL_E_CONFLICT && step_may_revoke(t))
+			return take_back(t, r, err);
+	}
+	if (r >= 0)
+		r = step_barrier(t, "barrier-3", err);
+	crashpoint("recover.applied");
+	if (r >= 0)
+		r = record_committed(t, err);
+	/* Nobody wanted to undo it. What cannot be released now is when its time has passed. */
+	if (r >= 0 && t->batch.flags & ATOLL_NO_UNDO)
+		(void)txn_release(t, t->batch.number, NULL);
 	return r;
 }
 

@@ -153,18 +153,41 @@ int step_apply(struct txn *t, struct error *err)
 	return 0;
 }
 
+bool step_may_revoke(const struct txn *t)
+{
+	if (t->batch.flags & ATOLL_ALLOW_PARTIAL)
+		return true;
+	for (size_t i = 0; i < t->n; i++) {
+		const struct txn_part *p = &t->parts[i];
+
+		if (p->selected && p->done && !participant_can(p->part, ATOLL_CAP_UNDO))
+			return false;
+	}
+	return true;
+}
+
+/* Its turn had not come when the batch was revoked: what it prepared is let go. */
+static bool only_prepared(const struct txn *t, const struct txn_part *p)
+{
+	return t->batch.state == BATCH_REVOKED && !p->done &&
+	       participant_can(p->part, ATOLL_CAP_PREPARE);
+}
+
 static int undo_part(struct txn *t, struct txn_part *p, struct error *e)
 {
 	struct atoll_participant_result *row;
 	enum atoll_outcome outcome = ATOLL_OUTCOME_ROLLED_BACK;
 	int r = 0;
 
-	if (!participant_can(p->part, ATOLL_CAP_UNDO)) {
+	if (participant_can(p->part, ATOLL_CAP_UNDO)) {
+		r = participant_undo(p->part, e);
+	} else if (only_prepared(t, p)) {
+		r = participant_abort(p->part, e);
+	} else {
 		if (p->done || t->recovering)
 			say(t, p, ATOLL_OUTCOME_NOT_UNDOABLE, NULL);
 		return 0;
 	}
-	r = participant_undo(p->part, e);
 	row = step_row(t, p);
 	/* The participant that failed in commit stays the one that failed, put back or not. */
 	if (r < 0)

@@ -19,6 +19,8 @@ int step_barrier(struct txn *t, const char *name, struct error *err);
 /* Every selected participant that is ready commits, in order; irrevocable ones last. Stops at
  * the first failure, whose row says FAILED. */
 int step_apply(struct txn *t, struct error *err);
+/* Nothing was done that cannot be taken back, or the caller allowed for it. */
+bool step_may_revoke(const struct txn *t);
 /* Every selected participant takes back what it did, in reverse; all are visited. Rows say
  * ROLLED_BACK or ROLLBACK_FAILED; the first error is returned. */
 int step_undo(struct txn *t, struct error *err);

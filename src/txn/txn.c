@@ -21,11 +21,6 @@
 #include "util/crashpoint.h"
 #include "util/mem.h"
 
-static bool can_go_back(const struct txn_part *p)
-{
-	return participant_can(p->part, ATOLL_CAP_PREPARE | ATOLL_CAP_UNDO);
-}
-
 /* ---- who takes part ---- */
 
 static int select_parts(struct txn *t, size_t *ret_n, struct error *err)
@@ -72,13 +67,14 @@ static int check_selection(struct txn *t, struct error *err)
 	return 0;
 }
 
-/* A participant that cannot go back weakens everybody's promise. */
+/* A participant that cannot prepare weakens everybody's promise. One that can, but cannot be undone,
+ * keeps it, since it comes after all that may fail; only the commit is for good. */
 static int check_atomicity(struct txn *t, size_t n, unsigned flags, struct error *err)
 {
 	for (size_t i = 0; i < t->n; i++) {
 		const struct txn_part *p = &t->parts[i];
 
-		if (!p->selected || can_go_back(p) || n == 1)
+		if (!p->selected || participant_can(p->part, ATOLL_CAP_PREPARE) || n == 1)
 			continue;
 		if (!(flags & ATOLL_ALLOW_PARTIAL)) {
 			(void)error_set(err, -ATOLL_E_CANNOT_PREPARE,
@@ -184,21 +180,13 @@ static int withdraw(struct txn *t, int cause, struct error *err)
 
 /* ---- after it ---- */
 
-static bool irrevocable_done(const struct txn *t)
-{
-	for (size_t i = 0; i < t->n; i++)
-		if (t->parts[i].selected && t->parts[i].done && !can_go_back(&t->parts[i]))
-			return true;
-	return false;
-}
-
 /* A permanent failure after the decision, before anybody was told: everything goes back. */
 static int revoke(struct txn *t, int cause, struct error *err)
 {
 	cleanup_error struct error e = ERROR_INIT;
 	int r;
 
-	if (irrevocable_done(t) && !(t->batch.flags & ATOLL_ALLOW_PARTIAL))
+	if (!step_may_revoke(t))
 		return step_in_doubt(t, cause, err);
 	r = record_revoked(t, &e);
 	if (r < 0)

@@ -15,8 +15,8 @@
  * REVOKED, undone, and answered like a failure before D. Undo runs the same steps backwards with
  * UNDOING as its decision. docs/design/commit-protocol.md is the one normative text.
  *
- * Order: children before parents, then creation order; participants without undo last. Undo is
- * the exact reverse.
+ * Order: what is easily taken back first, then LATE ones, then those without undo, then those without
+ * prepare; within each children before parents, then creation order. Undo is the exact reverse.
  *
  * Locking: the caller holds the plan's lock and its resources' locks for the whole call.
  * Crash: recover.h finishes or withdraws, from the registry and the manifests alone.

@@ -487,14 +487,57 @@ static void atm_10_capabilities_decide_who_comes_last(void **state)
 		put_text(fix_path(f, "%s/value", fix_work(f, p, first)), "new\n");
 		put_text(fix_path(f, "%s/value", fix_work(f, p, last)), "new\n");
 		effect_log(log);
-		expect_code(f, atoll_plan_commit(p, 0, f->res), -ATOLL_E_CANNOT_PREPARE);
-		expect_man(first, before);
-		expect(!exists(log));
-		expect_ok(f, atoll_plan_commit(p, ATOLL_ALLOW_PARTIAL, f->res));
+		/* One that can promise to succeed weakens nobody's promise. */
+		if (i / 2 == 1) {
+			expect_code(f, atoll_plan_commit(p, 0, f->res), -ATOLL_E_CANNOT_PREPARE);
+			expect_man(first, before);
+			expect(!exists(log));
+		}
+		expect_ok(f, atoll_plan_commit(p, i / 2 ? ATOLL_ALLOW_PARTIAL : 0, f->res));
+		expect_eq(atoll_result_atomicity(f->res),
+		          i / 2 ? ATOLL_ATOMICITY_NONE : ATOLL_ATOMICITY_FULL);
 		effect_log(NULL);
 		expect(strstr(fix_keep(f, get_text(log)),
 		              fix_path(f, "commit first%u\ncommit last%u\n", i, i)) != NULL);
 	}
+}
+
+#define PREPARED "prepare failer\nprepare late\nprepare final\n"
+
+/* What prepared but could not be undone lets go when one before it fails after the decision. */
+static void atm_10_a_final_one_lets_go_when_another_fails(void **state)
+{
+	struct fix *f = *state;
+	struct atoll_plan *p = fix_plan(f, NULL);
+	const char *log = fix_path(f, "%s/log", f->dir);
+	static const char *const kinds[] = { "final", "late", "failer" };
+	const char *roots[3];
+
+	for (size_t i = 0; i < 3; i++) {
+		roots[i] = fix_dir(f, kinds[i]);
+		put_text(fix_path(f, "%s/value", roots[i]), "old\n");
+		fix_add(f, p, roots[i], kinds[i]);
+		put_text(fix_path(f, "%s/value", fix_work(f, p, roots[i])), "new\n");
+	}
+	failer_set(roots[1], PHASE_COMMIT, FAIL_CODE, -EIO);
+	effect_log(log);
+	expect_code(f, atoll_plan_commit(p, 0, f->res), -EIO);
+	expect_str(fix_keep(f, get_text(log)),
+	           PREPARED "commit failer\nabort final\nundo failer\n");
+	for (size_t i = 0; i < 3; i++)
+		expect_text(fix_path(f, "%s/value", roots[i]), "old\n");
+	phase_clear();
+	(void)unlink(log);
+	expect_ok(f, atoll_plan_commit(p, 0, f->res));
+	expect_str(fix_keep(f, get_text(log)),
+	           PREPARED "commit failer\ncommit late\ncommit final\n");
+	effect_log(NULL);
+	expect_code(f, atoll_plan_rollback(p, 0, f->res), -ATOLL_E_NOT_UNDOABLE);
+	expect_text(fix_path(f, "%s/value", roots[0]), "new\n");
+	expect_ok(f, atoll_plan_rollback(p, ATOLL_ALLOW_PARTIAL, f->res));
+	expect_text(fix_path(f, "%s/value", roots[0]), "new\n");
+	expect_text(fix_path(f, "%s/value", roots[1]), "old\n");
+	expect_text(fix_path(f, "%s/value", roots[2]), "old\n");
 }
 
 static int nothing(struct atoll_participant *p)
@@ -610,6 +653,7 @@ int main(int argc, char **argv)
 		atest(atm_09_pass_through_beside_others_needs_consent),
 		atest(atm_09_two_pass_throughs_and_the_second_fails),
 		atest(atm_10_capabilities_decide_who_comes_last),
+		atest(atm_10_a_final_one_lets_go_when_another_fails),
 		atest(atm_10_a_capability_without_its_function_is_refused),
 		atest(atm_11_the_same_batch_commits_whole_after_a_failure),
 		atest(atm_12_no_change_is_an_outcome_and_undoing_it_no_work),

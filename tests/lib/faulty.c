@@ -274,6 +274,7 @@ static int blunt_remove(struct atoll_participant *p)
 static const struct atoll_strategy strategies[] = {
 	FAULTY("failer", MOST | ATOLL_CAP_UNDO),
 	FAULTY("gate", MOST | ATOLL_CAP_UNDO),
+	FAULTY("late", MOST | ATOLL_CAP_UNDO | ATOLL_CAP_LATE),
 	FAULTY("final", MOST),
 	{ .api_version = ATOLL_STRATEGY_API_VERSION,
 	  .name = "blunt",
