@@ -13,8 +13,11 @@
 #include <atoll.h>
 #include <endian.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #define NUMBER     4u
 #define FIELD_HEAD (2 * NUMBER)
@@ -173,4 +176,87 @@ int request_receive(int fd, struct request **ret)
 		return err;
 	*ret = take_ptr(r);
 	return 0;
+}
+
+/* ---- its way ---- */
+
+/* Where what is given goes, in this order. */
+static const int places[] = { REQUEST_FD, LOCK_FD };
+#define PLACES (sizeof(places) / sizeof(places[0]))
+
+union control {
+	struct cmsghdr head; /* for its alignment */
+	char bytes[CMSG_SPACE(PLACES * sizeof(int))];
+};
+
+int request_give(int socket, const int *fds, unsigned n)
+{
+	union control control = { 0 };
+	char byte = 'r';
+	struct iovec iov = { .iov_base = &byte, .iov_len = 1 };
+	struct msghdr msg = { .msg_iov = &iov,
+		              .msg_iovlen = 1,
+		              .msg_control = n ? control.bytes : NULL,
+		              .msg_controllen = n ? CMSG_SPACE(n * sizeof(int)) : 0 };
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+
+	if (c) {
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(n * sizeof(int));
+		memcpy(CMSG_DATA(c), fds, n * sizeof(int));
+	}
+	return sendmsg(socket, &msg, MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+int request_reserve(void)
+{
+	for (size_t i = 0; i < PLACES; i++)
+		if (dup3(LIFELINE_FD, places[i], O_CLOEXEC) < 0)
+			return -errno;
+	return 0;
+}
+
+static int put_in_places(const struct msghdr *msg)
+{
+	const struct cmsghdr *c = CMSG_FIRSTHDR(msg);
+	size_t n;
+
+	if (msg->msg_flags & MSG_CTRUNC) /* there was no number left for them */
+		return -EMFILE;
+	if (!c)
+		return 1; /* only the word */
+	n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+	if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS || n > PLACES)
+		return -EPROTO;
+	for (size_t i = 0; i < PLACES; i++) {
+		cleanup_close int fd = FD_NONE;
+
+		(void)close(places[i]);
+		if (i >= n)
+			continue;
+		memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(int));
+		if (dup3(fd, places[i], O_CLOEXEC) < 0)
+			return -errno;
+	}
+	return 1;
+}
+
+int request_take(int socket)
+{
+	union control control = { 0 };
+	char byte;
+	struct iovec iov = { .iov_base = &byte, .iov_len = 1 };
+	struct msghdr msg = { .msg_iov = &iov,
+		              .msg_iovlen = 1,
+		              .msg_control = control.bytes,
+		              .msg_controllen = sizeof(control.bytes) };
+	ssize_t n;
+
+	do {
+		n = recvmsg(socket, &msg, MSG_CMSG_CLOEXEC);
+	} while (n < 0 && errno == EINTR);
+	if (n <= 0)
+		return n < 0 ? -errno : 0;
+	return put_in_places(&msg);
 }

@@ -103,6 +103,13 @@ void cleanup_requestp(struct request **r);
 int request_add(struct request *r, enum request_field f, const char *value); /* -ATOLL_E_TOO_BIG */
 int request_send(const struct request *r, int fd);
 int request_receive(int fd, struct request **ret); /* -EPROTO, -ATOLL_E_TOO_BIG */
+
+/* Its descriptor, and the lock's where there is one, on their way through a socket. 0 or -errno. */
+int request_give(int socket, const int *fds, unsigned n);
+/* Puts them in REQUEST_FD and LOCK_FD. 1; 0: the other side is gone; -errno. */
+int request_take(int socket);
+/* So that nothing else gets these numbers before they arrive. */
+int request_reserve(void);
 unsigned request_count(const struct request *r, enum request_field f);
 /* The I-th value of a field, or NULL. */
 const char *request_get(const struct request *r, enum request_field f, unsigned i);

@@ -16,8 +16,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define FDS_MAX 2
-
 void channels_done(struct channels *ch)
 {
 	close_fd(&ch->reply[0]);
@@ -117,25 +115,9 @@ int helper_get(struct child *c, struct channels *ch, struct error *err)
 
 int helper_give(const struct channels *ch, const int *fds, unsigned n)
 {
-	union {
-		struct cmsghdr head; /* for its alignment */
-		char bytes[CMSG_SPACE(FDS_MAX * sizeof(int))];
-	} control = { 0 };
-	char byte = 'r';
-	struct iovec iov = { .iov_base = &byte, .iov_len = 1 };
-	struct msghdr msg = { .msg_iov = &iov,
-		              .msg_iovlen = 1,
-		              .msg_control = control.bytes,
-		              .msg_controllen = CMSG_SPACE(n * sizeof(int)) };
-	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+	int r = request_give(ch->lifeline[1], fds, n);
 
-	c->cmsg_level = SOL_SOCKET;
-	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(n * sizeof(int));
-	memcpy(CMSG_DATA(c), fds, n * sizeof(int));
-	if (sendmsg(ch->lifeline[1], &msg, MSG_NOSIGNAL) < 0 && errno != EPIPE)
-		return -errno;
-	return 0;
+	return r == -EPIPE ? 0 : r;
 }
 
 /* 0; -EPIPE when the helper went without an answer. */

@@ -103,6 +103,7 @@ static int add_view(struct request *q, const char *kind, const struct probe *p, 
 static void try_kind(const struct probe *p, bool overlay, struct reply *reply)
 {
 	struct failure f = FAILURE_NONE;
+	struct space space;
 	struct run run = { .signal_fd = FD_NONE, .note_fd = FD_NONE, .deadline = CLOCK_NEVER };
 	cleanup_request struct request *q = request_new();
 	int r = add_view(q, overlay ? REQUEST_OVERLAY : REQUEST_BIND, p, overlay);
@@ -111,7 +112,9 @@ static void try_kind(const struct probe *p, bool overlay, struct reply *reply)
 	if (r == 0)
 		r = run_take_signals(&run);
 	if (r == 0) {
-		space_run(&run, overlay ? try_view : try_nothing, reply);
+		space_open(&space, &run, overlay ? try_view : try_nothing);
+		space_run(&space, reply);
+		space_close(&space);
 	} else {
 		(void)failure_set(&f, REPLY_REQUEST, r, "try what this host allows");
 		failure_reply(&f, reply);

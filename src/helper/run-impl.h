@@ -33,6 +33,8 @@ struct run {
 int run_take_signals(struct run *run);
 /* In the child: what the caller ignored (nohup) stays ignored; what only we ignore does not. */
 void run_give_signals_back(const struct run *run);
+/* What was put in REQUEST_FD and LOCK_FD. 0 or -errno. */
+int run_read_request(struct run *run);
 /* Waits until the caller says that the command may begin, and its time starts. False: it is gone. */
 bool run_may_begin(struct run *run);
 /* From the start of the command until it has ended or the caller is gone. */

@@ -49,10 +49,11 @@ static const struct {
 };
 _Static_assert(sizeof(own_way) / sizeof(own_way[0]) == RUN_OWN_SIGNALS, "one place each");
 
-static void keep_descriptors_ours(void)
+static int keep_descriptors_ours(void)
 {
-	for (int fd = REQUEST_FD; fd <= LOCK_FD; fd++)
-		(void)fcntl(fd, F_SETFD, FD_CLOEXEC); /* the lock is not always there */
+	if (fcntl(REPLY_FD, F_SETFD, FD_CLOEXEC) < 0 || fcntl(LIFELINE_FD, F_SETFD, FD_CLOEXEC) < 0)
+		return -errno;
+	return request_reserve();
 }
 
 int run_take_signals(struct run *run)
@@ -216,47 +217,14 @@ bool run_may_begin(struct run *run)
 	return n == 1 && read_timeout(run->request, &run->deadline) == 0;
 }
 
-/* 1; 0: there is nothing to do, the caller went or thought better of it. */
-static int receive_descriptors(void)
-{
-	union {
-		struct cmsghdr head; /* for its alignment */
-		char bytes[CMSG_SPACE(2 * sizeof(int))];
-	} control = { 0 };
-	char byte;
-	struct iovec iov = { .iov_base = &byte, .iov_len = 1 };
-	struct msghdr msg = { .msg_iov = &iov,
-		              .msg_iovlen = 1,
-		              .msg_control = control.bytes,
-		              .msg_controllen = sizeof(control.bytes) };
-	static const int places[] = { REQUEST_FD, LOCK_FD };
-	struct cmsghdr *c;
-	ssize_t n;
-
-	do {
-		n = recvmsg(LIFELINE_FD, &msg, MSG_CMSG_CLOEXEC);
-	} while (n < 0 && errno == EINTR);
-	if (n <= 0)
-		return n < 0 ? -errno : 0;
-	c = CMSG_FIRSTHDR(&msg);
-	if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-		return -EPROTO;
-	for (size_t i = 0; i < (c->cmsg_len - CMSG_LEN(0)) / sizeof(int); i++) {
-		int fd;
-
-		memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(int));
-		/* The first gets the lowest number that is free, so it is in nobody's place. */
-		if (fd != places[i] && dup3(fd, places[i], O_CLOEXEC) < 0)
-			return -errno;
-	}
-	return 1;
-}
-
-static int read_request(struct run *run)
+int run_read_request(struct run *run)
 {
 	const struct request *q;
 	int r;
 
+	/* Pid 1 reads it after the helper has. */
+	if (lseek(REQUEST_FD, 0, SEEK_SET) < 0)
+		return -errno;
 	r = request_receive(REQUEST_FD, &run->request);
 	if (r < 0)
 		return r;
@@ -270,15 +238,13 @@ static int read_request(struct run *run)
 	return read_timeout(q, &run->deadline);
 }
 
+/* All that needs no request. */
 static int prepare(struct run *run, struct failure *f)
 {
-	int r;
+	int r = keep_descriptors_ours();
 
-	keep_descriptors_ours();
-	r = read_request(run);
-	if (r < 0)
-		return failure_set(f, REPLY_REQUEST, r, "read the request");
-	r = reap_adopt();
+	if (r == 0)
+		r = reap_adopt();
 	if (r < 0)
 		return failure_set(f, REPLY_REQUEST, r, "adopt the command's processes");
 	r = run_take_signals(run);
@@ -297,26 +263,40 @@ static void run_plain(struct run *run, struct reply *reply)
 	failure_reply(&f, reply);
 }
 
+static void carry_out(struct run *run, struct space *space, struct reply *reply)
+{
+	if (space_wanted(run->request)) {
+		space_run(space, reply);
+		return;
+	}
+	space_drop(space);
+	run_plain(run, reply);
+}
+
 int run_request(void)
 {
 	struct reply reply = { .magic = REQUEST_MAGIC };
 	struct run run = { .signal_fd = FD_NONE, .note_fd = FD_NONE, .pid = -1 };
 	struct failure f = FAILURE_NONE;
-	int r;
+	struct space space;
+	int r = prepare(&run, &f);
 
-	r = receive_descriptors();
-	if (r == 0)
-		return EXIT_SUCCESS;
-	if (r < 0)
-		r = failure_set(&f, REPLY_REQUEST, r, "receive the request");
-	else
-		r = prepare(&run, &f);
+	/* While the caller still looks for what to do, there are namespaces to be made. */
+	space_open(&space, &run, NULL);
+	if (r == 0) {
+		r = request_take(LIFELINE_FD);
+		if (r == 0) /* the caller went or thought better of it; pid 1 goes with us */
+			return EXIT_SUCCESS;
+		if (r > 0)
+			r = run_read_request(&run);
+		if (r < 0)
+			r = failure_set(&f, REPLY_REQUEST, r, "receive the request");
+	}
 	if (r < 0)
 		failure_reply(&f, &reply);
-	else if (space_wanted(run.request))
-		space_run(&run, NULL, &reply);
 	else
-		run_plain(&run, &reply);
+		carry_out(&run, &space, &reply);
+	space_close(&space);
 	r = fs_write_all(REPLY_FD, &reply, sizeof(reply));
 	if (r == 0 && reply.error == 0)
 		durable_later(run.request);

@@ -25,6 +25,7 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -32,23 +33,6 @@
 #define BUILD_MS      30000 /* for the views; something mounted below may not answer */
 
 #define NAMESPACES ((unsigned long)(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS))
-
-struct space {
-	struct run *run;
-	int (*inside)(const struct request *q, struct failure *f);
-	uid_t uid;
-	gid_t gid;
-	bool own_user_ns; /* pid 1 is in a user namespace of its own */
-	pid_t pid;        /* pid 1, seen from outside */
-	int status[2];    /* from pid 1 to the helper: notes, then the answer */
-	int go[2];        /* from the helper to pid 1: it is on record, begin */
-	int record_fd;    /* directory of the record; FD_NONE: none is wanted */
-	int64_t begin_by; /* when the command must have begun; CLOCK_NEVER once it has */
-	int64_t stop_at;  /* when the foreground is to stop as the command has */
-	bool answered;
-	bool gone;
-	int wait_status; /* of pid 1, when gone */
-};
 
 bool space_wanted(const struct request *q)
 {
@@ -93,19 +77,26 @@ const char *space_why_not(void)
 static int follow_helper(struct space *s)
 {
 	struct pollfd pfd = { .fd = s->status[1] };
-	char go;
 
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
 		return -errno;
 	close_fd(&s->status[0]);
 	close_fd(&s->go[1]);
-	if (read(s->go[0], &go, 1) != 1) /* the helper is gone, or could not record us */
-		_exit(EXIT_FAILURE);
-	close_fd(&s->go[0]);
 	(void)close(REPLY_FD); /* by its end the caller sees that the helper is gone */
 	if (poll(&pfd, 1, 0) > 0)
 		_exit(EXIT_FAILURE);
 	return 0;
+}
+
+/* Nothing, when the helper is gone, has no use for us or could not record us. */
+static int await_request(struct space *s)
+{
+	int r = request_take(s->go[0]);
+
+	if (r == 0)
+		_exit(EXIT_FAILURE);
+	close_fd(&s->go[0]);
+	return r < 0 || s->run->request ? r : run_read_request(s->run);
 }
 
 static int enter(struct space *s, struct tree *t, struct failure *f)
@@ -119,7 +110,13 @@ static int enter(struct space *s, struct tree *t, struct failure *f)
 		return failure_set(f, REPLY_NAMESPACE, r, "map the user's ids");
 	t->user_xattrs = s->own_user_ns || !idmap_is_initial();
 	t->is_root = s->uid == 0;
-	r = tree_build(t, s->run->request, f);
+	return tree_begin(t, f);
+}
+
+static int build(struct space *s, struct tree *t, struct failure *f)
+{
+	int r = tree_build(t, s->run->request, f);
+
 	if (r == 0 && chdir("/") < 0)
 		r = failure_set(f, REPLY_NAMESPACE, -errno, "enter '/'");
 	return r;
@@ -166,9 +163,15 @@ static _Noreturn void pid_one(struct space *s)
 	struct reply reply = { .magic = REQUEST_MAGIC };
 	struct failure f = FAILURE_NONE;
 	struct tree t;
+	int r;
 
 	tree_init(&t);
-	if (enter(s, &t, &f) == 0)
+	(void)enter(s, &t, &f);
+	/* A failure is for whoever asks. */
+	r = await_request(s);
+	if (r < 0 && f.error == 0)
+		(void)failure_set(&f, REPLY_REQUEST, r, "receive the request");
+	if (f.error == 0 && build(s, &t, &f) == 0)
 		live(s, &t, &reply, &f);
 	failure_reply(&f, &reply);
 	(void)fs_write_all(s->status[1], &reply, sizeof(reply));
@@ -272,26 +275,26 @@ static void watch(struct space *s, struct reply *reply)
  * without the word it ends. */
 static void let_begin(struct space *s, struct failure *f)
 {
+	const struct request *q = s->run->request;
+	static const int fds[] = { REQUEST_FD, LOCK_FD };
+	unsigned n = s->inside ? 0 : request_get(q, REQUEST_HAS_LOCK, 0) ? 2 : 1;
 	int r = s->record_fd == FD_NONE ? 0 : exec_write_running(s->record_fd, s->pid);
 
-	close_fd(&s->go[0]);
 	if (r == 0)
-		r = fs_write_all(s->go[1], "g", 1);
+		r = request_give(s->go[1], fds, n);
 	close_fd(&s->go[1]);
 	if (r < 0 && r != -EPIPE) /* it is gone: watch() says so */
 		(void)failure_set(f, REPLY_REQUEST, r, "write '%s/" EXEC_RUNNING "'",
 		                  request_get(s->run->request, REQUEST_RECORD, 0));
 }
 
-static int prepare(struct space *s, struct failure *f)
+static int open_record(struct space *s, struct failure *f)
 {
 	const char *dir = request_get(s->run->request, REQUEST_RECORD, 0);
 
 	s->record_fd = dir ? open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : FD_NONE;
 	if (dir && s->record_fd < 0)
 		return failure_set(f, REPLY_REQUEST, -errno, "open '%s'", dir);
-	if (pipe2(s->status, O_CLOEXEC) < 0 || pipe2(s->go, O_CLOEXEC) < 0)
-		return failure_set(f, REPLY_REQUEST, -errno, "open a pipe");
 	return 0;
 }
 
@@ -333,7 +336,6 @@ static void pid_one_lost(const struct space *s, struct failure *f)
 /* Pid 1 is there: to its end. */
 static void accompany(struct space *s, struct reply *reply, struct failure *f)
 {
-	close_fd(&s->status[1]);
 	let_begin(s, f);
 	watch(s, reply);
 	if (s->record_fd != FD_NONE)
@@ -342,35 +344,60 @@ static void accompany(struct space *s, struct reply *reply, struct failure *f)
 		pid_one_lost(s, f);
 }
 
-void space_run(struct run *run, int (*inside)(const struct request *q, struct failure *f),
-               struct reply *reply)
+void space_open(struct space *s, struct run *run,
+                int (*inside)(const struct request *q, struct failure *f))
 {
-	struct space s = { .run = run,
-		           .inside = inside,
-		           .uid = geteuid(),
-		           .gid = getegid(),
-		           .status = { FD_NONE, FD_NONE },
-		           .go = { FD_NONE, FD_NONE },
-		           .record_fd = FD_NONE,
-		           .stop_at = CLOCK_NEVER };
-	int64_t build_by = clock_deadline(BUILD_MS);
-	struct failure f = FAILURE_NONE;
-
-	s.begin_by = run->deadline < build_by ? run->deadline : build_by;
-	if (prepare(&s, &f) == 0) {
-		fork_space(&s);
-		if (s.pid == 0)
-			pid_one(&s);
-		if (s.pid < 0)
-			fork_failed(errno, &f);
-		else
-			accompany(&s, reply, &f);
+	*s = (struct space){ .run = run,
+		             .inside = inside,
+		             .uid = geteuid(),
+		             .gid = getegid(),
+		             .pid = -1,
+		             .failure = FAILURE_NONE,
+		             .status = { FD_NONE, FD_NONE },
+		             .go = { FD_NONE, FD_NONE },
+		             .record_fd = FD_NONE,
+		             .stop_at = CLOCK_NEVER };
+	if (pipe2(s->status, O_CLOEXEC) < 0 ||
+	    socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, s->go) < 0) {
+		(void)failure_set(&s->failure, REPLY_REQUEST, -errno, "open a pipe");
+		return;
 	}
-	if (f.error != 0)
-		failure_reply(&f, reply);
-	close_fd(&s.record_fd);
+	fork_space(s);
+	if (s->pid == 0)
+		pid_one(s);
+	if (s->pid < 0)
+		fork_failed(errno, &s->failure);
+	close_fd(&s->status[1]);
+	close_fd(&s->go[0]);
+}
+
+void space_run(struct space *s, struct reply *reply)
+{
+	int64_t build_by = clock_deadline(BUILD_MS);
+	struct failure *f = &s->failure;
+
+	s->begin_by = s->run->deadline < build_by ? s->run->deadline : build_by;
+	if (f->error == 0 && open_record(s, f) == 0)
+		accompany(s, reply, f);
+	if (f->error != 0)
+		failure_reply(f, reply);
+}
+
+void space_drop(struct space *s)
+{
+	if (s->pid < 0 || s->gone)
+		return;
+	(void)kill(s->pid, SIGKILL);
+	(void)waitpid(s->pid, NULL, 0);
+	s->gone = true;
+}
+
+void space_close(struct space *s)
+{
+	space_drop(s);
+	close_fd(&s->record_fd);
 	for (int i = 0; i < 2; i++) {
-		close_fd(&s.status[i]);
-		close_fd(&s.go[i]);
+		close_fd(&s->status[i]);
+		close_fd(&s->go[i]);
 	}
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Order matters. First nothing propagates to the host any more. Then every mount is made, detached,
+ * Order matters. First nothing propagates to the host any more, then, when the request is there,
+ * nothing from it either. Then every mount is made, detached,
  * while sources can still be reached and upper layers are on writable mounts. Then the tree becomes
  * read-only, and the new mounts, which that did not touch, are attached from the outside in.
  *
@@ -42,6 +43,7 @@ void tree_init(struct tree *t)
 {
 	*t = (struct tree){ .views = VIEWS_INIT, .submounts = SUBMOUNTS_INIT };
 	dev_init(&t->dev);
+	t->proc_fd = FD_NONE;
 	for (int i = 0; i < TREE_OWN_END_; i++)
 		t->own_fd[i] = FD_NONE;
 	resolvers_init(&t->resolvers);
@@ -52,6 +54,7 @@ void tree_done(struct tree *t)
 	views_done(&t->views);
 	submounts_done(&t->submounts);
 	dev_done(&t->dev);
+	close_fd(&t->proc_fd);
 	for (int i = 0; i < TREE_OWN_END_; i++)
 		close_fd(&t->own_fd[i]);
 	resolvers_done(&t->resolvers);
@@ -82,20 +85,24 @@ static int make_tmp(struct tree *t, const char *path)
 	                    0);
 }
 
-static int make_own(struct tree *t, const char *tmp, struct failure *f)
+static int make_own(struct tree *t, struct failure *f)
 {
-	int r = make_tmp(t, tmp);
-
-	if (r < 0)
-		return failure_set(f, REPLY_NAMESPACE, r, "make a private '/tmp' of '%s'",
-		                   tmp ? tmp : "tmpfs");
 	for (int i = 0; i < TREE_TMP; i++) {
-		r = mount_tmpfs(own[i].mode, &t->own_fd[i]);
+		int r = mount_tmpfs(own[i].mode, &t->own_fd[i]);
+
 		if (r < 0)
 			return failure_set(f, REPLY_NAMESPACE, r, "make a private '%s'",
 			                   own[i].path);
 	}
 	return 0;
+}
+
+static int make_proc(struct tree *t, struct failure *f)
+{
+	int r = mount_proc(&t->proc_fd);
+
+	t->old_proc = r == -EPERM;
+	return r < 0 && !t->old_proc ? failure_set(f, REPLY_NAMESPACE, r, "make a '/proc'") : 0;
 }
 
 /* ---- attaching ---- */
@@ -146,14 +153,10 @@ static int fix_in_proc(const char *path)
 
 static int attach_proc(struct tree *t, struct failure *f)
 {
-	cleanup_close int fd = FD_NONE;
-	int r = mount_proc(&fd);
+	int r = t->old_proc ? 0 : mount_attach(t->proc_fd, "/proc");
 
-	t->old_proc = r == -EPERM;
 	if (t->old_proc)
 		return 0;
-	if (r == 0)
-		r = mount_attach(fd, "/proc");
 	if (r < 0)
 		return failure_set(f, REPLY_NAMESPACE, r, "mount '/proc'");
 	for (size_t i = 0; t->is_root && i < sizeof(proc_fixed) / sizeof(proc_fixed[0]); i++) {
@@ -244,26 +247,44 @@ static int fix_system(struct tree *t, struct failure *f)
 	return r < 0 ? failure_set(f, REPLY_NAMESPACE, r, "close the system's devices") : 0;
 }
 
+int tree_begin(struct tree *t, struct failure *f)
+{
+	int r = change_root(MS_SLAVE, 0);
+
+	if (r < 0)
+		return failure_set(f, REPLY_NAMESPACE, r, "keep the mounts from the host");
+	r = make_own(t, f);
+	return r < 0 ? r : make_proc(t, f);
+}
+
+static int make_rest(struct tree *t, const struct request *q, struct failure *f)
+{
+	const char *tmp = request_get(q, REQUEST_TMP, 0);
+	int r = views_read(&t->views, q);
+
+	if (r < 0)
+		return failure_set(f, REPLY_REQUEST, r, "read the views");
+	r = submounts_make(&t->submounts, &t->views, f);
+	if (r == 0)
+		r = say_if_mounted(t, views_make(&t->views, t->user_xattrs, f), f);
+	if (r < 0)
+		return r;
+	r = make_tmp(t, tmp);
+	if (r < 0)
+		return failure_set(f, REPLY_NAMESPACE, r, "make a private '/tmp' of '%s'",
+		                   tmp ? tmp : "tmpfs");
+	return resolvers_make(&t->resolvers, f);
+}
+
 int tree_build(struct tree *t, const struct request *q, struct failure *f)
 {
 	int r = change_root(MS_PRIVATE, 0);
 
 	if (r < 0)
 		return failure_set(f, REPLY_NAMESPACE, r, "make the mounts private");
-	r = views_read(&t->views, q);
-	if (r < 0)
-		return failure_set(f, REPLY_REQUEST, r, "read the views");
-	r = submounts_make(&t->submounts, &t->views, f);
+	r = make_rest(t, q, f);
 	if (r == 0)
-		r = say_if_mounted(t, views_make(&t->views, t->user_xattrs, f), f);
-	if (r == 0)
-		r = make_own(t, request_get(q, REQUEST_TMP, 0), f);
-	if (r == 0)
-		r = resolvers_make(&t->resolvers, f);
-	if (r < 0)
-		return r;
-
-	r = fix_system(t, f);
+		r = fix_system(t, f);
 	if (r == 0)
 		r = attach_own(t, f);
 	if (r == 0)

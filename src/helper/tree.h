@@ -19,6 +19,7 @@ struct tree {
 	struct views views;
 	struct submounts submounts;
 	struct dev dev;
+	int proc_fd;                /* FD_NONE: no fresh one could be mounted */
 	int own_fd[TREE_OWN_END_];  /* places that are ours: there directories may be made */
 	struct resolvers resolvers; /* kept in the new /run */
 	bool user_xattrs;
@@ -28,9 +29,11 @@ struct tree {
 
 void tree_init(struct tree *t);
 /*
- * To be called by pid 1 of new pid and mount namespaces. Opens and makes everything, then
- * attaches it. A failure leaves the namespace half made: the caller ends.
+ * To be called by pid 1 of new pid and mount namespaces. tree_begin() makes what needs no request,
+ * and lets the mounts follow the host's; tree_build() makes the rest, then attaches it. A failure
+ * leaves the namespace half made: the caller ends.
  */
+int tree_begin(struct tree *t, struct failure *f);
 int tree_build(struct tree *t, const struct request *q, struct failure *f);
 void tree_done(struct tree *t);
 

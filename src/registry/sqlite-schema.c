@@ -90,12 +90,13 @@ static int migrate(struct backend *b, int version, struct error *err)
 /*
  * A new registry's WAL holds each of its pages, and every command to come would read them all.
  * They go to the database, and the WAL begins anew with a frame of no meaning: so that its name
- * is durable, and the first commit of a command need not make it so (sqlite-vfs.c). Nothing is
- * lost when this fails.
+ * is durable, and the first commit of a command need not make it so (sqlite-vfs.c). It keeps its
+ * length: what is written over is synced without the filesystem's journal. Nothing is lost when
+ * this fails.
  */
 static void shorten_wal(struct backend *b)
 {
-	(void)sqlite3_wal_checkpoint_v2(b->db, "main", SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
+	(void)sqlite3_wal_checkpoint_v2(b->db, "main", SQLITE_CHECKPOINT_RESTART, NULL, NULL);
 	if (sqlite_begin(b, REGISTRY_NORMAL, NULL) < 0)
 		return;
 	if (stamp_file(b, NULL) < 0)
