@@ -68,6 +68,7 @@ struct use {
 	struct sandbox_row *rows; /* whose paths are given out */
 	size_t n;
 	const struct strlist *env; /* that the participants want a command to have */
+	struct exec *exec; /* kept to the end: the helper ends while we record what it did */
 	bool recorded;
 	int64_t changes; /* afterwards, entries; -1: nobody counted */
 };
@@ -225,19 +226,23 @@ static int record_use(struct use *use, struct error *err)
 static int follow(struct use *use, const struct exec_options *opt, struct exec_usage *ret,
                   struct error *err)
 {
-	cleanup_exec struct exec *e = NULL;
-	int r = exec_start(opt, &e, err);
+	int r;
 
+	r = exec_start(opt, &use->exec, err);
 	if (r == 0)
 		r = record_use(use, err);
-	if (r < 0)
+	if (r < 0) {
+		exec_close(take_ptr(use->exec));
 		return r;
-	exec_go(e);
+	}
+	exec_go(use->exec);
 	registry_tend(use->op->a->reg);
-	r = exec_wait(e, ret, err);
+	r = exec_wait(use->exec, ret, err);
 	use->changes = observe(use->op);
 	if (r == 0)
-		exec_note(e);
+		exec_note(use->exec);
+	else
+		exec_close(take_ptr(use->exec)); /* it may be tried in another way */
 	return r;
 }
 
@@ -387,17 +392,14 @@ static int run_views(struct use *use, const struct atoll_exec *exec, const struc
 	return r;
 }
 
-static int exec_locked(struct plan_op *op, const struct atoll_exec *exec, struct exec_usage *ret,
-                       int64_t *ret_changes, struct error *err)
+static int exec_locked(struct use *use, const struct atoll_exec *exec, struct exec_usage *ret,
+                       struct error *err)
 {
 	cleanup_views struct views views = VIEWS_INIT;
-	struct use use = { .op = op,
-		           .rows = op->boxes.v,
-		           .n = op->boxes.n,
-		           .env = &views.env,
-		           .changes = -1 };
+	struct plan_op *op = use->op;
 	int r = 0;
 
+	use->env = &views.env;
 	/* Nothing would be private: the command would work on what is real. */
 	if (op->boxes.n == 0) {
 		(void)error_set(err, -ATOLL_E_STATE, "plan '%s' has no resources; nothing was run",
@@ -412,8 +414,7 @@ static int exec_locked(struct plan_op *op, const struct atoll_exec *exec, struct
 	}
 	progress_end(&op->progress); /* the terminal is the command's from here on */
 	if (r == 0)
-		r = run_views(&use, exec, &views, ret, err);
-	*ret_changes = use.changes;
+		r = run_views(use, exec, &views, ret, err);
 	return r;
 }
 
@@ -435,15 +436,19 @@ int plan_exec(struct atoll_plan *p, const struct atoll_exec *exec, struct atoll_
 		                             .detail = exec->argv[0],
 		                             .flags = OP_QUIET };
 	cleanup_free char *line = redact_command(exec->argv);
-	int64_t started_ms, changes = -1;
+	struct use use = { .op = &op, .changes = -1 };
 	struct exec_usage usage = { 0 };
+	int64_t started_ms;
 	int r = plan_op_begin(&op, p, &opt, err);
 
 	if (r < 0)
 		return r;
+	use.rows = op.boxes.v;
+	use.n = op.boxes.n;
 	started_ms = clock_real_ms();
-	r = exec_locked(&op, exec, &usage, &changes, err);
-	record_exec(&op, line, started_ms, &usage, changes, r);
+	r = exec_locked(&use, exec, &usage, err);
+	record_exec(&op, line, started_ms, &usage, use.changes, r);
+	exec_close(use.exec);
 	if (r == 0)
 		*ret = (struct atoll_exec_status){ .exit_code = usage.exit_code,
 			                           .timed_out = usage.timed_out,
