@@ -620,6 +620,16 @@ struct atoll_strategy {
 ATOLL_API int atoll_strategy_register(const struct atoll_strategy *strategy,
                                       struct atoll_result *res);
 
+/*
+ * A strategy may also come as a module: a shared object NAME.so with a function of this name and
+ * type, which returns the table, in the directory that ATOLL_STRATEGIES names or in
+ * LIBDIR/atoll/strategies. File and directory must belong to root or to the user, and be writable
+ * for nobody else. It is opened when NAME is first asked for. docs/design/strategies.md has one to
+ * begin with.
+ */
+#define ATOLL_STRATEGY_MODULE "atoll_strategy_module"
+typedef const struct atoll_strategy *atoll_strategy_module_fn(void);
+
 ATOLL_API const char *atoll_participant_id(const struct atoll_participant *p);
 ATOLL_API const char *atoll_participant_root(const struct atoll_participant *p);
 /* A private 0700 directory on the resource's mount where it can be had. Made before create,

@@ -9,8 +9,7 @@
 #define RESOURCE_OPTIONS                                                                          \
 	{ "dir", "DIR", "a directory; may be given again (default: the current one)" },           \
 		{ "none", "PATH", "a resource worked on in place, without protection" },          \
-		{ "strategy", "overlay|copy|none",                                                \
-		  "how the directories are isolated (default: what fits)" },                      \
+		{ "strategy", "NAME", "how the directories are isolated (default: what fits)" },  \
 		{ "parent", "CHILD=PARENT",                                                       \
 		  "CHILD is committed before PARENT, and undone after it" },                      \
 		{ "file", "FILE", "resources written down in a file; its name, too, for start" }, \

@@ -81,6 +81,18 @@ int views_read(struct views *views, const struct request *q)
 	return 0;
 }
 
+/* What is bound may also be a file. */
+static int open_source(const struct view *v, int *ret_fd, struct failure *f)
+{
+	int fd = open(v->source,
+	              O_PATH | O_NOFOLLOW | O_CLOEXEC | (v->is_overlay ? O_DIRECTORY : 0));
+
+	if (fd < 0)
+		return failure_set(f, REPLY_VIEW, -errno, "open '%s'", v->source);
+	*ret_fd = fd;
+	return 0;
+}
+
 static int open_part(const char *path, int *ret_fd, struct failure *f)
 {
 	int r = mount_open_dir(path, ret_fd);
@@ -138,7 +150,7 @@ int views_make(struct views *views, bool user_xattrs, struct failure *f)
 		cleanup_close int source_fd = FD_NONE;
 		struct view *v = &views->v[i];
 
-		r = open_part(v->source, &source_fd, f);
+		r = open_source(v, &source_fd, f);
 		if (r == 0)
 			r = v->is_overlay ? make_overlay(v, source_fd, user_xattrs, f)
 			                  : make_bind(v, source_fd, f);

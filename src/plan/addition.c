@@ -127,7 +127,7 @@ static int identify(struct atoll *a, struct addition *add, struct sandbox_row *r
 		return error_sys(err, r, "open the resource", row->root);
 	}
 	r = check_root(a, add, row, err);
-	return r < 0 ? r : sandbox_root_id(add->root_fd, &row->root_id, err);
+	return r < 0 ? r : sandbox_root_id(add->root_fd, row->root, &row->root_id, err);
 }
 
 static int identify_one(struct atoll *a, struct addition *add, struct sandbox_row *row,

@@ -339,7 +339,6 @@ static int run_isolated(struct use *use, const struct atoll_exec *exec, const st
 {
 	cleanup_free char *cwd = exec->cwd ? xstrdup(exec->cwd) : getcwd(NULL, 0);
 	cleanup_free char *tmp = NULL;
-	cleanup_strlist struct strlist roots = STRLIST_INIT;
 	struct exec_options opt = { .views = views->v, .n_views = (unsigned)views->n };
 	const struct plan_op *op = use->op;
 	int r;
@@ -349,11 +348,9 @@ static int run_isolated(struct use *use, const struct atoll_exec *exec, const st
 	r = views_tmp(op, &tmp, err);
 	if (r < 0)
 		return r;
-	for (size_t i = 0; i < op->boxes.n; i++)
-		strlist_add(&roots, op->boxes.v[i].root);
 	opt.tmp = tmp;
 	opt.record = op->boxes.v[0].area;
-	return run(use, exec, &roots, cwd, &opt, ret, err);
+	return run(use, exec, &views->shown, cwd, &opt, ret, err);
 }
 
 /* Without: in the workspaces themselves, the working directory mapped. */
@@ -378,11 +375,10 @@ static int run_views(struct use *use, const struct atoll_exec *exec, const struc
 	cleanup_error struct error e = ERROR_INIT;
 	int r;
 
-	if (views->overlay || views->n == 0 || views->pathless) {
-		if (views->overlay)
-			return run_isolated(use, exec, views, ret, err);
+	if (views->overlay)
+		return run_isolated(use, exec, views, ret, err);
+	if (views->n == 0)
 		return run_mapped(use, exec, ret, err);
-	}
 	r = run_isolated(use, exec, views, ret, &e);
 	/* Only for want of namespaces: a view that cannot be mounted is no reason to do without. */
 	if (r == -ATOLL_E_UNSUPPORTED && e.op && strcmp(e.op, "namespace") == 0)

@@ -18,6 +18,7 @@ void views_done(struct views *v)
 	free(v->v);
 	strlist_done(&v->all);
 	strlist_done(&v->env);
+	strlist_done(&v->shown);
 }
 
 static const char *keep(struct views *v, const char *s)
@@ -45,14 +46,16 @@ static int add_view(void *user, const char *target, const char *source, const ch
 	return 0;
 }
 
-static bool is_dir(const char *path)
+/* Can the one be bound over the other? */
+static bool fits(const char *path, const char *root)
 {
-	struct fs_stat st;
+	struct fs_stat a, b;
 
-	return fs_stat_at(AT_FDCWD, path, 0, &st) == 0 && S_ISDIR(st.mode);
+	return fs_stat_at(AT_FDCWD, path, 0, &a) == 0 && fs_stat_at(AT_FDCWD, root, 0, &b) == 0 &&
+	       S_ISDIR(a.mode) == S_ISDIR(b.mode) && S_ISREG(a.mode) == S_ISREG(b.mode);
 }
 
-/* A strategy that only has a path is shown by it. */
+/* A strategy that only has a path is shown by it at the resource's own, else where it is. */
 int views_give(struct atoll_participant *part, void *ctx, struct error *err)
 {
 	const char *root = atoll_participant_root(part);
@@ -61,6 +64,7 @@ int views_give(struct atoll_participant *part, void *ctx, struct error *err)
 	int r;
 
 	if (participant_can(part, ATOLL_CAP_MOUNTS)) {
+		strlist_add(&v->shown, root);
 		r = participant_mounts(part, add_view, v, err);
 		for (size_t i = 0; r >= 0 && i < participant_env(part)->n; i++)
 			strlist_add(&v->env, participant_env(part)->v[i]);
@@ -69,10 +73,14 @@ int views_give(struct atoll_participant *part, void *ctx, struct error *err)
 	r = participant_can(part, ATOLL_CAP_PATH) ? participant_path(part, &path, err) : 0;
 	if (r < 0)
 		return r;
-	if (path && is_dir(path) && is_dir(root))
-		return add_view(v, root, path, NULL, NULL);
-	v->pathless = true;
-	return 0;
+	if (!path) {
+		strlist_add(&v->shown, "");
+		return 0;
+	}
+	if (!fits(path, root))
+		root = path;
+	strlist_add(&v->shown, root);
+	return add_view(v, root, path, NULL, NULL);
 }
 
 /* The plan's own /tmp, kept with its first resource. */

@@ -10,10 +10,10 @@
 struct views {
 	struct exec_view *v;
 	size_t n, cap;
-	struct strlist all; /* owns the strings */
-	struct strlist env; /* NAME=VALUE, of the command */
-	bool overlay;       /* cannot do without namespaces */
-	bool pathless;      /* a resource that cannot be shown at its own path */
+	struct strlist all;   /* owns the strings */
+	struct strlist env;   /* NAME=VALUE, of the command */
+	struct strlist shown; /* where each resource is seen, "": nowhere */
+	bool overlay;         /* cannot do without namespaces */
 };
 #define VIEWS_INIT ((struct views){ 0 })
 void views_done(struct views *v);

@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "diff/change.h"
@@ -132,7 +133,7 @@ int sandboxes_find(const struct sandboxes *s, const char *ref, size_t *ret_index
 
 /* ---- identity ---- */
 
-int sandbox_root_id(int fd, char **ret, struct error *err)
+static int identify(int fd, const char *suffix, char **ret, struct error *err)
 {
 	struct mount_info mi;
 	struct fs_stat st;
@@ -142,8 +143,29 @@ int sandbox_root_id(int fd, char **ret, struct error *err)
 		r = mount_info(fd, &mi);
 	if (r < 0)
 		return error_sys(err, r, "identify", "the resource");
-	*ret = xasprintf("%s:%" PRIu64 ":%" PRIx64, mi.fsid, st.id.ino, st.id.gen);
+	*ret = xasprintf("%s:%" PRIu64 ":%" PRIx64 "%s", mi.fsid, st.id.ino, st.id.gen, suffix);
 	return 0;
+}
+
+/* A file is replaced by whoever saves it, and is the same resource still: it is known by its
+ * directory and its name there. */
+static int identify_file(const char *root, char **ret, struct error *err)
+{
+	const char *slash = strrchr(root, '/');
+	cleanup_free char *dir = xstrndup(root, slash == root ? 1 : (size_t)(slash - root));
+	cleanup_close int fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	return fd < 0 ? error_sys(err, -errno, "open", dir) : identify(fd, slash, ret, err);
+}
+
+int sandbox_root_id(int fd, const char *root, char **ret, struct error *err)
+{
+	struct fs_stat st;
+	int r = fs_stat_at(fd, "", 0, &st);
+
+	if (r < 0)
+		return error_sys(err, r, "look at", root);
+	return S_ISREG(st.mode) ? identify_file(root, ret, err) : identify(fd, "", ret, err);
 }
 
 /* Some filesystems take their fsid from the device's number, which another boot may change; the
@@ -174,13 +196,13 @@ int sandbox_verify_root(const struct sandbox_row *row, struct error *err)
 		           row->plan);
 		return r;
 	}
-	r = sandbox_root_id(fd, &now, err);
+	r = sandbox_root_id(fd, row->root, &now, err);
 	if (r < 0)
 		return r;
 	if (same_identity(row, now))
 		return 0;
 	(void)error_set(err, -ATOLL_E_CONFLICT,
-	                "'%s' was replaced by another directory since the plan was made; nothing "
+	                "'%s' was replaced by another since the plan was made; nothing "
 	                "was changed",
 	                row->root);
 	error_hint(err, "put the old one back, or give the plan up: atoll stop --force %s",

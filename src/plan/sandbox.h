@@ -68,7 +68,7 @@ bool sandbox_is_live(const struct sandbox_row *row);
 bool sandbox_is_remains(const struct sandbox_row *row);
 
 /* What a resource is, for root_id. FD is the root (may be O_PATH). Caller frees. */
-int sandbox_root_id(int fd, char **ret, struct error *err);
+int sandbox_root_id(int fd, const char *root, char **ret, struct error *err);
 /* -ATOLL_E_CONFLICT when the root is not the one the sandbox was made of. */
 int sandbox_verify_root(const struct sandbox_row *row, struct error *err);
 /* -ENOENT, saying so, when somebody removed what the sandbox keeps. */

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "strategy/module.h"
 #include "util/cleanup.h"
 #include "util/mem.h"
 #include "util/strbuf.h"
@@ -26,23 +27,6 @@ static const struct atoll_strategy *lookup(const char *name)
 		if (strcmp(table[i]->name, name) == 0)
 			return table[i];
 	return NULL;
-}
-
-int strategy_find(const char *name, const struct atoll_strategy **ret, struct error *err)
-{
-	cleanup_strbuf struct strbuf known = STRBUF_INIT;
-	const struct atoll_strategy *s;
-
-	pthread_mutex_lock(&table_mutex);
-	s = lookup(name);
-	for (size_t i = 0; !s && i < table_n; i++)
-		strbuf_printf(&known, "%s%s", i ? ", " : "", table[i]->name);
-	pthread_mutex_unlock(&table_mutex);
-	if (!s)
-		return error_set(err, -ATOLL_E_NOT_FOUND, "no strategy '%s' (known: %s)", name,
-		                 strbuf_str(&known));
-	*ret = s;
-	return 0;
 }
 
 static bool name_valid(const char *name)
@@ -102,6 +86,59 @@ int strategy_register(const struct atoll_strategy *s, struct error *err)
 		table[table_n++] = s;
 	pthread_mutex_unlock(&table_mutex);
 	return r;
+}
+
+/* ---- finding ---- */
+
+static const struct atoll_strategy *lookup_locked(const char *name)
+{
+	const struct atoll_strategy *s;
+
+	pthread_mutex_lock(&table_mutex);
+	s = lookup(name);
+	pthread_mutex_unlock(&table_mutex);
+	return s;
+}
+
+static int not_known(const char *name, struct error *err)
+{
+	cleanup_strbuf struct strbuf known = STRBUF_INIT;
+	cleanup_strlist struct strlist names = STRLIST_INIT;
+
+	pthread_mutex_lock(&table_mutex);
+	for (size_t i = 0; i < table_n; i++)
+		strlist_add(&names, table[i]->name);
+	pthread_mutex_unlock(&table_mutex);
+	module_names(&names);
+	for (size_t i = 0; i < names.n; i++)
+		strbuf_printf(&known, "%s%s", i ? ", " : "", names.v[i]);
+	return error_set(err, -ATOLL_E_NOT_FOUND, "no strategy '%s' (known: %s)", name,
+	                 strbuf_str(&known));
+}
+
+/* What was registered comes first; modules are asked for once. */
+int strategy_find(const char *name, const struct atoll_strategy **ret, struct error *err)
+{
+	const struct atoll_strategy *found = lookup_locked(name);
+	int r;
+
+	if (!found && name_valid(name)) {
+		r = module_load(name, &found, err);
+		if (r == 0)
+			r = strategy_register(found, err);
+		/* Another thread was as quick; it is the same module. */
+		if (r == -ATOLL_E_EXISTS) {
+			found = lookup_locked(name);
+			error_done(err);
+			r = 0;
+		}
+		if (r < 0 && r != -ATOLL_E_NOT_FOUND)
+			return r;
+	}
+	if (!found)
+		return not_known(name, err);
+	*ret = found;
+	return 0;
 }
 
 /* ---- participants ---- */
