@@ -176,6 +176,39 @@ static void half_made_file_is_finished(void **state)
 	registry_close(r);
 }
 
+static sqlite3_syscall_ptr system_open;
+static int too_late; /* openings that missed the file */
+
+static int open_too_early(const char *path, int flags, int mode)
+{
+	int fd = ((int (*)(const char *, int, int))system_open)(path, flags, mode);
+
+	if (fd < 0 && errno == ENOENT && (flags & O_ACCMODE) == O_RDWR && too_late++ == 0) {
+		write_db("", 0);
+		errno = ENOENT;
+	}
+	return fd;
+}
+
+/* SQLite then opens it for reading; but nobody forbids us to write. */
+static void made_while_it_is_opened(void **state)
+{
+	sqlite3_vfs *vfs = sqlite3_vfs_find("unix");
+	struct registry *r;
+
+	(void)state;
+	too_late = 0;
+	system_open = vfs->xGetSystemCall(vfs, "open");
+	assert_int_equal(vfs->xSetSystemCall(vfs, "open", (sqlite3_syscall_ptr)open_too_early),
+	                 SQLITE_OK);
+	r = open_store();
+	assert_int_equal(vfs->xSetSystemCall(vfs, "open", NULL), SQLITE_OK);
+	assert_int_equal(too_late, 1);
+	(void)add_plan(r, "x");
+	check_ok(registry_check(r, err));
+	registry_close(r);
+}
+
 /* A plan of a store of the first version is as whole as it was, and made by no `run`. */
 static void a_store_of_version_1_is_migrated(void **state)
 {
@@ -1018,6 +1051,7 @@ int main(void)
 		store_test(open_makes_it),
 		store_test(empty_file_is_finished),
 		store_test(half_made_file_is_finished),
+		store_test(made_while_it_is_opened),
 		store_test(a_store_of_version_1_is_migrated),
 		store_test(ten_processes_make_it_at_once),
 		store_test(sto_05_garbage_is_damage),
