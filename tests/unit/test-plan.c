@@ -27,6 +27,10 @@
 
 static const struct atoll_commit everything;
 
+/* It syncs a whole filesystem, on which others may write. */
+#define NOTE_PAUSES   6000
+#define NOTE_PAUSE_NS 10000000
+
 struct fixture {
 	char dir[64];
 	char *home;
@@ -66,15 +70,21 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	struct fixture *f = *state;
+	int r = -1;
 
+	/* Whatever it came to; but it may have a mount. */
+	(void)plan_stop(f->p, ATOLL_FORCE, NULL, NULL);
 	free(f->p);
 	store_close(f->a);
-	for (int i = 0; i < 100 && remove_tree(f->dir) < 0; i++)
-		clock_sleep_ns(20000000); /* the background writer may be at it */
+	for (int i = 0; i < NOTE_PAUSES && r < 0; i++) {
+		if (i > 0)
+			clock_sleep_ns(NOTE_PAUSE_NS); /* the background writer may be at it */
+		r = remove_tree(f->dir);
+	}
 	free(f->home);
 	free(f->root);
 	free(f);
-	return 0;
+	return r;
 }
 
 /* ---- names and command lines ---- */
@@ -150,8 +160,9 @@ static void wait_for_note(struct fixture *f)
 	cleanup_sandboxes struct sandboxes boxes = SANDBOXES_INIT;
 
 	assert_int_equal(sandboxes_load(f->a->reg, f->p->id, &boxes, NULL), 0);
-	for (int i = 0; i < 500 && !durable_noted(&boxes.v[0]); i++)
-		clock_sleep_ns(10000000);
+	for (int i = 0; i < NOTE_PAUSES && !durable_noted(&boxes.v[0]); i++)
+		clock_sleep_ns(NOTE_PAUSE_NS);
+	assert_true(durable_noted(&boxes.v[0]));
 }
 
 static void work_that_reached_the_disk_survives_a_boot(void **state)
