@@ -65,6 +65,8 @@ plan p 2 $second true true" ]
 		[[ $output != *"resource $work/a  held by pid $committing"* ]] || break
 		sleep 0.02
 	done
+	# Now it waits for the store. The look before may have been at the plan before it was held.
+	run -0 atoll lock show
 	says "resource $work/a  held by pid $committing \"atoll commit p\""
 	says "plan     p  held by pid $committing"
 	says "store    $ATOLL_HOME  held by pid $holder \"hold-lock\""
