@@ -968,7 +968,9 @@ class Sequence:
                 return
             point = self.killed('stop')
             if self.atoll('stop', '--force', '--yes', 'p', point=point) is None:
-                self.atoll('stop', '--force', '--yes', 'p')
+                done = self.atoll('stop', '--force', '--yes', 'p', codes=(0, 1))  # it may have been gone already
+                if done.returncode and b'there is no plan' not in done.stderr:
+                    raise Broken(f'stop after a kill: {done.stderr.decode()}')
         self.look_at_originals(self.model)
         for box in self.model.boxes:
             box.begin()
