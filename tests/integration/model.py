@@ -570,9 +570,9 @@ class Sequence:
     def atoll(self, *words, codes=(0,), point=None, stdin=''):
         done = self.run([ATOLL, *words], point=point, stdin=stdin)
         told = [w if len(w) < 200 else '...' for w in words]
-        self.log.append(f'atoll {" ".join(map(repr, told))}{f" killed at {point}" if point else ""}'
+        self.log.append(f'atoll {" ".join(map(repr, told))}{f" killed at {point}" if point is not None else ""}'
                         f' -> {done.returncode} {done.stderr.decode(errors="replace").strip()[:300]}')
-        if point and done.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL):
+        if point is not None and done.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL):
             return None
         if done.returncode not in codes:
             raise Broken(f'{told}: exit {done.returncode}, not {sorted(codes)}: '
