@@ -207,14 +207,16 @@ system_file() {
 @test "cfg undo.retention says how long a commit can be undone" {
 	two_dirs
 	atoll start p --dir a
-	for value in 1s never; do
-		atoll config set undo.retention "$value"
-		atoll exec p -- sh -c "echo $value >\"\$ATOLL_RESOURCE_1/one\""
-		atoll commit p
+	atoll start q --dir b
+	for value in 'p 1s' 'p never' 'q 1h' 'q never'; do
+		plan=${value% *}
+		atoll config set undo.retention "${value#* }"
+		atoll exec "$plan" -- sh -c "echo $value >\"\$ATOLL_RESOURCE_1/new\""
+		atoll commit "$plan"
 	done
-	[ "$(atoll show p --json | jq .undoable_commits)" -eq 2 ]
 	sleep 1.1
 	atoll clean
+	[ "$(atoll show q --json | jq .undoable_commits)" -eq 2 ]
 	# The second could still be; but a rollback undoes all that a plan committed, or nothing.
 	[ "$(atoll show p --json | jq .undoable_commits)" -eq 0 ]
 	[ "$(atoll log p --json | jq -r .what | grep -c '^release$')" -eq 1 ]

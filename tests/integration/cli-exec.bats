@@ -193,7 +193,7 @@ until_told='echo >started; while [ ! -e ended ]; do sleep 0.01; done'
 	holder=$background
 	wait_for "$view/started"
 	in_background "$ATOLL" exec p -- true
-	for _ in $(seq 500); do
+	for _ in $(seq 3000); do
 		grep -q 'waiting for plan' "$BATS_TEST_TMPDIR/background.out" && break
 		sleep 0.01
 	done

@@ -10,7 +10,7 @@ plan_id() {
 
 # waiting N: so many wait for plan p.
 waiting() {
-	for _ in $(seq 500); do
+	for _ in $(seq 3000); do
 		[ "$(atoll lock show p --json | jq '[.locks[] | select(.waiting)] | length')" -eq "$1" ] && return 0
 		sleep 0.02
 	done
@@ -60,7 +60,7 @@ plan p 2 $second true true" ]
 	holder=$background
 	in_background "$ATOLL" commit p
 	committing=$background
-	for _ in $(seq 500); do
+	for _ in $(seq 3000); do
 		run -0 atoll lock show
 		[[ $output != *"resource $work/a  held by pid $committing"* ]] || break
 		sleep 0.02
@@ -116,7 +116,7 @@ plan p 2 $second true true" ]
 	for strategy in overlay copy; do
 		atoll start p --strategy "$strategy" --dir a
 		in_background "$ATOLL" exec p -- sh -c 'trap "" TERM; echo x >a/one; sleep 61 & : >a/ready; while :; do sleep 61; done'
-		for _ in $(seq 500); do
+		for _ in $(seq 3000); do
 			[[ $(atoll diff p 2>/dev/null) != *ready* ]] || break
 			sleep 0.02
 		done
@@ -143,7 +143,7 @@ plan p 2 $second true true" ]
 	hold store.lk
 	holder=$background
 	in_background "$ATOLL" commit p
-	for _ in $(seq 500); do
+	for _ in $(seq 3000); do
 		[[ $(atoll lock show p) != *'held by'* ]] || break
 		sleep 0.02
 	done

@@ -171,7 +171,7 @@ the_plan() {
 	one_dir
 	"$ATOLL" run -- sh -c 'echo new >file; sleep 60' >/dev/null 2>&1 3>&- 4>&- &
 	pid=$!
-	for _ in $(seq 500); do
+	for _ in $(seq 3000); do
 		name=$(the_plan)
 		[ "$name" != null ] && [ -n "$(atoll diff "$name" 2>/dev/null)" ] && break
 		sleep 0.02
@@ -204,7 +204,7 @@ the_plan() {
 	for _ in 1 2 3 4 5; do
 		"$ATOLL" exec p -- sh -c "for i in \$(seq 40); do sleep $mark & done; sleep $mark" >/dev/null 2>&1 3>&- 4>&- &
 		pid=$!
-		for _ in $(seq 200); do
+		for _ in $(seq 3000); do
 			[ "$(pgrep -c -f "sleep $mark")" -ge 41 ] && break
 			sleep 0.02
 		done

@@ -24,7 +24,7 @@ teardown() {
 	done
 	if [ -n "${mounted:-}" ]; then
 		atoll stop --force --yes p >/dev/null 2>&1 || true
-		umount "$mounted"
+		unmount "$mounted"
 	fi
 	[ -z "$(processes)" ]
 }

@@ -35,7 +35,7 @@ teardown() {
 		kill -KILL "$pid" 2>/dev/null || true
 	done
 	[ -z "${fuse_pid:-}" ] || end_fuse
-	[ -z "${mounted:-}" ] || umount "$mounted"
+	[ -z "${mounted:-}" ] || unmount "$mounted"
 	left=$(left_behind)
 	[ -z "${elsewhere:-}" ] || rm -rf "$elsewhere"
 	if [ -n "$left" ]; then
@@ -75,7 +75,7 @@ processes() {
 
 left_behind() {
 	# The program that syncs in the background may need a moment.
-	for _ in $(seq 500); do
+	for _ in $(seq 3000); do
 		[ -n "$(processes)" ] || break
 		sleep 0.02
 	done
@@ -152,7 +152,7 @@ hold() {
 		3>&- 4>&- 5>&- 6>&- &
 	background=$!
 	started_here+=("$background")
-	for _ in $(seq 1000); do
+	for _ in $(seq 6000); do
 		[ -s "$fifo.held" ] && return 0
 		sleep 0.01
 	done
@@ -160,9 +160,9 @@ hold() {
 	return 1
 }
 
-# ended PID: its exit status in $code; fails when it has not ended within ten seconds.
+# ended PID: its exit status in $code; fails when it has not ended within a minute.
 ended() {
-	for _ in $(seq 1000); do
+	for _ in $(seq 6000); do
 		if ! kill -0 "$1" 2>/dev/null; then
 			code=0
 			wait "$1" || code=$?
@@ -174,9 +174,9 @@ ended() {
 	return 1
 }
 
-# wait_for FILE: up to ten seconds.
+# wait_for FILE: up to a minute.
 wait_for() {
-	for _ in $(seq 1000); do
+	for _ in $(seq 6000); do
 		[ -e "$1" ] && return 0
 		sleep 0.01
 	done
@@ -184,11 +184,11 @@ wait_for() {
 	return 1
 }
 
-# wait_for_process TEXT: one of this test's has it in its command line; up to ten seconds. Numbers
+# wait_for_process TEXT: one of this test's has it in its command line; up to a minute. Numbers
 # of processes are of no use: a command has its own. The atoll that is told to start it does not
 # count: it has the same words and may not even have a plan yet.
 wait_for_process() {
-	for _ in $(seq 200); do
+	for _ in $(seq 1200); do
 		processes | grep -v "^[0-9]* $ATOLL " | grep -q "$1" && return 0
 		sleep 0.05
 	done
@@ -207,8 +207,17 @@ mount_fuse() {
 	wait_for "$BATS_TEST_TMPDIR/fuse-ready"
 }
 
+# unmount DIR: as soon as the program that syncs in the background lets it go.
+unmount() {
+	for _ in $(seq 3000); do
+		! umount "$1" 2>/dev/null || return 0
+		sleep 0.02
+	done
+	umount "$1"
+}
+
 end_fuse() {
-	umount "$fuse_dir"
+	unmount "$fuse_dir"
 	wait "$fuse_pid" || true
 	fuse_pid=
 }

@@ -16,7 +16,7 @@ hold_store() {
 		>"$BATS_TEST_TMPDIR/held" 2>/dev/null 3>&- 4>&- 5>&- 6>&- &
 	holder=$!
 	exec 9>"$BATS_TEST_TMPDIR/hold"
-	for _ in $(seq 1000); do
+	for _ in $(seq 6000); do
 		[ ! -s "$BATS_TEST_TMPDIR/held" ] || return 0
 		sleep 0.01
 	done
@@ -87,9 +87,9 @@ start_and_exec() {
 	two_dirs
 	atoll start busy --dir a
 	cd a
-	in_background "$ATOLL" exec busy -- sh -c 'touch started; sleep 3; touch ended'
+	in_background "$ATOLL" exec busy -- sh -c 'touch started; while [ ! -e go ]; do sleep 0.01; done; touch ended'
 	view=$(atoll show --json busy | jq -r '.sandboxes[0].area')
-	for _ in $(seq 1000); do
+	for _ in $(seq 6000); do
 		[ -z "$(find "$view" -name started)" ] || break
 		sleep 0.01
 	done
@@ -105,6 +105,7 @@ start_and_exec() {
 	says "pid $background"
 	atoll start other --dir ../b
 	[ -z "$(find "$view" -name ended)" ]
+	touch "$(dirname "$(find "$view" -name started)")/go"
 	wait "$background"
 	[ -n "$(find "$view" -name ended)" ]
 	[ ! -e started ]
@@ -154,9 +155,9 @@ start_and_exec() {
 @test "sto_04 start and exec on an empty store end" {
 	two_dirs
 	before=$(tree a)
-	run timeout 5 "$ATOLL" start p --or-open --dir a
+	run timeout 60 "$ATOLL" start p --or-open --dir a
 	status_is 0
-	run timeout 5 "$ATOLL" exec p -- true
+	run timeout 60 "$ATOLL" exec p -- true
 	status_is 0
 	[ "$(tree a)" = "$before" ]
 }
