@@ -86,7 +86,7 @@ static int remove_entry(const char *path, const struct stat *st, int type, struc
 /* The background writer of a plan that was not stopped may get in between. */
 static void empty(const char *dir)
 {
-	for (int i = 0; i < 100; i++) {
+	for (int i = 0; i < 3000; i++) {
 		if (i > 0)
 			(void)usleep(20000);
 		if (nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT) == 0)
@@ -643,10 +643,13 @@ struct sleeper {
 	int answer;
 };
 
+/* Says in `started` that it runs, and ends when it finds `go`. */
 static void *sleep_in_plan(void *arg)
 {
 	struct sleeper *s = arg;
-	const char *const argv[] = { "sleep", "2", NULL };
+	const char *const argv[] = { "sh", "-c",
+		                     "touch started; while [ ! -e go ]; do sleep 0.01; done",
+		                     NULL };
 	const struct atoll_exec exec = { .argv = argv, .cwd = s->f->root };
 
 	s->answer = atoll_plan_exec(s->f->p, &exec, NULL, NULL);
@@ -669,7 +672,8 @@ static void waits_are_bounded_and_named(void **state)
 
 	atoll_set_wait_notify(f->a, note_waiting, &told);
 	assert_int_equal(pthread_create(&thread, NULL, sleep_in_plan, &s), 0);
-	(void)usleep(400000);
+	for (int i = 0; i < 6000 && !holds(path, "started", ""); i++)
+		(void)usleep(10000);
 	atoll_set_wait(f->a, 500);
 	refused(f, ATOLL_E_TIMEOUT, atoll_plan_commit(f->p, 0, f->res));
 	(void)snprintf(pid, sizeof(pid), "pid %d", (int)getpid());
@@ -677,7 +681,8 @@ static void waits_are_bounded_and_named(void **state)
 	assert_int_equal(told, 1);
 	atoll_set_wait(f->a, 0);
 	refused(f, ATOLL_E_BUSY, atoll_plan_commit(f->p, 0, f->res));
-	assert_int_equal(atoll_plan_diff(f->p, NULL, NULL, f->res), 0);
+	assert_int_equal(atoll_plan_diff(f->p, NULL, NULL, f->res), 1); /* what it made */
+	put(path, "go", "");
 	atoll_set_wait(f->a, -1);
 	ok(f, atoll_plan_commit(f->p, 0, f->res));
 	assert_int_equal(pthread_join(thread, NULL), 0);

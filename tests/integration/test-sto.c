@@ -156,7 +156,9 @@ static void sto_02_nobody_waits_for_a_running_command(void **state)
 
 	fix_add(f, p, root, "copy");
 	work = fix_work(f, p, NULL);
-	pid = child_start(f, "execs", "touch started; sleep 3; touch ended", NULL);
+	pid = child_start(f, "execs",
+	                  "touch started; while [ ! -e go ]; do sleep 0.01; done; touch ended",
+	                  NULL);
 	wait_for_file(fix_path(f, "%s/started", work));
 
 	expect_ok(f, atoll_plan_list(f->a, ignore_plan, NULL, f->res));
@@ -175,6 +177,7 @@ static void sto_02_nobody_waits_for_a_running_command(void **state)
 	           atoll_result_message(f->res), pid_text);
 	expect_msg(!exists(fix_path(f, "%s/ended", work)), "the command was waited for");
 	atoll_set_wait(f->a, -1);
+	put_text(fix_path(f, "%s/go", work), "");
 	expect_eq(child_wait(pid), 0);
 	expect(exists(fix_path(f, "%s/ended", work)));
 	expect_ok(f, atoll_plan_exec(p, &second, &status, f->res));

@@ -20,8 +20,9 @@
 
 #include "lib/atest.h"
 
-#define DEPTH       64   /* directories open at once while walking */
-#define PATIENCE_MS 2000 /* for what ends by itself, and for what other tests have beside ours */
+#define DEPTH 64 /* directories open at once while walking */
+
+int inventory_patience_ms = 60000;
 
 struct inventory {
 	size_t fds;
@@ -124,7 +125,7 @@ static int area_one(const char *path, const struct stat *st, int type, struct FT
 int inventory_areas(const struct inventory *inv, const char *dir, const char *home)
 {
 	char plans[PATH_MAX + 8];
-	int64_t until = now_ms() + PATIENCE_MS;
+	int64_t until = now_ms() + inventory_patience_ms;
 	size_t n;
 
 	found = 0;
@@ -173,7 +174,12 @@ int inventory_remove(const char *dir)
 
 int inventory_unmount(const char *path)
 {
-	if (umount2(path, 0) == 0)
+	int64_t until = now_ms() + inventory_patience_ms;
+	int r;
+
+	while ((r = umount2(path, 0)) < 0 && errno == EBUSY && now_ms() < until)
+		sleep_ms(5);
+	if (r == 0)
 		return 0;
 	fprintf(stderr, "left behind: mount %s is busy: %s\n", path, strerror(errno));
 	(void)umount2(path, MNT_DETACH);
@@ -237,7 +243,7 @@ static int loops_left(const char *dir)
 /* What makes work durable in the background may take its time; true when nobody is left. */
 static bool all_ended(void)
 {
-	int64_t until = now_ms() + PATIENCE_MS;
+	int64_t until = now_ms() + inventory_patience_ms;
 	int status;
 	pid_t pid;
 

@@ -5,6 +5,9 @@
 
 struct inventory;
 
+/* How long is waited for what ends by itself, and for what other tests have beside ours. */
+extern int inventory_patience_ms;
+
 struct inventory *inventory_take(const char *dir);
 void inventory_free(struct inventory *inv);
 /* Lifts every immutable flag below DIR, on mounts too, so that clean-up can work. */

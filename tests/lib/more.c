@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define WAIT_MS     10000
+#define WAIT_MS     60000
 #define NFTW_FDS    16
 #define OTHER_BYTES ((size_t)256 << 20)
 

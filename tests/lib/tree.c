@@ -181,7 +181,7 @@ void remove_entry(const char *path)
 	int r = -1;
 
 	/* What syncs a workspace in the background may make a file in the middle of it. */
-	for (int i = 0; i < 100 && r != 0; i++) {
+	for (int i = 0; i < 6000 && r != 0; i++) {
 		if (i > 0)
 			(void)usleep(10000);
 		r = nftw(path, remove_one, 64, FTW_PHYS | FTW_DEPTH);

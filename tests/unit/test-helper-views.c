@@ -350,7 +350,7 @@ static void views_time_limit(void **state)
 	struct fix *f = *state;
 
 	only_if_possible(f);
-	f->opt.timeout_ms = 200;
+	f->opt.timeout_ms = 1000; /* the shell must have read its first command */
 	assert_int_equal(exit_of(f, "trap 'echo asked >$R/term; exit 3' TERM; sleep 60 & wait"),
 	                 124);
 	assert_true(f->out->usage.timed_out);
