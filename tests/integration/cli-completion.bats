@@ -133,7 +133,7 @@ describes() {
 	two_dirs
 	atoll start p --dir a
 	# The program that syncs in the background has its say first.
-	while [ -n "$(processes)" ]; do sleep 0.02; done
+	all_end
 	before=$(find "$ATOLL_HOME" -printf '%p %s %T@\n' | sort)
 	atoll __complete -- show '' | grep -q '^p'
 	atoll __complete -- diff p '' | grep -q '^sub/'

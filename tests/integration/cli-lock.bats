@@ -125,7 +125,7 @@ plan p 2 $second true true" ]
 		run -0 atoll lock break --yes p
 		says 'plan p is free'
 		ended "$background"
-		[ -z "$(processes)" ]
+		none_run
 		run -0 atoll diff p
 		says 'a/one'
 		run -0 atoll commit p

@@ -26,7 +26,7 @@ teardown() {
 		atoll stop --force --yes p >/dev/null 2>&1 || true
 		unmount "$mounted"
 	fi
-	[ -z "$(processes)" ]
+	none_run
 }
 
 fill='cd "$ATOLL_RESOURCE_1"; echo here >first; while :; do head -c 1048576 /dev/zero >>big; sleep 0.02; done'
@@ -39,7 +39,7 @@ fill='cd "$ATOLL_RESOURCE_1"; echo here >first; while :; do head -c 1048576 /dev
 	says 'less than 24 MiB (exec.min-free); the command was ended, its work is kept'
 	says 'atoll config set exec.min-free'
 	[ "$(df --output=avail -k "$mounted" | tail -n 1)" -gt 16384 ]
-	[ -z "$(processes)" ]
+	none_run
 	run -0 atoll diff p
 	says 'a/first'
 	says 'a/big'
@@ -58,7 +58,7 @@ fill='cd "$ATOLL_RESOURCE_1"; echo here >first; while :; do head -c 1048576 /dev
 	atoll start p --dir a
 	run -125 timeout 60 "$ATOLL" exec p -- sh -c "trap '' TERM; $fill"
 	says 'the command was ended'
-	[ -z "$(processes)" ]
+	none_run
 	run -0 atoll diff p
 	says 'a/big'
 }

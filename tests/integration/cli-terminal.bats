@@ -83,7 +83,7 @@ not_paged() {
 	ATOLL_PAGER='head -n 1' run tty "$ATOLL diff p"
 	[ "$status" -eq 0 ] || [ "$status" -eq 141 ]
 	[ "${#lines[@]}" -eq 1 ]
-	[ -z "$(processes)" ]
+	none_run
 	run -0 atoll rollback p
 }
 

@@ -73,13 +73,25 @@ processes() {
 	done 2>/dev/null
 }
 
-left_behind() {
-	# The program that syncs in the background may need a moment.
+# all_end: whatever works for this test does, within a minute; what does not is named.
+all_end() {
 	for _ in $(seq 3000); do
-		[ -n "$(processes)" ] || break
+		[ -n "$(processes)" ] || return 0
 		sleep 0.02
 	done
 	processes
+	return 1
+}
+
+# none_run: no command does, and what syncs in the background after it will end. What is ending has
+# no words any more.
+none_run() {
+	! processes | grep -v -e '^[0-9]* atoll-helper ' -e '^[0-9]* $' || return 1
+	all_end
+}
+
+left_behind() {
+	all_end || true
 	mounts
 	# Whatever plans are still there go, and everything of theirs with them.
 	if [ -e "$ATOLL_HOME/atoll.db" ] && [ -z "${store_is_broken:-}" ]; then
