@@ -7,6 +7,12 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+
+bool change_is_tree(const struct change *c)
+{
+	return c->op != CHANGE_ATTR && (S_ISDIR(c->base.mode) || S_ISDIR(c->work.mode));
+}
 
 int changeset_add(struct changeset *cs, const struct change *c)
 {

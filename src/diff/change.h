@@ -29,8 +29,10 @@ struct change {
 	uint32_t base_dir;   /* block of the base directory, or BASE_NO_DIR */
 	struct fs_stat base; /* as recorded; mode 0: absent */
 	struct fs_stat work; /* in the workspace, with id; mode 0: absent */
-	bool in_part;        /* of a new directory: only some of what is below it is meant */
-	bool settled;        /* somebody else's version, now in `base`, is to be replaced */
+	uint64_t entries;    /* that a listing of it has, itself included, once they are counted */
+	bool counted;
+	bool in_part; /* of a new directory: only some of what is below it is meant */
+	bool settled; /* somebody else's version, now in `base`, is to be replaced */
 };
 
 /* A directory that stays and below which something changes: its times are set after the rest. */
@@ -53,6 +55,9 @@ struct changeset {
 	size_t cap_theirs;
 };
 #define CHANGESET_INIT ((struct changeset){ 0 })
+
+/* A directory that comes or goes, with what is below it. */
+bool change_is_tree(const struct change *c);
 
 /* Takes over C's path. */
 int changeset_give_up(struct changeset *cs, const struct change *c);

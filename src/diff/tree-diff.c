@@ -61,10 +61,18 @@ static struct diff_job *job_new(const char *path, const struct base_entry *e,
 	return job;
 }
 
+/* What is known of a change beside its two sides. */
+struct scan {
+	unsigned what;
+	unsigned base_flags; /* of all below a directory that goes */
+	uint64_t entries;    /* below the change itself */
+};
+
 /* Everything below a new directory, for what it must be named for. */
 static int scan_new(void *ctx, int dir_fd, const char *name, const char *path, unsigned char type)
 {
-	unsigned *what = ctx, flags;
+	struct scan *s = ctx;
+	unsigned flags;
 	struct fs_stat st;
 	int r;
 
@@ -72,18 +80,21 @@ static int scan_new(void *ctx, int dir_fd, const char *name, const char *path, u
 	r = fs_stat_at(dir_fd, name, 0, &st);
 	if (r == 0)
 		r = tree_entry_flags(dir_fd, name, path, &st, 0, &flags);
-	if (r == 0)
-		*what |= flags;
+	if (r == 0) {
+		s->what |= flags;
+		s->entries++;
+	}
 	return r == -ENOENT ? 0 : r;
 }
 
 /* Everything below a directory that goes: what the view never showed goes with it. */
 static int scan_old(void *ctx, const char *path, const struct base_entry *e)
 {
-	unsigned *flags = ctx;
+	struct scan *s = ctx;
 
 	(void)path;
-	*flags |= e->flags;
+	s->base_flags |= e->flags;
+	s->entries++;
 	return 0;
 }
 
@@ -99,9 +110,9 @@ static int add_change(struct differ *d, const struct change *c)
 
 /* One change. E or WORK is NULL where it is absent. */
 static int report(struct diff_dir *dd, const char *path, enum change_op op,
-                  const struct base_entry *e, const struct fs_stat *work, unsigned what)
+                  const struct base_entry *e, const struct fs_stat *work, struct scan s)
 {
-	struct change c = { .op = op, .what = what, .base_dir = BASE_NO_DIR };
+	struct change c = { .op = op, .base_dir = BASE_NO_DIR, .counted = true };
 	cleanup_error struct error err = ERROR_INIT;
 
 	if (e) {
@@ -114,12 +125,14 @@ static int report(struct diff_dir *dd, const char *path, enum change_op op,
 	/* Below a stand-in nobody knows what is really there. */
 	c.base_flags |= dd->job->flags & BASE_UNREADABLE;
 	if (c.base_dir != BASE_NO_DIR && op != CHANGE_ATTR) {
-		int r = tree_base_walk(dd->d->t->base, "", c.base_dir, scan_old, &c.base_flags,
-		                       &err);
+		int r = tree_base_walk(dd->d->t->base, "", c.base_dir, scan_old, &s, &err);
 
 		if (r < 0)
 			return tree_fail_move(&dd->d->failure, r, &err);
 	}
+	c.what = s.what;
+	c.base_flags |= s.base_flags;
+	c.entries = s.entries + 1;
 	dd->is_touched = true;
 	c.path = xstrdup(path);
 	return add_change(dd->d, &c);
@@ -137,20 +150,21 @@ static int report_changed(struct diff_dir *dd, const char *path, enum change_op 
 		return r;
 	if (now.id.ino != work->id.ino || now.ctime_ns != work->ctime_ns)
 		return -EAGAIN;
-	return report(dd, path, op, e, &now, what);
+	return report(dd, path, op, e, &now, (struct scan){ .what = what });
 }
 
 /* An entry that takes no older one's place, or one of another type. */
 static int report_new(struct diff_dir *dd, const char *path, const struct base_entry *e,
                       const struct fs_stat *work)
 {
-	unsigned what = e ? ATOLL_CHANGE_TYPE : 0;
+	struct scan s = { .what = e ? ATOLL_CHANGE_TYPE : 0 };
 	int r;
 
-	r = walk_tree(dd->d->t->work_fd, path, scan_new, NULL, &what);
+	r = walk_tree(dd->d->t->work_fd, path, scan_new, NULL, &s);
 	if (r < 0)
 		return r;
-	return report(dd, path, e ? CHANGE_REPLACE : CHANGE_CREATE, e, work, what);
+	s.entries -= s.entries > 0; /* the walk began with itself */
+	return report(dd, path, e ? CHANGE_REPLACE : CHANGE_CREATE, e, work, s);
 }
 
 static int orig_dir(struct diff_dir *dd)
@@ -210,7 +224,7 @@ static int diff_once(struct diff_dir *dd, const char *name, const char *path,
 	if (r == -ENOENT) {
 		if (!e || e->flags & BASE_SKIPPED)
 			return 0;
-		return report(dd, path, CHANGE_DELETE, e, NULL, 0);
+		return report(dd, path, CHANGE_DELETE, e, NULL, (struct scan){ 0 });
 	}
 	if (r < 0)
 		return r;
@@ -341,7 +355,9 @@ static int diff_root(struct differ *d, struct fs_stat *ret_work)
 	struct change c = { .op = CHANGE_ATTR,
 		            .base_flags = e->flags,
 		            .base_dir = e->dir,
-		            .base = e->src };
+		            .base = e->src,
+		            .entries = 1,
+		            .counted = true };
 	int r;
 
 	r = fs_stat_at(d->t->work_fd, "", FS_STAT_ID, &c.work);

@@ -32,6 +32,7 @@ struct report {
 	const struct upper_compare *u;
 	struct tree_owner owner;
 	tree_entry_fn fn;
+	upper_base_fn base_fn; /* NULL: nobody asks */
 	void *ctx;
 	unsigned extra; /* what the caller said of the whole change; for the first entry told */
 	struct frame *stack;
@@ -65,19 +66,20 @@ struct side {
 	size_t i;
 };
 
-static int side_open(struct side *s, int root_fd, const char *path, bool wanted)
+static int side_open(struct side *s, int root_fd, const char *path, bool wanted, bool strict)
 {
 	int r = wanted ? resolve_dir(root_fd, path, &s->fd) : 0;
 
 	/* A directory nobody may read has names nobody can list. */
-	if (r == -EACCES || (r == 0 && !wanted))
+	if ((r == -EACCES && !strict) || (r == 0 && !wanted))
 		return 0;
 	return r < 0 ? r : dirlist_read(s->fd, &s->names);
 }
 
-static int side_stat(const struct side *s, const char *name, bool wanted, struct fs_stat *ret)
+static int side_stat(const struct side *s, const char *name, bool wanted, unsigned want,
+                     struct fs_stat *ret)
 {
-	int r = wanted ? fs_stat_at(s->fd, name, FS_STAT_ID, ret) : -ENOENT;
+	int r = wanted ? fs_stat_at(s->fd, name, want, ret) : -ENOENT;
 
 	if (r == -ENOENT)
 		*ret = (struct fs_stat){ 0 };
@@ -96,13 +98,16 @@ static int merge_names(struct report *rep, struct frame *f, struct side *b, stru
 		cleanup_free char *path = NULL;
 		struct fs_stat base, work;
 
-		r = side_stat(b, name, c <= 0, &base);
+		/* Identities matter to a comparison only. */
+		r = side_stat(b, name, c <= 0, c == 0 ? FS_STAT_ID : 0, &base);
 		if (r >= 0)
-			r = side_stat(w, name, c >= 0, &work);
+			r = side_stat(w, name, c >= 0, c == 0 ? FS_STAT_ID : 0, &work);
 		if (r >= 0 && overlay_is_whiteout(&work))
 			work = (struct fs_stat){ 0 };
 		if (r >= 0)
 			r = tree_join(f->path, name, &path);
+		if (r >= 0 && base.mode && rep->base_fn)
+			r = rep->base_fn(rep->ctx, b->fd, name, path, &base);
 		if (r >= 0 && (base.mode || work.mode) && !tree_excluded(rep->u->excludes, path))
 			r = add_item(f, name, &base, &work);
 		b->i += c <= 0;
@@ -116,10 +121,10 @@ static int push(struct report *rep, const char *path, bool base_dir, bool work_d
 {
 	struct side b = { .fd = FD_NONE }, w = { .fd = FD_NONE };
 	struct frame f = { .path = xstrdup(path) };
-	int r = side_open(&b, rep->u->orig_fd, path, base_dir);
+	int r = side_open(&b, rep->u->orig_fd, path, base_dir, rep->base_fn != NULL);
 
 	if (r >= 0)
-		r = side_open(&w, rep->u->upper_fd, path, work_dir);
+		r = side_open(&w, rep->u->upper_fd, path, work_dir, rep->base_fn != NULL);
 	if (r >= 0)
 		r = merge_names(rep, &f, &b, &w);
 	dirlist_done(&b.names);
@@ -292,6 +297,28 @@ int upper_expand_one(const struct upper_compare *u, const struct change *c, tree
 
 	report_done(&rep);
 	return r;
+}
+
+static int show_top(const struct upper_compare *u, const struct change *c, upper_base_fn base_fn,
+                    void *ctx)
+{
+	cleanup_close int fd = FD_NONE;
+	const char *name;
+	int r = c->base.mode ? resolve_parent(u->orig_fd, c->path, &fd, &name) : 0;
+
+	return r < 0 || !c->base.mode ? r : base_fn(ctx, fd, name, c->path, &c->base);
+}
+
+int upper_expand_base(const struct upper_compare *u, const struct change *c, tree_entry_fn fn,
+                      upper_base_fn base_fn, void *ctx)
+{
+	struct report rep = { .u = u, .fn = fn, .base_fn = base_fn, .ctx = ctx };
+	int r = show_top(u, c, base_fn, ctx);
+
+	if (r >= 0)
+		r = expand(&rep, c);
+	report_done(&rep);
+	return r < 0 ? r : 0;
 }
 
 int upper_expand(const struct upper_compare *u, const struct changeset *cs, tree_entry_fn fn,

@@ -61,33 +61,46 @@ static int fail_upper(struct walker *w, int r, const char *op, const char *path)
 	return r;
 }
 
-static int add(struct walker *w, struct merged *m, const char *path, enum change_op op,
-               unsigned what, const struct fs_stat *base, const struct fs_stat *work)
+/* C: op, what, and the entries where they are known to be more than one. */
+static int add(struct walker *w, struct merged *m, const char *path, struct change *c,
+               const struct fs_stat *base, const struct fs_stat *work)
 {
-	struct change c = { .op = op, .what = what, .base_dir = BASE_NO_DIR };
+	int r;
 
+	c->base_dir = BASE_NO_DIR;
 	if (base)
-		c.base = *base;
+		c->base = *base;
 	if (work)
-		c.work = *work;
-	if (op != CHANGE_ATTR)
+		c->work = *work;
+	if (!change_is_tree(c))
+		c->entries = 1;
+	c->counted = c->entries > 0;
+	if (c->op != CHANGE_ATTR)
 		m->is_touched = true;
-	c.path = xstrdup(path);
-	int r = w->change_fn(w->ctx, &c);
-	free(c.path);
+	c->path = xstrdup(path);
+	r = w->change_fn(w->ctx, c);
+	free(c->path);
 	return r < 0 ? fail(w, r, "compare", path) : 0;
 }
 
-static int scan_flags(void *ctx, int dir_fd, const char *name, const char *path, unsigned char type)
+struct scan {
+	unsigned what;
+	uint64_t entries;
+};
+
+static int scan_entry(void *ctx, int dir_fd, const char *name, const char *path, unsigned char type)
 {
-	unsigned *what = ctx, flags = 0;
+	struct scan *s = ctx;
+	unsigned flags = 0;
 	struct fs_stat st;
 	int r = fs_stat_at(dir_fd, name, 0, &st);
 
 	(void)type;
-	if (r == 0 && !overlay_is_whiteout(&st))
+	if (r == 0 && !overlay_is_whiteout(&st)) {
+		s->entries++;
 		r = tree_entry_flags(dir_fd, name, path, &st, 0, &flags);
-	*what |= flags;
+	}
+	s->what |= flags;
 	return r == -ENOENT ? 0 : r;
 }
 
@@ -95,14 +108,19 @@ static int scan_flags(void *ctx, int dir_fd, const char *name, const char *path,
 static int whole_dir(struct walker *w, struct merged *m, const char *path,
                      const struct fs_stat *base, const struct fs_stat *work)
 {
-	unsigned what = 0;
-	int r = walk_tree(w->u->upper_fd, path, scan_flags, NULL, &what);
+	struct scan s = { 0 };
+	struct change c = { .op = base ? CHANGE_REPLACE : CHANGE_CREATE };
+	bool replaces_dir = base && S_ISDIR(base->mode);
+	int r = walk_tree(w->u->upper_fd, path, scan_entry, NULL, &s);
 
 	if (r < 0)
 		return fail_upper(w, r, "look below", path);
+	c.what = s.what;
 	if (base)
-		what |= S_ISDIR(base->mode) ? ATOLL_CHANGE_CONTENT : ATOLL_CHANGE_TYPE;
-	return add(w, m, path, base ? CHANGE_REPLACE : CHANGE_CREATE, what, base, work);
+		c.what |= replaces_dir ? ATOLL_CHANGE_CONTENT : ATOLL_CHANGE_TYPE;
+	/* What it shares with the one below is not told, and is not known yet. */
+	c.entries = replaces_dir ? 0 : s.entries;
+	return add(w, m, path, &c, base, work);
 }
 
 static int dir_xattrs(int dir_fd, const char *name, uint64_t *ret)
@@ -120,17 +138,17 @@ static int merged_attrs(struct walker *w, struct merged *m, int upper_fd, int or
                         const struct fs_stat *work)
 {
 	struct base_entry e = { .name = name, .src = *base, .dir = 0 };
-	unsigned what = 0;
+	struct change c = { .op = CHANGE_ATTR };
 	int r;
 
 	if (!w->change_fn)
 		return 0;
 	r = dir_xattrs(orig_fd, name, &e.xattrs);
 	if (r == 0)
-		r = tree_compare_dir(&w->owner, upper_fd, name, &e, work, &what);
+		r = tree_compare_dir(&w->owner, upper_fd, name, &e, work, &c.what);
 	if (r < 0)
 		return fail(w, r, "read the attributes of", path);
-	return what ? add(w, m, path, CHANGE_ATTR, what, base, work) : 0;
+	return c.what ? add(w, m, path, &c, base, work) : 0;
 }
 
 /* ---- the way down and back ---- */
@@ -201,22 +219,22 @@ static int visit_other(struct walker *w, struct merged *m, const char *name, con
 {
 	struct tree_pair pair = { &w->owner, m->upper_fd, m->orig_fd, path };
 	struct base_entry e = { .name = name, .dir = BASE_NO_DIR };
-	unsigned what = 0;
+	struct change c = { .op = base ? CHANGE_REPLACE : CHANGE_CREATE };
 	int r;
 
 	if (!base || (base->mode & S_IFMT) != (work->mode & S_IFMT)) {
-		r = tree_entry_flags(m->upper_fd, name, path, work, 0, &what);
+		r = tree_entry_flags(m->upper_fd, name, path, work, 0, &c.what);
 		if (r < 0)
 			return fail(w, r, "look at", path);
 		if (base)
-			what |= ATOLL_CHANGE_TYPE;
-		return add(w, m, path, base ? CHANGE_REPLACE : CHANGE_CREATE, what, base, work);
+			c.what |= ATOLL_CHANGE_TYPE;
+		return add(w, m, path, &c, base, work);
 	}
 	e.src = *base;
-	r = tree_compare_entry(&pair, &e, work, &what);
+	r = tree_compare_entry(&pair, &e, work, &c.what);
 	if (r < 0)
 		return fail(w, r, "compare", path);
-	return what ? add(w, m, path, CHANGE_REPLACE, what, base, work) : 0;
+	return c.what ? add(w, m, path, &c, base, work) : 0;
 }
 
 static int visit(struct walker *w, struct merged *m, const char *name)
@@ -245,7 +263,8 @@ static int visit(struct walker *w, struct merged *m, const char *name)
 	if (!w->change_fn)
 		return 0;
 	if (overlay_is_whiteout(&work))
-		return base ? add(w, m, path, CHANGE_DELETE, 0, base, NULL) : 0;
+		return base ? add(w, m, path, &(struct change){ .op = CHANGE_DELETE }, base, NULL)
+		            : 0;
 	return visit_other(w, m, name, path, base, &work);
 }
 

@@ -50,5 +50,12 @@ int upper_expand(const struct upper_compare *u, const struct changeset *cs, tree
 /* The same for one change. Nothing is said of a failure. */
 int upper_expand_one(const struct upper_compare *u, const struct change *c, tree_entry_fn fn,
                      void *ctx);
+/* The same, and BASE_FN is shown every entry that the resource has there, told or not: who judges
+ * them and who counts the change share one reading. BASE: without identity where the upper has no
+ * such entry. A directory that cannot be read is a failure here. */
+typedef int (*upper_base_fn)(void *ctx, int dir_fd, const char *name, const char *path,
+                             const struct fs_stat *base);
+int upper_expand_base(const struct upper_compare *u, const struct change *c, tree_entry_fn fn,
+                      upper_base_fn base_fn, void *ctx);
 
 #endif

@@ -73,12 +73,6 @@ static int judge_entry(void *ctx, const char *path, enum atoll_change_kind kind,
 	return 0;
 }
 
-/* With more entries than itself. */
-static bool is_dir_change(const struct change *c)
-{
-	return c->op != CHANGE_ATTR && (S_ISDIR(c->base.mode) || S_ISDIR(c->work.mode));
-}
-
 static int judge(struct atoll_participant *p, const struct dir_source *source,
                  const struct changeset *cs)
 {
@@ -95,10 +89,10 @@ static int judge(struct atoll_participant *p, const struct dir_source *source,
 			                 cs->v[i].path);
 		pol.counts =
 			!cs->v[i].in_part; /* what comes of a part is known when it is staged */
-		if (cs->v[i].what & POLICY_BITS || (is_dir_change(&cs->v[i]) && pol.counts))
+		if (cs->v[i].what & POLICY_BITS || (!cs->v[i].counted && pol.counts))
 			r = source->expand(source->ctx, &one, judge_entry, &pol, &p->err);
-		else
-			pol.entries += pol.counts;
+		else if (pol.counts)
+			pol.entries += cs->v[i].entries;
 	}
 	p->changes = pol.entries;
 	if (r >= 0 && pol.refused) {

@@ -52,11 +52,6 @@ static int choose_entry(void *ctx, const char *path, enum atoll_change_kind kind
 	return 0;
 }
 
-static bool is_dir_change(const struct change *c)
-{
-	return c->op != CHANGE_ATTR && (S_ISDIR(c->base.mode) || S_ISDIR(c->work.mode));
-}
-
 static int refuse_split(struct atoll_participant *p, const struct change *c, const char *inside)
 {
 	cleanup_free char *dir = escape_dup(c->path), *left = escape_dup(inside);
@@ -80,10 +75,10 @@ static int choose_change(struct atoll_participant *p, const struct dir_source *s
 	ch->in = ch->out = 0;
 	free(ch->left);
 	ch->left = NULL;
-	if (is_dir_change(c))
+	if (change_is_tree(c))
 		r = source->expand(source->ctx, &one, choose_entry, ch, &p->err);
 	/* A directory that was replaced by an equal one has no entry of its own to show. */
-	if (!is_dir_change(c) || (r >= 0 && ch->in + ch->out == 0))
+	if (!change_is_tree(c) || (r >= 0 && ch->in + ch->out == 0))
 		choose(ch, c->path, S_ISDIR(c->base.mode) || S_ISDIR(c->work.mode));
 	if (r < 0 || ch->in == 0)
 		return r < 0 ? r : 0;

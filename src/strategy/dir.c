@@ -357,6 +357,7 @@ static int take_ours(struct atoll_participant *p, int root_fd, struct change *c)
 		c->op = CHANGE_CREATE;
 	c->base = now;
 	c->base_flags = 0;
+	c->counted = c->counted && !change_is_tree(c);
 	c->settled = true;
 	return 0;
 }

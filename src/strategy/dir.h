@@ -83,8 +83,8 @@ int dir_content(struct atoll_participant *p, const struct atoll_change *change,
 int dir_conflicts(struct atoll_participant *p, size_t conflicts);
 
 /* What somebody else did to the base of a change, or of a directory that holds changes: as
- * tree_conflict() and tree_conflict_dir() answer. */
-typedef int (*dir_judge_fn)(void *ctx, const struct change *c, char **ret_why);
+ * tree_conflict() and tree_conflict_dir() answer. Who reads a directory for it counts C's entries. */
+typedef int (*dir_judge_fn)(void *ctx, struct change *c, char **ret_why);
 typedef int (*dir_judge_dir_fn)(void *ctx, const struct change_dir *d, char **ret_why);
 /* Drops changes that are there already; names conflicts. */
 int dir_weed(struct atoll_participant *p, struct changeset *cs, dir_judge_fn judge,

@@ -14,7 +14,6 @@
 #include "fs/atomic.h"
 #include "fs/resolve.h"
 #include "fs/stamp.h"
-#include "fs/walk.h"
 #include "strategy/dir.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
@@ -451,40 +450,56 @@ static int say(char **ret_why, const char *why)
 
 struct late {
 	const struct overlay_base *b;
+	uint64_t entries; /* told */
 	char *path;
 	bool is_dir; /* and so perhaps only holds what is meant */
 };
 
-static int late_entry(void *ctx, int dir_fd, const char *name, const char *path, unsigned char type)
+static int late_entry(void *ctx, int dir_fd, const char *name, const char *path,
+                      const struct fs_stat *st)
 {
 	struct late *l = ctx;
-	struct fs_stat st;
-	int r = fs_stat_at(dir_fd, name, 0, &st);
+	struct fs_stat now;
 
-	(void)type;
-	if (r < 0)
-		return r == -ENOENT ? WALK_SKIP : r;
-	if ((!l->path || l->is_dir) && changed_since(l->b, st.ctime_ns) &&
-	    !(fs_stat_at(dir_fd, name, FS_STAT_ID, &st) >= 0 &&
-	      dir_restored_known(&l->b->restored, path, &st))) {
+	if ((!l->path || l->is_dir) && changed_since(l->b, st->ctime_ns) &&
+	    !(fs_stat_at(dir_fd, name, FS_STAT_ID, &now) >= 0 &&
+	      dir_restored_known(&l->b->restored, path, &now))) {
 		free(l->path);
 		l->path = escape_dup(path);
-		l->is_dir = S_ISDIR(st.mode);
+		l->is_dir = S_ISDIR(st->mode);
 	}
-	return l->path && !l->is_dir ? WALK_SKIP : 0;
+	return 0;
 }
 
-/* Everything below a directory that goes. */
+static int count_entry(void *ctx, const char *path, enum atoll_change_kind kind, unsigned what,
+                       const struct fs_stat *old_stat, const struct fs_stat *new_stat,
+                       const char *link_target)
+{
+	struct late *l = ctx;
+
+	(void)path;
+	(void)kind;
+	(void)what;
+	(void)old_stat;
+	(void)new_stat;
+	(void)link_target;
+	l->entries++;
+	return 0;
+}
+
+/* Everything below a directory that goes; and it is counted. */
 static int late_below(struct atoll_participant *p, const struct upper_compare *u,
-                      const struct overlay_base *b, const char *path, char **ret_why)
+                      const struct overlay_base *b, struct change *c, char **ret_why)
 {
 	struct late l = { .b = b };
-	int r = walk_tree(u->orig_fd, path, late_entry, NULL, &l);
+	int r = upper_expand_base(u, c, count_entry, late_entry, &l);
 
 	if (r < 0) {
 		free(l.path);
-		return error_sys(&p->err, r, "look for changes below", path);
+		return error_sys(&p->err, r, "look for changes below", c->path);
 	}
+	c->entries = l.entries;
+	c->counted = true;
 	if (!l.path)
 		return 0;
 	*ret_why = xasprintf("contains changes: %s", l.path);
@@ -519,8 +534,8 @@ static const char *difference(const struct manifest_op *rec, const struct change
 }
 
 static int judge(struct atoll_participant *p, const struct upper_compare *u,
-                 const struct overlay_base *b, const struct manifest_op *rec,
-                 const struct change *c, char **ret_why)
+                 const struct overlay_base *b, const struct manifest_op *rec, struct change *c,
+                 char **ret_why)
 {
 	const char *why = difference(rec, c);
 	int r = 0;
@@ -529,7 +544,7 @@ static int judge(struct atoll_participant *p, const struct upper_compare *u,
 	    dir_restored_known(&b->restored, c->path, &c->base))
 		why = NULL;
 	if (!why && c->op != CHANGE_ATTR && S_ISDIR(c->base.mode))
-		r = late_below(p, u, b, c->path, ret_why);
+		r = late_below(p, u, b, c, ret_why);
 	if (r != 0 || !why)
 		return r;
 	if (c->op == CHANGE_DELETE && !c->base.mode)
@@ -541,7 +556,7 @@ static int judge(struct atoll_participant *p, const struct upper_compare *u,
 }
 
 int overlay_conflict(struct atoll_participant *p, const struct upper_compare *u,
-                     const struct overlay_base *b, const struct change *c, char **ret_why)
+                     const struct overlay_base *b, struct change *c, char **ret_why)
 {
 	const struct manifest_op *rec = find(&b->records, b->records.n_ops, c->path);
 
@@ -552,7 +567,7 @@ int overlay_conflict(struct atoll_participant *p, const struct upper_compare *u,
 }
 
 int overlay_base_conflict(struct atoll_participant *p, const struct upper_compare *u,
-                          struct overlay_base *b, const struct change *c, char **ret_why)
+                          struct overlay_base *b, struct change *c, char **ret_why)
 {
 	int r = 0;
 
@@ -587,7 +602,7 @@ struct refreshing {
 	struct overlay_base *to;
 };
 
-static int refresh_change(struct refreshing *f, const struct change *c)
+static int refresh_change(struct refreshing *f, struct change *c)
 {
 	const struct manifest_op *rec = find(&f->was->records, f->was->records.n_ops, c->path);
 	cleanup_free char *why = NULL, *text = NULL;
@@ -606,7 +621,7 @@ static int refresh_change(struct refreshing *f, const struct change *c)
 static bool is_disputed(struct refreshing *f, const char *path, bool moved)
 {
 	for (size_t i = 0; i < f->cs->n; i++) {
-		const struct change *c = &f->cs->v[i];
+		struct change *c = &f->cs->v[i];
 		cleanup_free char *why = NULL;
 
 		if (c->op != CHANGE_ATTR

@@ -63,13 +63,13 @@ int overlay_base_refresh(struct atoll_participant *p, int area_fd, const struct 
                          const struct changeset *cs, const struct overlay_base *b, int64_t t0_ns,
                          bool multigrain);
 
-/* As tree_conflict() and tree_conflict_dir(). */
+/* As tree_conflict() and tree_conflict_dir(). The first counts C's entries when it reads what goes. */
 int overlay_conflict(struct atoll_participant *p, const struct upper_compare *u,
-                     const struct overlay_base *b, const struct change *c, char **ret_why);
+                     const struct overlay_base *b, struct change *c, char **ret_why);
 /* The same for an opened base: the paths must come in order. A change that has no record yet, since
  * its command still runs, is not judged: 0. */
 int overlay_base_conflict(struct atoll_participant *p, const struct upper_compare *u,
-                          struct overlay_base *b, const struct change *c, char **ret_why);
+                          struct overlay_base *b, struct change *c, char **ret_why);
 int overlay_conflict_dir(struct atoll_participant *p, const struct upper_compare *u,
                          const struct overlay_base *b, const struct change_dir *d, char **ret_why);
 

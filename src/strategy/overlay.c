@@ -382,7 +382,7 @@ static int overlay_diff(struct atoll_participant *p)
 
 /* ---- committing ---- */
 
-static int judge(void *ctx, const struct change *c, char **ret_why)
+static int judge(void *ctx, struct change *c, char **ret_why)
 {
 	struct view *v = ctx;
 
