@@ -144,17 +144,26 @@ bool dir_covered(const struct strlist *undone, const char *path)
 	return false;
 }
 
-/* A newer batch of the same undo may have displaced another name of it, which shows on its ctime. */
-static bool same(const struct fs_stat *was, const struct fs_stat *now, const struct strlist *undone)
+static bool is_displaced(const struct atoll_participant *p, struct fs_id id)
+{
+	for (size_t i = 0; i < p->n_displaced; i++)
+		if (fs_id_equal(p->displaced[i], id))
+			return true;
+	return false;
+}
+
+/* Where a newer batch of the same undo moved another name of it away, its ctime says nothing. */
+static bool same(const struct atoll_participant *p, const struct fs_stat *was,
+                 const struct fs_stat *now)
 {
 	return was && fs_id_equal(was->id, now->id) &&
 	       (S_ISDIR(now->mode) || was->ctime_ns == now->ctime_ns ||
-	        (undone->n > 0 && now->nlink > 1 && was->ctime_ns != 0 && same_content(was, now)));
+	        (was->ctime_ns != 0 && same_content(was, now) && is_displaced(p, now->id)));
 }
 
 struct check {
+	const struct atoll_participant *p;
 	const struct manifest *installed;
-	const struct strlist *undone;
 	char *why;
 };
 
@@ -167,11 +176,11 @@ static int check_entry(void *ctx, int dir_fd, const char *name, const char *path
 	int r = fs_stat_at(dir_fd, name, FS_STAT_ID, &st);
 
 	(void)type;
-	if (r == -ENOENT || dir_covered(c->undone, path))
+	if (r == -ENOENT || dir_covered(&c->p->undone, path))
 		return WALK_SKIP;
 	if (r < 0)
 		return r;
-	if (same(was, &st, c->undone))
+	if (same(c->p, was, &st))
 		return 0;
 	cleanup_free char *shown = escape_dup(path);
 	if (!c->why)
@@ -224,7 +233,7 @@ static char *check_put_back(const struct atoll_participant *p, const struct mani
 int dir_installed_check(struct atoll_participant *p, struct dir_batch *b,
                         const struct manifest *installed, size_t k, char **ret_why)
 {
-	struct check c = { .installed = installed, .undone = &p->undone };
+	struct check c = { .p = p, .installed = installed };
 	const struct manifest_op *o = &b->m.ops[k];
 	const char *name;
 	struct fs_stat st;
@@ -249,7 +258,7 @@ int dir_installed_check(struct atoll_participant *p, struct dir_batch *b,
 		*ret_why = xstrdup("was created since");
 		return 0;
 	}
-	if (!same(dir_installed_find(installed, o->path), &st, &p->undone)) {
+	if (!same(p, dir_installed_find(installed, o->path), &st)) {
 		*ret_why = xstrdup("was changed since");
 		return 0;
 	}

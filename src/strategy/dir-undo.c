@@ -444,6 +444,39 @@ static int note_undone(struct atoll_participant *p, const struct manifest_op *o)
 	return 0;
 }
 
+static int note_displaced(struct atoll_participant *p, const struct manifest_op *o)
+{
+	int r;
+
+	if (!o->old_stat.mode || S_ISDIR(o->old_stat.mode))
+		return 0;
+	r = grow((void **)&p->displaced, &p->cap_displaced, p->n_displaced + 1,
+	         sizeof(*p->displaced));
+	if (r < 0)
+		return error_sys(&p->err, r, "look at", o->path);
+	p->displaced[p->n_displaced++] = o->old_stat.id;
+	return 0;
+}
+
+/* For the older batches of the same undo, which are asked next. */
+static int note_batch(struct atoll_participant *p, const struct dir_batch *b)
+{
+	int r = 0;
+
+	for (size_t k = 0; r >= 0 && k < b->m.n_ops; k++) {
+		if (b->m.ops[k].flags & MANIFEST_WORK)
+			continue;
+		r = note_displaced(p, &b->m.ops[k]);
+		/* What is left alone is not put back, so it speaks for itself against them. */
+		if (r >= 0 && !b->keep[k])
+			r = note_undone(p, &b->m.ops[k]);
+	}
+	for (size_t i = 0; r >= 0 && i < b->m.n_dirs; i++)
+		if (b->m.dirs[i].flags & MANIFEST_DIR_ATTR)
+			strlist_add(&p->undone_attrs, b->m.dirs[i].path);
+	return r;
+}
+
 int dir_prepare_undo(struct atoll_participant *p, const char *work)
 {
 	struct manifest installed = MANIFEST_INIT;
@@ -478,13 +511,8 @@ int dir_prepare_undo(struct atoll_participant *p, const char *work)
 	} else if (r >= 0) {
 		r = conflicts ? write_keep(p, b) : drop_keep(p, b);
 	}
-	/* What is left alone is not put back, so it speaks for itself against older batches. */
-	for (size_t k = 0; r >= 0 && k < b->m.n_ops; k++)
-		if (!b->keep[k] && !(b->m.ops[k].flags & MANIFEST_WORK))
-			r = note_undone(p, &b->m.ops[k]);
-	for (size_t i = 0; r >= 0 && i < b->m.n_dirs; i++)
-		if (b->m.dirs[i].flags & MANIFEST_DIR_ATTR)
-			strlist_add(&p->undone_attrs, b->m.dirs[i].path);
+	if (r >= 0)
+		r = note_batch(p, b);
 	p->changes = r >= 0 ? b->m.n_ops : 0;
 	return r;
 }

@@ -33,6 +33,10 @@ struct atoll_participant {
 	struct strlist undone; /* paths that newer batches of the same undo will have put back */
 	struct fs_stat *undone_old; /* what they put back there; mode 0: nothing */
 	size_t cap_undone_old;
+	/* What newer batches of the same undo moved out of the resource, put back or not: the
+	 * ctime of its other names is our doing. No directories. */
+	struct fs_id *displaced;
+	size_t n_displaced, cap_displaced;
 
 	atoll_change_fn change_fn; /* during diff */
 	void *change_user;

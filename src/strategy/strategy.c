@@ -182,6 +182,7 @@ void participant_free(struct atoll_participant *p)
 	strlist_done(&p->env);
 	strlist_done(&p->undone);
 	free(p->undone_old);
+	free(p->displaced);
 	strlist_done(&p->undone_attrs);
 	free(p->id);
 	free(p->plan);

@@ -634,6 +634,36 @@ static void der_04_a_late_edit_refuses_the_undo(void **state)
 	}
 }
 
+/* A newer commit of the plan that took one of two names away touched the other; that is no edit. What
+ * somebody else does to a file with two names is. */
+static void der_21_names_taken_by_a_newer_batch(void **state)
+{
+	struct fix *f = *state;
+
+	for (size_t i = 0; i < KINDS; i++) {
+		const char *root = make_tree(f, kinds[i]);
+		struct atoll_plan *p = fix_plan(f, NULL);
+		char *before = man_take(root);
+
+		fix_add(f, p, root, kinds[i]);
+		run_ok(f, p, root, "echo h >h1; ln h1 h2; mkdir n; echo k >k1; ln k1 n/k2");
+		expect_ok(f, atoll_plan_commit(p, 0, f->res));
+		run_ok(f, p, root, "rm h2; echo K >new; mv new k1");
+		expect_ok(f, atoll_plan_commit(p, 0, f->res));
+		expect_rollback(f, p);
+		expect_man(root, before);
+
+		run_ok(f, p, root, "echo h >h1; ln h1 h2");
+		expect_ok(f, atoll_plan_commit(p, 0, f->res));
+		run_ok(f, p, root, "echo A >a");
+		expect_ok(f, atoll_plan_commit(p, 0, f->res));
+		assert_int_equal(link(fix_path(f, "%s/h1", root), fix_path(f, "%s/h3", root)), 0);
+		expect_code(f, atoll_plan_rollback(p, 0, f->res), -ATOLL_E_CONFLICT);
+		free(before);
+		expect_ok(f, atoll_plan_stop(p, ATOLL_FORCE, f->res));
+	}
+}
+
 /* ---- refresh ---- */
 
 static void der_03_refresh_takes_over_what_does_not_collide(void **state)
@@ -696,6 +726,7 @@ int main(int argc, char **argv)
 		mtest(der_03_conflicts_are_settled_for_theirs),
 		mtest(der_03_settled_with_work_left),
 		mtest(der_04_a_late_edit_refuses_the_undo),
+		mtest(der_21_names_taken_by_a_newer_batch),
 		mtest(der_03_refresh_takes_over_what_does_not_collide),
 	};
 
