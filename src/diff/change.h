@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "fs/stat.h"
+#include "fs/usage.h"
 
 enum change_op {
 	CHANGE_CREATE = 0, /* absent in the base */
@@ -31,8 +32,9 @@ struct change {
 	struct fs_stat work; /* in the workspace, with id; mode 0: absent */
 	uint64_t entries;    /* that a listing of it has, itself included, once they are counted */
 	bool counted;
-	bool in_part; /* of a new directory: only some of what is below it is meant */
-	bool settled; /* somebody else's version, now in `base`, is to be replaced */
+	struct usage goes; /* of a directory that goes, with all below it, once it was read */
+	bool in_part;      /* of a new directory: only some of what is below it is meant */
+	bool settled;      /* somebody else's version, now in `base`, is to be replaced */
 };
 
 /* A directory that stays and below which something changes: its times are set after the rest. */

@@ -125,6 +125,7 @@ static int inner_changed(const struct tree_compare *t, const char *path, const s
 struct subtree {
 	const struct tree_compare *t;
 	struct todo todo;
+	struct usage goes;
 	char *found; /* path of the first change */
 };
 
@@ -149,6 +150,8 @@ static int check_name(struct subtree *s, const char *dir, int fd, const char *na
 		s->found = take_ptr(path);
 		return 0;
 	}
+	if (r == 0)
+		usage_add_entry(&s->goes, &now);
 	if (r < 0 || e->dir == BASE_NO_DIR || e->flags & BASE_UNREADABLE)
 		return r;
 	return todo_add(&s->todo, path, e->dir);
@@ -177,16 +180,17 @@ static int check_dir(struct subtree *s, const char *path, uint32_t dir, struct e
 	return r < 0 ? error_sys(err, r, "look for changes below", path) : 0;
 }
 
-/* All below the base directory DIR. 1: *ret_path is what somebody changed first. */
-static int subtree_changed(const struct tree_compare *t, const char *path, uint32_t dir,
-                           char **ret_path, struct error *err)
+/* All below the base directory of C, which is measured by the way. 1: *ret_path is what somebody
+ * changed first. */
+static int subtree_changed(const struct tree_compare *t, struct change *c, char **ret_path,
+                           struct error *err)
 {
 	struct subtree s = { .t = t };
 	int r;
 
-	r = todo_add(&s.todo, path, dir);
+	r = todo_add(&s.todo, c->path, c->base_dir);
 	if (r < 0)
-		(void)error_sys(err, r, "look for changes below", path);
+		(void)error_sys(err, r, "look for changes below", c->path);
 	while (r == 0 && s.todo.n > 0 && !s.found) {
 		struct todo_dir d = s.todo.v[--s.todo.n];
 
@@ -199,6 +203,7 @@ static int subtree_changed(const struct tree_compare *t, const char *path, uint3
 		return 1;
 	}
 	free(s.found);
+	c->goes = s.goes;
 	return r;
 }
 
@@ -343,8 +348,8 @@ static int judge_create(const struct tree_compare *t, const struct change *c,
 }
 
 /* A directory deleted or replaced: with all that is below. */
-static int judge_dir_goes(const struct tree_compare *t, const struct change *c,
-                          const struct fs_stat *now, char **ret_why, struct error *err)
+static int judge_dir_goes(const struct tree_compare *t, struct change *c, const struct fs_stat *now,
+                          char **ret_why, struct error *err)
 {
 	cleanup_base_block struct base_block blk = BASE_BLOCK_INIT;
 	cleanup_free char *path = NULL;
@@ -359,14 +364,16 @@ static int judge_dir_goes(const struct tree_compare *t, const struct change *c,
 		return r;
 	if (e.flags & BASE_UNREADABLE) /* it cannot be listed, now as then */
 		return c->base.ctime_ns == now->ctime_ns ? FREE : conflict(ret_why, "changed");
-	r = subtree_changed(t, c->path, c->base_dir, &path, err);
+	r = subtree_changed(t, c, &path, err);
+	if (r == 0)
+		usage_add_entry(&c->goes, now);
 	if (r == 1)
 		*ret_why = xasprintf("contains changes: %s", path);
 	return r;
 }
 
-static int judge_goes(const struct tree_compare *t, const struct change *c,
-                      const struct fs_stat *now, char **ret_why, struct error *err)
+static int judge_goes(const struct tree_compare *t, struct change *c, const struct fs_stat *now,
+                      char **ret_why, struct error *err)
 {
 	bool is_same = fs_id_equal(c->base.id, now->id);
 
@@ -408,8 +415,7 @@ static int judge_attr(const struct tree_compare *t, const struct change *c,
 	return is_already_attr(t, c, now) ? ALREADY : conflict(ret_why, "changed");
 }
 
-int tree_conflict(const struct tree_compare *t, const struct change *c, char **ret_why,
-                  struct error *err)
+int tree_conflict(const struct tree_compare *t, struct change *c, char **ret_why, struct error *err)
 {
 	struct fs_stat now;
 	int r;

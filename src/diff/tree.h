@@ -47,8 +47,8 @@ int tree_expand(const struct tree_compare *t, const struct changeset *cs, tree_e
  * "deleted", "created", "replaced", "contains changes: <path>"), caller frees. 2: the resource
  * already is what the change would make it (drop the change). For directories deleted or replaced
  * the whole subtree is compared with the base record; new entries below count, vanished ones do
- * not. */
-int tree_conflict(const struct tree_compare *t, const struct change *c, char **ret_why,
+ * not; what goes with one that nobody changed is measured. */
+int tree_conflict(const struct tree_compare *t, struct change *c, char **ret_why,
                   struct error *err);
 /* Does the resource already hold what change C (no CHANGE_ATTR) would put there? Times aside. */
 bool tree_already(int work_fd, int orig_fd, const struct change *c);

@@ -5,43 +5,15 @@
  */
 #include "plan/usage.h"
 
-#include <dirent.h>
-#include <fcntl.h>
 #include <string.h>
-#include <unistd.h>
-
-#include "fs/stat.h"
-#include "fs/walk.h"
-#include "util/cleanup.h"
-
-static int add_entry(void *ctx, int dir_fd, const char *name, const char *path, unsigned char type)
-{
-	struct usage *u = ctx;
-	struct fs_stat st;
-
-	(void)path;
-	/* Gone meanwhile, or not ours to look at: it does not count. */
-	if (fs_stat_at(dir_fd, name, 0, &st) == 0) {
-		u->bytes += st.disk;
-		u->entries++;
-	}
-	/* What is closed to us, as the kernel's own directory beside an upper one, must not end it. */
-	if (type == DT_DIR && faccessat(dir_fd, name, R_OK | X_OK, AT_EACCESS) < 0)
-		return WALK_SKIP;
-	return 0;
-}
 
 void usage_add(const char *path, struct usage *u)
 {
-	cleanup_close int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-
-	if (fd < 0)
-		return;
-	(void)add_entry(u, fd, "", "", 0);
-	(void)walk_tree(fd, "", add_entry, NULL, u);
+	usage_add_path(path, false, u);
 }
 
-/* A whole copy would take as long as making it: it is measured when it is new. */
+/* Who has views leaves a note of what does not change (fs/usage.h). Another strategy's area may be a
+ * whole copy, and is measured when it is new. */
 static bool is_cheap(const struct sandbox_row *row)
 {
 	const struct atoll_strategy *s = NULL;
@@ -58,9 +30,9 @@ void usage_measure(struct sandboxes *boxes)
 
 		if (!is_cheap(row))
 			continue;
-		usage_add(row->area, &u);
+		usage_add_path(row->area, true, &u);
 		if (strcmp(row->work, row->area) != 0)
-			usage_add(row->work, &u);
+			usage_add_path(row->work, true, &u);
 		row->bytes = u.bytes;
 		row->entries = u.entries;
 	}

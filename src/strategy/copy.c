@@ -8,6 +8,7 @@
  *
  *   wG/      the copy
  *   baseG    the base record (diff/base.h); complete only with its trailer
+ *   wG.size  what the copy took when it was made (fs/usage.h)
  *
  * A commit uses the copy up (its new entries become the resource's), and so does a reset: both
  * leave it stale, and the next use makes generation G+1 beside it and then removes the old one, so
@@ -121,9 +122,18 @@ static int fill(struct atoll_participant *p, int dir_fd, const char *w, const ch
 	return r;
 }
 
+static int remove_workspace(int dir_fd, const char *w, const char *base)
+{
+	int r = remove_tree_at(dir_fd, w);
+
+	usage_forget(dir_fd, w);
+	return r < 0 ? r : remove_tree_at(dir_fd, base);
+}
+
 static int make_workspace(struct atoll_participant *p)
 {
 	cleanup_close int dir_fd = FD_NONE;
+	struct usage size = { 0 };
 	char w[32], base[32];
 	int r = open_at(p, p->work, &dir_fd);
 
@@ -131,17 +141,17 @@ static int make_workspace(struct atoll_participant *p)
 		return r;
 	names(p, w, base);
 	/* What an interrupted attempt at this generation left. */
-	r = remove_tree_at(dir_fd, w);
-	if (r >= 0)
-		r = remove_tree_at(dir_fd, base);
+	r = remove_workspace(dir_fd, w, base);
 	if (r < 0)
 		return error_sys(&p->err, r, "remove an unfinished workspace in", p->work);
 	r = fill(p, dir_fd, w, base);
 	if (r < 0) {
-		(void)remove_tree_at(dir_fd, w);
-		(void)remove_tree_at(dir_fd, base);
+		(void)remove_workspace(dir_fd, w, base);
+		return r;
 	}
-	return r;
+	usage_add_tree(dir_fd, w, &size);
+	(void)usage_note(dir_fd, w, &size); /* without it, it is measured each time */
+	return 0;
 }
 
 static int copy_create(struct atoll_participant *p)
@@ -168,10 +178,8 @@ static int renew(struct atoll_participant *p)
 	}
 	p->stale = false;
 	/* The old one is of no use; if it cannot be removed now, remove() will try again. */
-	if (open_at(p, p->work, &dir_fd) >= 0) {
-		(void)remove_tree_at(dir_fd, w);
-		(void)remove_tree_at(dir_fd, base);
-	}
+	if (open_at(p, p->work, &dir_fd) >= 0)
+		(void)remove_workspace(dir_fd, w, base);
 	error_done(&p->err);
 	return 0;
 }
@@ -438,7 +446,7 @@ static int collides(struct view *v, const struct changeset *cs, const char *path
                     const struct change **ret_with)
 {
 	for (size_t i = 0; i < cs->n; i++) {
-		const struct change *c = &cs->v[i];
+		struct change *c = &cs->v[i];
 		cleanup_free char *why = NULL;
 		int r;
 

@@ -438,6 +438,8 @@ int dir_commit(struct atoll_participant *p, const char *work)
 		r = late_writes(p, b);
 	if (r >= 0)
 		r = dir_installed_write(p, b);
+	if (b->measured)
+		dir_note_size(p, b);
 	p->rest = dir_leaves_work(b);
 	if (r >= 0 && p->rest)
 		dir_restore_work(b);

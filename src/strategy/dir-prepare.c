@@ -182,6 +182,22 @@ static bool is_opaque(struct dir_batch *b, const struct dir_source *source, cons
 	       overlay_is_opaque(fd, name, source->marks) == 1;
 }
 
+/* What the slot will hold. A directory was read when conflicts were looked for, unless somebody else's
+ * came in the place of one. */
+static void measure(struct dir_batch *b, const struct change *c, const struct fs_stat *old)
+{
+	if (!old->mode)
+		return;
+	if (!S_ISDIR(old->mode)) {
+		usage_add_entry(&b->goes, old);
+	} else if (c->goes.entries) {
+		b->goes.bytes += c->goes.bytes;
+		b->goes.entries += c->goes.entries;
+	} else {
+		usage_add_tree(b->root_fd, c->path, &b->goes);
+	}
+}
+
 static int add_op(struct atoll_participant *p, struct dir_batch *b, const struct change *c,
                   uint64_t mnt_id, const struct dir_source *source, bool copy)
 {
@@ -205,6 +221,7 @@ static int add_op(struct atoll_participant *p, struct dir_batch *b, const struct
 		free(o.path);
 		return r;
 	}
+	measure(b, c, &o.old_stat);
 	r = manifest_add_op(&b->m, &o);
 	return r < 0 ? error_set(&p->err, r, "change set too big for memory") : 0;
 }
@@ -391,6 +408,8 @@ int dir_prepare(struct atoll_participant *p, const char *work, const struct dir_
 	if (r < 0)
 		return r;
 	b->loaded = true;
+	b->measured = true;
+	dir_note_size(p, b);
 	r = syncset_add(p->batch.sync, b->batch_fd, MANIFEST_NAME);
 	if (r >= 0)
 		r = syncset_add(p->batch.sync, b->batch_fd, "");

@@ -122,7 +122,6 @@ bool dir_keeps_conflicts(const char *area)
 int dir_release(struct atoll_participant *p)
 {
 	struct dir_batch *b;
-	char name[24];
 	int r = dir_batch_load(p, NULL, &b);
 
 	if (r == -ENOENT) {
@@ -135,7 +134,5 @@ int dir_release(struct atoll_participant *p)
 	r = p->batch.undoing ? rescue_undone(p, b) : rescue_late(p, b);
 	if (r < 0)
 		return r;
-	(void)snprintf(name, sizeof(name), "b%u", p->batch.number);
-	r = remove_tree_at(b->area_fd, name);
-	return r < 0 ? error_sys(&p->err, r, "remove", p->area) : 0;
+	return dir_remove_batch(p, b);
 }

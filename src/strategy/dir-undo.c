@@ -284,7 +284,6 @@ static bool anything_moved(struct dir_batch *b)
 int dir_abort(struct atoll_participant *p, const char *work)
 {
 	struct dir_batch *b;
-	char name[24];
 	int r = dir_batch_load(p, work, &b);
 
 	if (r == -ENOENT && !p->state) {
@@ -303,9 +302,7 @@ int dir_abort(struct atoll_participant *p, const char *work)
 		return r;
 	crashpoint("dir.abort.undone");
 	(void)fs_unlink_at(b->area_fd, DIR_BALLAST);
-	(void)snprintf(name, sizeof(name), "b%u", p->batch.number);
-	r = remove_tree_at(b->area_fd, name);
-	return r < 0 ? error_sys(&p->err, r, "remove", p->area) : 0;
+	return dir_remove_batch(p, b);
 }
 
 /* ---- before an undo is decided ---- */

@@ -55,12 +55,19 @@ int dir_open_area(const struct atoll_participant *p)
 	return open_dir(p->area, &fd) < 0 ? FD_NONE : fd;
 }
 
+#define BATCH_LEN 24
+
+static void batch_name(const struct atoll_participant *p, char out[BATCH_LEN])
+{
+	(void)snprintf(out, BATCH_LEN, "b%u", p->batch.number);
+}
+
 static int batch_dirs(struct atoll_participant *p, struct dir_batch *b, bool make)
 {
-	char name[24];
+	char name[BATCH_LEN];
 	int r;
 
-	(void)snprintf(name, sizeof(name), "b%u", p->batch.number);
+	batch_name(p, name);
 	if (make) {
 		r = fs_mkdir_at(b->area_fd, name, 0700);
 		if (r < 0 && r != -EEXIST)
@@ -124,6 +131,34 @@ int dir_batch_load(struct atoll_participant *p, const char *work, struct dir_bat
 	b->loaded = true;
 	*ret = b;
 	return 0;
+}
+
+int dir_remove_batch(struct atoll_participant *p, struct dir_batch *b)
+{
+	char name[BATCH_LEN];
+	int r;
+
+	batch_name(p, name);
+	usage_forget(b->area_fd, name);
+	r = remove_tree_at(b->area_fd, name);
+	return r < 0 ? error_sys(&p->err, r, "remove", p->area) : 0;
+}
+
+void dir_note_size(struct atoll_participant *p, struct dir_batch *b)
+{
+	static const char *const records[] = { "",       MANIFEST_NAME, DIR_INSTALLED,
+		                               DIR_WORK, DIR_THEIRS,    DIR_USED };
+	struct usage u = b->goes;
+	char name[BATCH_LEN];
+
+	batch_name(p, name);
+	for (size_t i = 0; i < sizeof(records) / sizeof(records[0]); i++) {
+		struct fs_stat st;
+
+		if (fs_stat_at(b->batch_fd, records[i], 0, &st) >= 0)
+			usage_add_entry(&u, &st);
+	}
+	(void)usage_note(b->area_fd, name, &u); /* a figure that nobody relies on */
 }
 
 void dir_slot_name(size_t k, char out[DIR_SLOT_LEN])
@@ -358,6 +393,7 @@ static int take_ours(struct atoll_participant *p, int root_fd, struct change *c)
 	c->base = now;
 	c->base_flags = 0;
 	c->counted = c->counted && !change_is_tree(c);
+	c->goes = (struct usage){ 0 };
 	c->settled = true;
 	return 0;
 }

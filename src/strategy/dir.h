@@ -13,6 +13,7 @@
  *   bN/used        only when it leaves none: the generation of the workspace it uses up
  *   bN/theirs      what somebody else made of paths for which the plan's version was given up
  *   bN/keep        operations an undo leaves alone (--keep-theirs)
+ *   bN.size        what all that takes (fs/usage.h)
  *   restored       how entries look that our own batches left in the resource: originals moved
  *                  away and back, and what a batch installed that left work behind
  *   ballast        space set aside by prepare, let go when the disk is full in the middle
@@ -46,6 +47,8 @@ struct dir_batch {
 	bool loaded;        /* m is there */
 	bool *foreign_dirs; /* per m.dirs: somebody else changed its times; leave them */
 	bool *keep;         /* per m.ops: an undo leaves it alone; NULL: none */
+	struct usage goes;  /* originals that the slots will hold */
+	bool measured;      /* goes is known: by prepare, in this process */
 	struct dir_copied {
 		uint64_t work_ino; /* with several names */
 		char *path;        /* of its copy, below bN */
@@ -83,7 +86,8 @@ int dir_content(struct atoll_participant *p, const struct atoll_change *change,
 int dir_conflicts(struct atoll_participant *p, size_t conflicts);
 
 /* What somebody else did to the base of a change, or of a directory that holds changes: as
- * tree_conflict() and tree_conflict_dir() answer. Who reads a directory for it counts C's entries. */
+ * tree_conflict() and tree_conflict_dir() answer. Who reads a directory for it counts C's entries, and
+ * measures what goes. */
 typedef int (*dir_judge_fn)(void *ctx, struct change *c, char **ret_why);
 typedef int (*dir_judge_dir_fn)(void *ctx, const struct change_dir *d, char **ret_why);
 /* Drops changes that are there already; names conflicts. */
@@ -213,6 +217,10 @@ bool dir_restored_known(const void *restored, const char *path, const struct fs_
 /* dir-release.c: why what is in slot K, taken back by an undo, must be kept; NULL: it need not. */
 const char *dir_undone_reason(struct dir_batch *b, const struct manifest *installed, size_t k,
                               bool keeps);
+/* Removes the directory of the batch. */
+int dir_remove_batch(struct atoll_participant *p, struct dir_batch *b);
+/* Notes what the batch's directory takes, or will: the originals, and its records so far. */
+void dir_note_size(struct atoll_participant *p, struct dir_batch *b);
 /* The area, or -1. */
 int dir_open_area(const struct atoll_participant *p);
 /* Attributes and times of directories that stay, deepest first. BACK: as they were. */

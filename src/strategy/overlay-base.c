@@ -451,6 +451,7 @@ static int say(char **ret_why, const char *why)
 struct late {
 	const struct overlay_base *b;
 	uint64_t entries; /* told */
+	struct usage goes;
 	char *path;
 	bool is_dir; /* and so perhaps only holds what is meant */
 };
@@ -461,6 +462,7 @@ static int late_entry(void *ctx, int dir_fd, const char *name, const char *path,
 	struct late *l = ctx;
 	struct fs_stat now;
 
+	usage_add_entry(&l->goes, st);
 	if ((!l->path || l->is_dir) && changed_since(l->b, st->ctime_ns) &&
 	    !(fs_stat_at(dir_fd, name, FS_STAT_ID, &now) >= 0 &&
 	      dir_restored_known(&l->b->restored, path, &now))) {
@@ -487,7 +489,7 @@ static int count_entry(void *ctx, const char *path, enum atoll_change_kind kind,
 	return 0;
 }
 
-/* Everything below a directory that goes; and it is counted. */
+/* Everything below a directory that goes; and it is counted and measured. */
 static int late_below(struct atoll_participant *p, const struct upper_compare *u,
                       const struct overlay_base *b, struct change *c, char **ret_why)
 {
@@ -500,6 +502,7 @@ static int late_below(struct atoll_participant *p, const struct upper_compare *u
 	}
 	c->entries = l.entries;
 	c->counted = true;
+	c->goes = l.goes;
 	if (!l.path)
 		return 0;
 	*ret_why = xasprintf("contains changes: %s", l.path);

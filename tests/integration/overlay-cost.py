@@ -2,6 +2,7 @@
 """What an overlay costs (rules PRF): by what a process reads, writes and calls, not by the clock. The
 rules' 20,000 files and 1 GiB are scaled down; their ratios stay."""
 
+import json
 import os
 import re
 import shutil
@@ -43,8 +44,8 @@ class World:
         need(done.returncode == code, f'atoll {argv[:2]}: exit {done.returncode}, not {code}: {done.stderr}')
         return done
 
-    def start(self):
-        self.atoll('start', 'p', '--dir', str(self.root), '--strategy', 'overlay')
+    def start(self, strategy='overlay'):
+        self.atoll('start', 'p', '--dir', str(self.root), '--strategy', strategy)
 
     def exec(self, script, code=0):
         self.atoll('exec', 'p', '--', 'sh', '-ec', script, code=code)
@@ -128,6 +129,39 @@ def prf_03_calls_do_not_follow_the_tree(world):
         need(big < small * 1.3 + 50, f'{small} calls in a small tree, {big} in a big one')
 
 
+def taken(world):
+    """What the registry says a plan takes, and what its directory does."""
+    shown = json.loads(world.atoll('show', 'p', '--json').stdout)['sandboxes'][0]
+    du = subprocess.run(['du', '-s', '-B1', shown['area']], check=True, capture_output=True, text=True).stdout
+    return shown['bytes'], int(du.split()[0])
+
+
+def prf_03_measuring_follows_the_change(world):
+    """What a plan takes is told after each step. What an earlier commit displaced, or the whole of a
+    copy, is not walked for it."""
+    for strategy in ('overlay', 'copy'):
+        counts = []
+        for files in (20, 600):
+            world.files(files, 10)
+            (world.root / 'a').write_text('a', encoding='ascii')
+            world.start(strategy)
+            counts.append([len(world.calls('exec', 'p', '--', 'true'))])
+            world.exec('rm -r d*; mkdir d3; echo x >d3/n')
+            lines = world.calls('commit', 'p', '--yes')
+            # Through one of the slots the new d3 came.
+            slots = set(re.findall(r'getdents64\(\d+<[^>]*/b1/(s\d+)', '\n'.join(lines)))
+            need(len(slots) < 2, f'{strategy}: what was displaced is read, in {slots}')
+            said, real = taken(world)
+            need(said * 0.9 < real < said * 1.1 or strategy == 'copy', f'{strategy}: {said} bytes, really {real}')
+            world.exec('echo x >>a')
+            counts[-1].append(len(world.calls('commit', 'p', '--yes')))
+            world.atoll('stop', 'p', '--yes', '--force')
+            shutil.rmtree(world.root)
+            world.root.mkdir()
+        for small, big in zip(*counts):
+            need(big < small * 1.3 + 50, f'{strategy}: {small} calls after little, {big} after much')
+
+
 def plans_cost(world):
     """System calls of each step of a plan's life, and pages of the registry read by it."""
     counts = []
@@ -199,7 +233,7 @@ def prf_06_undo_follows_entries_not_bytes(world):
 
 
 TESTS = [prf_01_writes_follow_the_change, prf_02_each_directory_read_once, prf_03_reads_follow_the_change,
-         prf_03_calls_do_not_follow_the_tree, calls_do_not_follow_the_plans, prf_04_full_disk,
+         prf_03_calls_do_not_follow_the_tree, prf_03_measuring_follows_the_change, calls_do_not_follow_the_plans, prf_04_full_disk,
          prf_06_undo_follows_entries_not_bytes]
 
 
