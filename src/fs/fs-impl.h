@@ -15,6 +15,9 @@ int fs_open_below(int dir_fd, const char *path, int flags, int *ret_fd);
 /* "/proc/self/fd/N/NAME", or "/proc/self/fd/N" when NAME is "". -ENAMETOOLONG. */
 int fs_proc_path(int fd, const char *name, char out[PATH_MAX]);
 
+/* id.gen of the entry with this file handle. */
+uint64_t fs_handle_gen(int type, const void *handle, size_t len);
+
 #define FS_TIME_KEEP INT64_MIN
 int fs_set_times(int dir_fd, const char *name, int64_t atime_ns, int64_t mtime_ns);
 

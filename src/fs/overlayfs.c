@@ -25,6 +25,11 @@ static const char *const opaque_names[] = {
 	[OVERLAY_USER] = "user.overlay.opaque",
 };
 
+static const char *const origin_names[] = {
+	[OVERLAY_TRUSTED] = "trusted.overlay.origin",
+	[OVERLAY_USER] = "user.overlay.origin",
+};
+
 bool overlay_is_whiteout(const struct fs_stat *st)
 {
 	return S_ISCHR(st->mode) && st->rdev == 0;
@@ -46,14 +51,29 @@ int overlay_is_opaque(int dir_fd, const char *name, enum overlay_marks marks)
 	return n == 1 && value[0] == 'y';
 }
 
-bool overlay_has_origin(int dir_fd, const char *name, enum overlay_marks marks)
+/* The kernel's struct ovl_fb: version, magic, length, flags, type, the filesystem's UUID; then the
+ * handle as name_to_handle_at() gives it. */
+#define ORIGIN_MAGIC  0xfb
+#define ORIGIN_TYPE   4
+#define ORIGIN_HANDLE 21
+
+int overlay_origin(int dir_fd, const char *name, enum overlay_marks marks, uint64_t *ret_gen)
 {
 	char path[PATH_MAX];
+	unsigned char value[ORIGIN_HANDLE + MAX_HANDLE_SZ];
+	ssize_t n;
+	int r = fs_proc_path(dir_fd, name, path);
 
-	return fs_proc_path(dir_fd, name, path) == 0 &&
-	       lgetxattr(path,
-	                 marks == OVERLAY_USER ? "user.overlay.origin" : "trusted.overlay.origin",
-	                 NULL, 0) >= 0;
+	if (r < 0)
+		return r;
+	n = lgetxattr(path, origin_names[marks], value, sizeof(value));
+	if (n < 0)
+		return errno == ENODATA || errno == ENOTSUP ? 0 : -errno;
+	*ret_gen = n > ORIGIN_HANDLE && value[0] == 0 && value[1] == ORIGIN_MAGIC && value[2] == n
+	                   ? fs_handle_gen(value[ORIGIN_TYPE], value + ORIGIN_HANDLE,
+	                                   (size_t)n - ORIGIN_HANDLE)
+	                   : 0;
+	return 1;
 }
 
 int overlay_set_opaque(int dir_fd, const char *name, enum overlay_marks marks)

@@ -53,6 +53,15 @@ static uint64_t gen_hash(const void *data, size_t len)
 	return h == 0 ? 1 : h;
 }
 
+uint64_t fs_handle_gen(int type, const void *handle, size_t len)
+{
+	const size_t from = offsetof(struct file_handle, handle_type);
+	union handle h = { .fh.handle_type = type };
+
+	memcpy(h.space + sizeof(h.fh), handle, len);
+	return gen_hash(h.space + from, sizeof(h.fh) - from + len);
+}
+
 static int read_handle(int dir_fd, const char *name, int flags, union handle *ret)
 {
 	int mnt_id;
@@ -79,9 +88,7 @@ static int read_gen(int dir_fd, const char *name, const struct statx *stx, uint6
 	if (no_handles(r))
 		r = read_handle(dir_fd, name, flags | AT_HANDLE_FID, &h);
 	if (r == 0) {
-		size_t from = offsetof(struct file_handle, handle_type);
-
-		*ret = gen_hash(h.space + from, sizeof(h.fh) - from + h.fh.handle_bytes);
+		*ret = fs_handle_gen(h.fh.handle_type, h.space + sizeof(h.fh), h.fh.handle_bytes);
 		return 0;
 	}
 	if (!no_handles(r))

@@ -15,6 +15,7 @@
 #include "fs/resolve.h"
 #include "fs/stamp.h"
 #include "strategy/dir.h"
+#include "strategy/overlay-origin.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/crashpoint.h"
@@ -200,6 +201,7 @@ static int record(struct overlay_base *b, const char *path, const struct fs_stat
 struct observation {
 	struct overlay_base *b;
 	size_t n; /* records that were there before */
+	struct overlay_hidden hidden;
 };
 
 static int observe_dir(void *ctx, const char *path, const struct fs_stat *base)
@@ -216,10 +218,9 @@ static int observe_dir(void *ctx, const char *path, const struct fs_stat *base)
 	              changed_since(o->b, base->ctime_ns) && base->ctime_ns != base->mtime_ns);
 }
 
-/* An entry without a base whose copy in the upper came from one: renamed there by the command, or
- * deleted below by somebody else. If nobody touched the directory, it was the command. */
-static bool vanished(const struct upper_compare *u, const struct overlay_base *b,
-                     const struct change *c)
+/* An entry without a base whose copy in the upper came from one: named so by the command, or deleted
+ * below by somebody else. If nobody touched the directory, it was the command. */
+static bool vanished(const struct upper_compare *u, struct observation *o, const struct change *c)
 {
 	cleanup_close int fd = FD_NONE;
 	cleanup_free char *above = NULL;
@@ -229,13 +230,11 @@ static bool vanished(const struct upper_compare *u, const struct overlay_base *b
 	if (resolve_parent(u->orig_fd, c->path, &fd, &name) < 0 ||
 	    fs_stat_at(fd, "", FS_STAT_ID, &parent) < 0)
 		return true;
-	close_fd(&fd);
 	above = xstrndup(c->path, name > c->path ? (size_t)(name - c->path) - 1 : 0);
-	if (!changed_since(b, parent.ctime_ns) ||
-	    dir_restored_known(&b->restored, above, &parent) ||
-	    resolve_parent(u->upper_fd, c->path, &fd, &name) < 0)
+	if (!changed_since(o->b, parent.ctime_ns) ||
+	    dir_restored_known(&o->b->restored, above, &parent))
 		return false;
-	return overlay_has_origin(fd, name, u->marks);
+	return overlay_misses_origin(u, &o->b->records, c, &o->hidden) != 0;
 }
 
 static int observe_change(const struct upper_compare *u, struct observation *o,
@@ -247,7 +246,7 @@ static int observe_change(const struct upper_compare *u, struct observation *o,
 		return 0;
 	if (c->base.mode && dir_restored_known(&o->b->restored, c->path, &c->base))
 		return record(o->b, c->path, &c->base, false);
-	suspect = c->base.mode ? changed_since(o->b, c->base.ctime_ns) : vanished(u, o->b, c);
+	suspect = c->base.mode ? changed_since(o->b, c->base.ctime_ns) : vanished(u, o, c);
 	/* Names coming and going inside a directory that goes are judged one by one. */
 	if (S_ISDIR(c->base.mode) && !o->b->strict)
 		suspect = suspect && c->base.ctime_ns != c->base.mtime_ns;
@@ -275,6 +274,7 @@ int overlay_base_observe(struct atoll_participant *p, int area_fd, const struct 
 	for (size_t i = 0; i < cs->n && r >= 0; i++)
 		if (cs->v[i].op != CHANGE_ATTR)
 			r = observe_change(u, &o, &cs->v[i]);
+	overlay_hidden_done(&o.hidden);
 	if (r < 0)
 		return p->err.code ? r : error_sys(&p->err, r, "record the base of", p->root);
 	if (b->records.n_ops == o.n)

@@ -63,6 +63,13 @@ static const struct row rows[] = {
 	{ "rm -r d/sub", "echo theirs >> d/x", NULL, ANY_TIME },
 	{ "cat one two d/x > /dev/null; echo ours > mine", "echo theirs >> one; rm -r d", NULL,
 	  ANY_TIME },
+	/* renamed or linked to a name that nobody else meant */
+	{ "mv d/x d/moved", ": > d/theirs", NULL, ANY_TIME },
+	{ "mv one d/moved", "rm d/y; : > d/theirs", NULL, ANY_TIME },
+	{ "mv d/sub/z d/moved; rm -r d/sub", ": > d/theirs", NULL, ANY_TIME },
+	{ "ln one d/more", ": > d/theirs", NULL, ANY_TIME },
+	{ "echo ours >> d/x; mv two d/moved", "rm d/x", "d/x", OURS_LAST },
+	{ "mv two d/moved; echo ours >> d/x", "rm d/x; : > d/theirs", "d/x", OURS_LAST },
 	/* the same change on both sides */
 	{ "rm one", "rm one", NULL, OURS_LAST },
 	{ "echo same > new", "echo same > new", NULL, OURS_LAST },
