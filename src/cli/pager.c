@@ -13,19 +13,36 @@
 #include <string.h>
 #include <unistd.h>
 
-static bool is_in_path(const char *program)
+/* Whether a shell would find PROGRAM, which also knows builtins and functions: so it is asked. */
+static bool can_run(const char *program)
 {
-	cleanup_free char *path = xstrdup(getenv("PATH"));
-	char *save = NULL;
+	const char *const argv[] = { "sh", "-c",    "command -v \"$1\" >/dev/null 2>&1",
+		                     "sh", program, NULL };
+	const struct child_options opt = { .file = "/bin/sh", .argv = argv };
+	struct child shell = CHILD_INIT;
+	int status = 0;
 
-	for (char *dir = path ? strtok_r(path, ":", &save) : NULL; dir;
-	     dir = strtok_r(NULL, ":", &save)) {
-		cleanup_free char *file = xasprintf("%s/%s", dir, program);
+	return child_spawn(&shell, &opt) == 0 && child_wait(&shell, CLOCK_NEVER, &status) == 0 &&
+	       status == 0;
+}
 
-		if (access(file, X_OK) == 0)
-			return true;
+#define PLAIN "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./+-"
+
+/* The program that COMMAND starts with, behind assignments; the caller frees. NULL where only a
+ * shell can tell. */
+static char *program_of(const char *command)
+{
+	for (;;) {
+		size_t len;
+
+		command += strspn(command, " \t");
+		len = strspn(command, PLAIN "=:,%");
+		if (len == 0 || (command[len] && !strchr(" \t;|&<>", command[len])))
+			return NULL;
+		if (!memchr(command, '=', len))
+			return strspn(command, PLAIN) >= len ? xstrndup(command, len) : NULL;
+		command += len;
 	}
-	return false;
 }
 
 /* NULL: none. What somebody chose is taken at his word; less is only used where it is. */
@@ -38,8 +55,20 @@ static const char *choose(const struct cli *c)
 	if (!chosen)
 		chosen = getenv("PAGER");
 	if (!chosen)
-		chosen = is_in_path("less") ? "less" : "";
+		chosen = can_run("less") ? "less" : "";
 	return *chosen && strcmp(chosen, "cat") != 0 ? chosen : NULL;
+}
+
+/* Without this the output would be lost: a shell that finds no program reads nothing. */
+static bool is_there(const struct cli *c, const char *command)
+{
+	cleanup_free char *program = program_of(command);
+
+	if (!program || can_run(program))
+		return true;
+	cli_say(c, "atoll: there is no pager '%s', so this is printed as it is", program);
+	cli_next(c, "name another in ATOLL_PAGER, core.pager or PAGER, or say --no-pager");
+	return false;
 }
 
 static int spawn(struct child *pager, const char *command, int input)
@@ -65,7 +94,7 @@ void pager_start(struct cli *c)
 	if (c->json || c->no_pager || !c->command->pages || !isatty(STDOUT_FILENO))
 		return;
 	command = choose(c);
-	if (!command || pipe2(ends, O_CLOEXEC) < 0)
+	if (!command || !is_there(c, command) || pipe2(ends, O_CLOEXEC) < 0)
 		return;
 	if (spawn(&c->pager, command, ends[0]) == 0) {
 		c->paged = true;

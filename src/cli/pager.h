@@ -2,6 +2,7 @@
 /*
  * Long output goes through a pager: $ATOLL_PAGER, else core.pager, else $PAGER, else less, if
  * standard output is a terminal and --no-pager is not given. "cat" and "" mean none.
+ * One that is not there is said, and the output goes to the terminal.
  *
  * Only for commands that change nothing: when the reader leaves, the writer dies of SIGPIPE, as
  * quietly as `... | head` would have it. Else its exit status is its own.

@@ -72,8 +72,23 @@ not_paged() {
 	paged
 	ATOLL_PAGER='sed s/^/PAGED:/' run -1 tty "$ATOLL show q"
 	says 'PAGED:atoll: '
-	ATOLL_PAGER=no-such-pager run tty "$ATOLL help"
-	says 'no-such-pager: '
+}
+
+@test "tty a pager that is not there takes none of the output" {
+	for pager in no-such-pager 'no-such-pager -R' 'LESS=FRX no-such-pager' ./no-such-pager \
+		'no-such-pager | sed s/^/PAGED:/'; do
+		ATOLL_PAGER=$pager run -0 tty "$ATOLL list"
+		says "no-such-pager', so this is printed as it is"
+		says '--no-pager'
+		says 'no plans'
+		not_paged
+	done
+	# What a shell knows is there, and what only a shell can tell is taken at its word.
+	for pager in 'while read -r l; do echo "PAGED:$l"; done' 'A=b sed s/^/PAGED:/' \
+		'"sed" s/^/PAGED:/' 'exec sed s/^/PAGED:/'; do
+		ATOLL_PAGER=$pager run -0 tty "$ATOLL list"
+		says 'PAGED:no plans'
+	done
 }
 
 @test "tty whoever leaves the pager early hears nothing of it" {
