@@ -85,16 +85,26 @@ static int read_stamp(struct atoll_participant *p, int area_fd, struct overlay_b
 	return 0;
 }
 
-/* Did the clock go back? Within one boot its offset tells; a fresh stamp tells in any case. */
+/* Whoever only looks must be able to where nothing can be written. */
+static bool cannot_write(int r)
+{
+	return r == -EROFS || r == -ENOSPC || r == -EDQUOT || r == -EACCES || r == -EPERM;
+}
+
+/* Did the clock go back? Within one boot its offset tells; a fresh stamp tells in any case. Without
+ * one the clock itself is asked: it is what local filesystems stamp with. */
 static int look_at_clock(struct atoll_participant *p, int area_fd, struct overlay_base *b)
 {
 	bool multigrain;
 	int64_t now;
 	int r = stamp_make(area_fd, "now", &now, &multigrain);
 
-	if (r < 0)
+	if (cannot_write(r))
+		now = clock_real_ns();
+	else if (r < 0)
 		return error_sys(&p->err, r, "stamp", p->area);
-	(void)fs_unlink_at(area_fd, "now");
+	else
+		(void)fs_unlink_at(area_fd, "now");
 	b->strict = now < b->t0_ns || (strcmp(b->boot_id, clock_boot_id()) == 0 &&
 	                               clock_offset() < b->clock_offset_ns - STEP_NS);
 	return 0;

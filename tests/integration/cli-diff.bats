@@ -415,3 +415,47 @@ rss() {
 		print(usage.ru_maxrss)
 	END
 }
+
+# when_idle COMMAND...: as soon as nothing is being synced on a filesystem any more.
+when_idle() {
+	for _ in $(seq 500); do
+		"$@" 2>/dev/null && return 0
+		sleep 0.02
+	done
+	"$@"
+}
+
+@test "diff looking needs no writing, of the resource or of the store" {
+	is_root || skip 'only root mounts a filesystem of its own'
+	outside_tmp
+	mounted=$work/disk
+	mkdir "$mounted"
+	for home in "$elsewhere/home" "$mounted/home"; do
+		mount -t tmpfs -o mode=700 none "$mounted"
+		export ATOLL_HOME=$home
+		mkdir "$mounted/a"
+		echo one >"$mounted/a/one"
+		for strategy in overlay copy; do
+			atoll start "$strategy" --dir "$mounted/a" --strategy "$strategy"
+			atoll exec "$strategy" -- sh -c 'echo two >"$ATOLL_RESOURCE_1/one"'
+		done
+		when_idle mount -o remount,ro "$mounted"
+		for strategy in overlay copy; do
+			run -0 atoll diff "$strategy"
+			[ "${lines[0]}" = "M  $mounted/a/one" ]
+			run -0 atoll diff "$strategy" --patch
+			says '+two'
+			run -0 atoll diff "$strategy" --conflicts
+			run -0 atoll show "$strategy"
+		done
+		run -0 atoll list
+		run -0 atoll log
+		mount -o remount,rw "$mounted"
+		atoll stop --force --yes overlay
+		atoll stop --force --yes copy
+		[ -z "$(find "$mounted" -name '.atoll*')" ]
+		when_idle umount "$mounted"
+	done
+	mounted=
+	export ATOLL_HOME=$elsewhere/home
+}
