@@ -56,7 +56,7 @@ static void show(void *user, const struct doctor_finding *f)
 
 static int doctor_run(struct cli *c)
 {
-	const char *path = c->args.n_words > 0 ? c->args.words[0] : ".";
+	const char *path = c->args.n_words > 0 ? c->args.words[0] : NULL;
 	struct view v = { .c = c };
 	struct json j;
 
@@ -81,7 +81,8 @@ const struct command cmd_doctor = {
 	.run = doctor_run,
 	.words = "[PATH]",
 	.summary = "say what works on this host, for a directory, and what to do about the rest",
-	.about = "PATH is the current directory when it is left out. Exit 0 when nothing is bad.",
+	.about = "PATH is the current directory when it is left out, and then nothing about it is\n"
+		 "worse than a warning. Exit 0 when nothing is bad.",
 	.max_words = 1,
 	.bare = true,
 };

@@ -56,7 +56,9 @@ static void examine_area(struct doctor *d, const char *path, int fd)
 		return;
 	if (store_overlaps(d->a, path)) {
 		doctor_say(d,
-		           BAD("strategy copy", -ATOLL_E_UNSUPPORTED, "set ATOLL_HOME elsewhere"),
+		           BAD("strategy copy", -ATOLL_E_UNSUPPORTED,
+		               "name a directory outside of the store: atoll doctor PATH; or move "
+		               "the store: ATOLL_HOME"),
 		           "not possible: the store lies inside, around or at it");
 		return;
 	}
@@ -70,6 +72,16 @@ static void examine_area(struct doctor *d, const char *path, int fd)
 	else
 		doctor_say(d, GOOD("strategy copy"), "possible; what a plan keeps would lie in %s",
 		           ar.path);
+}
+
+/* What would let an overlay be mounted: R and ERR are of the attempt, TIER is what it came to. */
+static const char *overlay_fix(int r, enum exec_tier tier, const struct error *err)
+{
+	if (r < 0)
+		return err->hint;
+	return tier == EXEC_TIER_NONE
+	               ? "allow user namespaces, or run as root; copy is used meanwhile"
+	               : "none needed: copy is used instead";
 }
 
 /* Tried in the store: where an area would lie on another mount there is nothing yet. */
@@ -88,11 +100,7 @@ static void examine_overlay(struct doctor *d, const char *path)
 	if (r == 0 && tier == EXEC_TIER_OVERLAY)
 		doctor_say(d, GOOD("strategy overlay"), "possible");
 	else
-		doctor_say(d,
-		           WARN("strategy overlay",
-		                tier == EXEC_TIER_NONE ? "allow user namespaces, or run as root; "
-		                                         "copy is used meanwhile"
-		                                       : "none needed: copy is used instead"),
+		doctor_say(d, WARN("strategy overlay", overlay_fix(r, tier, &err)),
 		           "not possible: %s", r < 0 ? err.msg : why);
 }
 

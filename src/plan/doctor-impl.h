@@ -10,6 +10,7 @@ struct doctor {
 	doctor_fn fn;
 	void *user;
 	struct atoll *a; /* NULL when the store cannot be opened */
+	bool unasked;    /* what is being looked at */
 };
 
 /* HOW is one of the three that follow; the text is made here. */

@@ -58,7 +58,15 @@ static void examine_space(struct doctor *d)
 	else
 		doctor_say(d, GOOD("space"), "%llu MiB are free for the store",
 		           (unsigned long long)(mi.free_bytes >> 20));
-	doctor_say(d, GOOD("store"), "%s on %s", d->a->home, mi.name);
+	if (mi.read_only)
+		doctor_say(d,
+		           BAD("store", -EROFS,
+		               "as root: mount -o remount,rw on its mount; or move the store: "
+		               "ATOLL_HOME"),
+		           "%s lies on a read-only mount (%s): plans can be looked at, not used",
+		           d->a->home, mi.name);
+	else
+		doctor_say(d, GOOD("store"), "%s on %s", d->a->home, mi.name);
 }
 
 /* The directory itself was checked when it was opened; here is what lies in it. */

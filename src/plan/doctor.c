@@ -18,6 +18,10 @@ void doctor_say(struct doctor *d, const struct doctor_finding *how, const char *
 	strbuf_vprintf(&sb, fmt, ap);
 	va_end(ap);
 	finding.text = strbuf_str(&sb);
+	if (d->unasked && finding.level == DOCTOR_BAD) {
+		finding.level = DOCTOR_WARNING;
+		finding.code = 0;
+	}
 	d->fn(d->user, &finding);
 }
 
@@ -27,6 +31,7 @@ void doctor_examine(const char *path, doctor_fn fn, void *user)
 
 	doctor_host(&d);
 	doctor_store(&d);
-	doctor_directory(&d, path);
+	d.unasked = !path;
+	doctor_directory(&d, path ? path : ".");
 	store_close(d.a);
 }

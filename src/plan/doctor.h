@@ -15,8 +15,9 @@ struct doctor_finding {
 };
 typedef void (*doctor_fn)(void *user, const struct doctor_finding *finding);
 
-/* Looks at everything, also past what is bad. The store is the one the environment names. Nothing
- * is changed, but a store that is missing is made. */
+/* Looks at everything, also past what is bad. PATH: the directory; NULL: the current one, of which
+ * nobody asked, so that nothing about it is worse than a warning. The store is the one the
+ * environment names. Nothing is changed, but a store that is missing is made. */
 void doctor_examine(const char *path, doctor_fn fn, void *user);
 
 #endif

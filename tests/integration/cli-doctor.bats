@@ -32,6 +32,39 @@ elsewhere_run() {
 	says 'the store is yours alone'
 }
 
+@test "doctor in a directory around the store finds the host in order" {
+	cd "$BATS_TEST_TMPDIR"
+	run -0 atoll doctor --json
+	[ "$(jq -r .healthy <<<"$output")" = true ]
+	has 'strategy copy' 'warning | not possible: the store lies inside, around or at it | name a directory'
+	# Asked for, it is what start would say.
+	run -6 atoll doctor --json .
+	has 'strategy copy' 'bad | not possible: the store lies'
+}
+
+@test "doctor misses the helper, and says so about everything that needs it" {
+	two_dirs
+	ATOLL_HELPER=$work/no-helper run -6 atoll doctor --json a
+	has helper 'install atoll again'
+	has 'strategy overlay' "no-helper' cannot be started: No such file or directory | atoll-helper belongs there"
+}
+
+@test "doctor finds a store that cannot be written" {
+	is_root || skip 'only root mounts a filesystem of its own'
+	two_dirs
+	mounted=$BATS_TEST_TMPDIR/disk
+	mkdir "$mounted"
+	mount -t tmpfs -o mode=700 none "$mounted"
+	export ATOLL_HOME=$mounted/home
+	atoll list
+	mount -o remount,ro "$mounted"
+	run -1 atoll doctor --json a
+	has store 'bad | '
+	has store 'mount -o remount,rw'
+	mount -o remount,rw "$mounted"
+	run -0 atoll doctor a
+}
+
 @test "doctor knows the switches that keep user namespaces from people" {
 	elsewhere_run 'echo 0 >/proc/sys/user/max_user_namespaces'
 	has 'user namespaces' 'warning | switched off (user.max_user_namespaces is 0) | as root: sysctl -w user.max_user_namespaces=15000'

@@ -237,7 +237,7 @@ bytes() {
 	status_is 1
 	run atoll doctor "$ATOLL_HOME"
 	status_is 6
-	says 'fix: set ATOLL_HOME elsewhere'
+	says 'or move the store: ATOLL_HOME'
 	ATOLL_HELPER=/nonexistent run atoll doctor a
 	status_is 6
 	says '/nonexistent'
