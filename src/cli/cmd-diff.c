@@ -234,6 +234,7 @@ static int show(struct diff_view *v)
 		diff_json_end(v, 0, "", "");
 	else
 		show_summary(v);
+	diff_select_report(&v->select, v->c);
 	say_next(v);
 	return args_has(&v->c->args, "exit-code") && v->totals.all > 0 ? EXIT_FAILURE
 	                                                               : EXIT_SUCCESS;

@@ -8,6 +8,7 @@
 #include "util/glob.h"
 #include "util/mem.h"
 
+#include <stdlib.h>
 #include <sys/stat.h>
 
 static char *change_path(const struct atoll_change *change)
@@ -21,40 +22,52 @@ int diff_select_init(struct diff_select *s, struct cli *c, struct error *err)
 	const char *pattern;
 	size_t at = 0;
 
-	while ((pattern = args_next(&c->args, "exclude", &at)))
+	while ((pattern = args_next(&c->args, "exclude", &at))) {
+		if (!glob_can_match(pattern)) {
+			(void)error_set(err, -ATOLL_E_INVALID, "the pattern '%s' can match nothing",
+			                pattern);
+			error_hint(err, "a name ('*.log'), or a path from a resource's root on "
+			                "('docs/old')");
+			return -ATOLL_E_INVALID;
+		}
 		strlist_add(&s->excludes, pattern);
+	}
+	s->used = xcalloc(s->excludes.n + 1, sizeof(*s->used));
 	s->is_narrowed = c->args.n_words > 1;
 	return names_resolve(&look, c->args.words + 1, c->args.n_words - 1, &s->paths, err);
 }
 
-static bool is_excluded(const struct diff_select *s, const struct atoll_change *change)
+/* Every pattern is tried: a second one that matches is not one that matches nothing. */
+static bool is_excluded(struct diff_select *s, const struct atoll_change *change)
 {
 	bool is_dir = S_ISDIR(change->new_mode ? change->new_mode : change->old_mode);
+	bool excluded = false;
 
-	for (size_t i = 0; i < s->excludes.n; i++)
-		if (glob_path(s->excludes.v[i], change->path, is_dir))
-			return true;
-	return false;
+	for (size_t i = 0; i < s->excludes.n; i++) {
+		if (!glob_path(s->excludes.v[i], change->path, is_dir))
+			continue;
+		s->used[i] = true;
+		excluded = true;
+	}
+	return excluded;
 }
 
-bool diff_select_has(const struct diff_select *s, const struct atoll_change *change)
+bool diff_select_has(struct diff_select *s, const struct atoll_change *change)
 {
 	bool is_whole = change->kind != ATOLL_CHANGE_CHANGED || change->what & ATOLL_CHANGE_TYPE;
 	cleanup_free char *path = NULL;
 
 	if (s->conflicts_only && !(change->what & ATOLL_CHANGE_CONFLICT))
 		return false;
-	if (is_excluded(s, change))
-		return false;
 	if (!s->is_narrowed)
-		return true;
+		return !is_excluded(s, change);
 	path = change_path(change);
 	for (size_t i = 0; i < s->paths.n; i++) {
 		if (path_below(path, s->paths.v[i]))
-			return true;
+			return !is_excluded(s, change);
 		/* A directory that comes or goes does so with what was named inside it. */
 		if (*change->path && is_whole && path_below(s->paths.v[i], path))
-			return true;
+			return !is_excluded(s, change);
 	}
 	return false;
 }
@@ -63,4 +76,15 @@ void diff_select_done(struct diff_select *s)
 {
 	strlist_done(&s->paths);
 	strlist_done(&s->excludes);
+	free(s->used);
+}
+
+void diff_select_report(const struct diff_select *s, const struct cli *c)
+{
+	for (size_t i = 0; i < s->excludes.n; i++)
+		if (!s->used[i])
+			cli_say(c,
+			        "  warning: nothing that changed matches '%s', so it left nothing "
+			        "out",
+			        s->excludes.v[i]);
 }

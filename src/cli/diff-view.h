@@ -39,11 +39,14 @@ struct diff_select {
 	struct strlist paths; /* absolute; only what is at, below or right above one of them */
 	bool is_narrowed;     /* else all */
 	struct strlist excludes;
+	bool *used; /* per exclude: it left something out */
 	bool conflicts_only;
 };
 /* By the words after the plan, which mean what names.h says, and by --exclude. */
 int diff_select_init(struct diff_select *s, struct cli *c, struct error *err);
-bool diff_select_has(const struct diff_select *s, const struct atoll_change *change);
+bool diff_select_has(struct diff_select *s, const struct atoll_change *change);
+/* At the end: a warning for each pattern that left nothing out. */
+void diff_select_report(const struct diff_select *s, const struct cli *c);
 void diff_select_done(struct diff_select *s);
 
 /* ---- the view ---- */

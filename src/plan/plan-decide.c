@@ -102,7 +102,10 @@ static int commit_locked(struct plan_op *op, const struct atoll_commit *commit,
 		return 0;
 	}
 	t.retain_ms = retention(op->a, commit);
-	return txn_commit(&t, commit->flags, err);
+	r = txn_commit(&t, commit->flags, err);
+	if (r >= 0)
+		plan_select_report(&t, commit);
+	return r;
 }
 
 int plan_commit(struct atoll_plan *p, const struct atoll_commit *commit, struct atoll_result *res,

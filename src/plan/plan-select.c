@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From the paths a caller names to what each sandbox of a plan is asked for. */
+/* From the paths a caller names to what each sandbox of a plan is asked for, and back: which of
+ * them had nothing to say. */
 #include "plan/plan-select.h"
 
 #include <stdlib.h>
@@ -8,6 +9,7 @@
 #include "diff/change.h"
 #include "util/cleanup.h"
 #include "util/escape.h"
+#include "util/glob.h"
 #include "util/mem.h"
 
 static bool is_given(const char *const *list)
@@ -103,43 +105,57 @@ static int add_paths(struct txn *t, const char *const *list, size_t offset, stru
 	return r;
 }
 
-/* Names of a path are never these, nor empty; a pattern that asks for one would leave nothing out and
- * its change be committed. */
-static bool can_match(const char *pattern)
-{
-	size_t len;
-
-	pattern += *pattern == '/';
-	for (; (len = strcspn(pattern, "/")); pattern += len + 1) {
-		if ((len == 1 && *pattern == '.') || (len == 2 && strncmp(pattern, "..", 2) == 0))
-			return false;
-		if (!pattern[len] || !pattern[len + 1])
-			return true;
-	}
-	return false;
-}
-
-static int add_excludes(struct txn *t, const char *const *list, struct error *err)
+/* One that cannot match would leave nothing out, and its change be committed. */
+static int check_excludes(const char *const *list, struct error *err)
 {
 	for (; list && *list; list++) {
-		if (!can_match(*list))
-			return error_set(err, -ATOLL_E_INVALID, "the pattern '%s' matches nothing",
-			                 *list);
-		for (size_t i = 0; i < t->n; i++)
-			if (t->parts[i].select)
-				strlist_add(&t->parts[i].select->excludes, *list);
+		if (glob_can_match(*list))
+			continue;
+		(void)error_set(err, -ATOLL_E_INVALID,
+		                "the pattern '%s' can match nothing; nothing was changed", *list);
+		error_hint(err,
+		           "a name ('*.log'), or a path from a resource's root on ('docs/old')");
+		return -ATOLL_E_INVALID;
 	}
 	return 0;
+}
+
+static void add_excludes(struct txn *t, const char *const *list)
+{
+	size_t n = 0;
+
+	while (list && list[n])
+		n++;
+	for (size_t i = 0; n && i < t->n; i++) {
+		struct selection *s = t->parts[i].select;
+
+		if (!s)
+			continue;
+		for (size_t k = 0; k < n; k++)
+			strlist_add(&s->excludes, list[k]);
+		s->used = xcalloc(n, sizeof(*s->used));
+	}
+}
+
+static void note_idle(struct txn *t, const struct txn_part *p, const struct strlist *paths)
+{
+	for (size_t i = 0; i < paths->n; i++)
+		result_note(t->res, ATOLL_NOTE_WARNING, p->row.id, paths->v[i],
+		            "nothing was settled there: it is not among what is committed");
 }
 
 /* Settling conflicts asks nobody in who was not asked for changes. */
 static void drop_unasked(struct txn *t)
 {
 	for (size_t i = 0; i < t->n; i++) {
-		if (!t->parts[i].select || t->parts[i].select->paths.n)
+		struct txn_part *p = &t->parts[i];
+
+		if (!p->select || p->select->paths.n)
 			continue;
-		selection_free(t->parts[i].select);
-		t->parts[i].select = NULL;
+		note_idle(t, p, &p->select->ours);
+		note_idle(t, p, &p->select->theirs);
+		selection_free(p->select);
+		p->select = NULL;
 	}
 }
 
@@ -171,11 +187,12 @@ int plan_select(struct txn *t, const struct atoll_commit *commit, struct error *
 	int r;
 
 	t->selective = is_given(commit->paths) || is_given(commit->excludes);
-	r = add_paths(t, commit->paths, offsetof(struct selection, paths), err);
+	r = check_excludes(commit->excludes, err);
+	if (r >= 0)
+		r = add_paths(t, commit->paths, offsetof(struct selection, paths), err);
 	for (size_t i = 0; !is_given(commit->paths) && i < t->n && r >= 0; i++)
 		strlist_add(&selection_of(&t->parts[i])->paths, "");
-	if (r >= 0)
-		r = add_excludes(t, commit->excludes, err);
+	add_excludes(t, commit->excludes);
 	if (r >= 0)
 		r = add_paths(t, commit->ours, offsetof(struct selection, ours), err);
 	if (r >= 0)
@@ -184,4 +201,25 @@ int plan_select(struct txn *t, const struct atoll_commit *commit, struct error *
 		r = check_sides(t, err);
 	drop_unasked(t);
 	return r;
+}
+
+static bool is_used(const struct txn *t, size_t exclude)
+{
+	for (size_t i = 0; i < t->n; i++)
+		if (t->parts[i].select && atomic_load(&t->parts[i].select->used[exclude]))
+			return true;
+	return false;
+}
+
+void plan_select_report(const struct txn *t, const struct atoll_commit *commit)
+{
+	for (size_t i = 0; commit->excludes && commit->excludes[i]; i++) {
+		cleanup_free char *text = NULL;
+
+		if (is_used(t, i))
+			continue;
+		text = xasprintf("nothing that changed matches '%s', so it left nothing out",
+		                 commit->excludes[i]);
+		result_note(t->res, ATOLL_NOTE_WARNING, "", "", text);
+	}
 }

@@ -16,6 +16,7 @@ void selection_free(struct selection *s)
 	strlist_done(&s->excludes);
 	strlist_done(&s->ours);
 	strlist_done(&s->theirs);
+	free(s->used);
 	free(s);
 }
 
@@ -41,12 +42,19 @@ const char *selection_cover(const struct strlist *paths, const char *path)
 
 bool selection_has(const struct selection *s, const char *path, bool is_dir)
 {
+	bool has = true;
+
 	if (!s)
 		return true;
 	if (!selection_cover(&s->paths, path))
 		return false;
-	for (size_t i = 0; i < s->excludes.n; i++)
-		if (glob_path(s->excludes.v[i], path, is_dir))
-			return false;
-	return true;
+	for (size_t i = 0; i < s->excludes.n; i++) {
+		if (!glob_path(s->excludes.v[i], path, is_dir))
+			continue;
+		has = false;
+		if (!s->used)
+			return has;
+		atomic_store_explicit(&s->used[i], true, memory_order_relaxed);
+	}
+	return has;
 }

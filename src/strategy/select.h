@@ -7,12 +7,14 @@
 #ifndef STRATEGY_SELECT_H
 #define STRATEGY_SELECT_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include "util/list.h"
 
 struct selection {
 	struct strlist paths;    /* what lies at or below one of them ... */
 	struct strlist excludes; /* ... and matches none of these (util/glob.h) */
+	atomic_bool *used;       /* per exclude: it left something out; NULL: not of interest */
 	/* Conflicts at or below: the plan's version is taken, or what is there now stays. Of two that
 	 * cover a path the nearer one counts; none is in both. */
 	struct strlist ours, theirs;

@@ -147,3 +147,17 @@ bool glob_path(const char *pattern, const char *path, bool is_dir)
 			return true;
 	return false;
 }
+
+bool glob_can_match(const char *pattern)
+{
+	size_t len;
+
+	pattern += *pattern == '/';
+	for (; (len = strcspn(pattern, "/")); pattern += len + 1) {
+		if ((len == 1 && *pattern == '.') || (len == 2 && strncmp(pattern, "..", 2) == 0))
+			return false;
+		if (!pattern[len] || !pattern[len + 1])
+			return true;
+	}
+	return false;
+}

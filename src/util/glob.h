@@ -18,5 +18,8 @@
 /* PATH is relative, without "." and ".."; "" (the root itself) matches nothing. IS_DIR: of PATH. The
  * time taken is at most the product of the lengths. */
 bool glob_path(const char *pattern, const char *path, bool is_dir);
+/* False for a pattern that no path can match: one that is empty, or asks for an empty name, "." or
+ * "..". */
+bool glob_can_match(const char *pattern);
 
 #endif

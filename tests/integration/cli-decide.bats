@@ -479,10 +479,44 @@ print(*sqlite3.connect(sys.argv[1]).execute(
 	for pattern in '' / ./one ../a/one . a//one a/..; do
 		run atoll commit p --exclude "$pattern"
 		status_is 2
-		says "the pattern '$pattern' matches nothing"
+		says "the pattern '$pattern' can match nothing; nothing was changed"
+		says "hint: a name ('*.log')"
+		run atoll diff p --exclude "$pattern"
+		status_is 2
+		says "the pattern '$pattern' can match nothing"
 	done
 	[ "$(cat a/one)" = theirs ]
 	[ ! -e b/four ]
+}
+
+@test "cli a pattern or a path that has nothing to say is not passed over in silence" {
+	plan_with_work
+	run atoll commit p --dry-run --exclude '*.log' --exclude o* --exclude one
+	status_is 0
+	says "warning: nothing that changed matches '*.log', so it left nothing out"
+	[[ $output != *"matches 'o*'"* ]]
+	[[ $output != *"matches 'one'"* ]]
+	run atoll commit p b --dry-run --exclude one
+	says "warning: nothing that changed matches 'one', so it left nothing out"
+	run atoll commit p --dry-run --json --exclude '*.log'
+	[ "$(jq -r '.notes[0] | [.kind, .text] | join(" ")' <<<"$output")" = \
+		"warning nothing that changed matches '*.log', so it left nothing out" ]
+	run atoll diff p --exclude '*.log' --exclude o* --exclude one
+	status_is 0
+	says "warning: nothing that changed matches '*.log', so it left nothing out"
+	[[ $output != *"matches 'o"* ]]
+	run atoll diff p b --exclude one
+	says "warning: nothing that changed matches 'one'"
+	# Nothing to settle there, and not asked for there.
+	for side in ours theirs; do
+		run atoll commit p --dry-run --$side a/one
+		status_is 0
+		says "warning: $work/a/one: no conflict there"
+		run atoll commit p a --dry-run --$side b/four --$side b/three
+		status_is 0
+		says "warning: $work/b/four: nothing was settled there: it is not among what is committed"
+		says "warning: $work/b/three: nothing was settled there"
+	done
 }
 
 @test "cli a commit of a part does not propose to commit or to end the rest" {
