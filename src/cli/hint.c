@@ -7,6 +7,7 @@
 
 #include "util/cleanup.h"
 #include "util/mem.h"
+#include "util/remedy.h"
 
 #include <string.h>
 
@@ -62,6 +63,11 @@ static char *of_code(const struct cli *c, int code)
 	return NULL;
 }
 
+static int os_errno(int code)
+{
+	return code > -ATOLL_E_INVALID ? -code : 0;
+}
+
 char *hint_for(const struct cli *c, int code, const char *op)
 {
 	char *hint = of_code(c, code);
@@ -73,7 +79,7 @@ char *hint_for(const struct cli *c, int code, const char *op)
 	if (code == -ATOLL_E_INVALID && c->command)
 		return xasprintf("atoll help %s", c->command->name);
 	if (plan_name(c))
-		return xasprintf("mend the cause and try again; atoll show %s says how it stands",
-		                 plan_name(c));
-	return xstrdup("mend the cause and try again; atoll doctor looks for more");
+		return xasprintf("%s, then again; atoll show %s says how it stands",
+		                 remedy_for(os_errno(code)), plan_name(c));
+	return xasprintf("%s, then again; atoll doctor looks for more", remedy_for(os_errno(code)));
 }

@@ -172,12 +172,21 @@ void cli_notes(const struct cli *c)
 		put_note(c, atoll_result_note(c->res, i));
 }
 
+/* Refused before anything was moved, with nothing to repair. */
+static bool is_as_before(const struct atoll_participant_result *p)
+{
+	return p->outcome == ATOLL_OUTCOME_ROLLBACK_FAILED &&
+	       p->resource_restored == ATOLL_FACT_NOT_TRIED &&
+	       p->workspace_reset == ATOLL_FACT_NOT_TRIED && !*p->recovery_path;
+}
+
 /* SAID is what the whole failure was told as: a cause is told once. */
 static void put_participant(const struct atoll_participant_result *p, const char *said)
 {
 	(void)fputs("  ", stderr);
 	cli_put_path(stderr, p->root);
-	(void)fprintf(stderr, " (%s): %s", p->strategy, atoll_outcome_name(p->outcome));
+	(void)fprintf(stderr, " (%s): %s", p->strategy,
+	              is_as_before(p) ? "not undone" : atoll_outcome_name(p->outcome));
 	if (*p->message && !strstr(said, p->message)) {
 		(void)fputs(": ", stderr);
 		put_message(stderr, p->message);

@@ -8,6 +8,7 @@
 #include "fs/atomic.h"
 #include "util/cleanup.h"
 #include "util/crashpoint.h"
+#include "util/mem.h"
 
 #define HOLDER_TEXT_LEN 320
 
@@ -45,8 +46,12 @@ int lock_ticket(struct ticket *t, struct atoll *a, const char *file, const char 
 
 	if (r >= 0)
 		return 0;
-	if (r != -ATOLL_E_TIMEOUT && r != -ATOLL_E_BUSY)
-		return error_sys(err, r, "take the lock", file);
+	if (r != -ATOLL_E_TIMEOUT && r != -ATOLL_E_BUSY) {
+		cleanup_free char *path = xasprintf("%s/locks/%s", a->home, file);
+
+		(void)error_sys(err, r, "take the lock", path);
+		return error_prefix(err, r, "nothing was changed");
+	}
 	holder.ahead = 0; /* we are in no queue any more */
 	ticket_describe(&holder, who, sizeof(who));
 	(void)error_set(err, r, "%s is held by %s; nothing was changed", subject, who);

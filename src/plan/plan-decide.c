@@ -276,7 +276,9 @@ static int drop_work(struct drop *d, struct error *err)
 	int r;
 
 	drop_all(d);
+	/* A workspace is dropped by what is on record of it. */
 	r = store_write(d->op->a, REGISTRY_DURABLE, write_dropped, d, err);
+	r = plan_op_refused(d->op, r, "the work is kept", err);
 	if (r == 0 && d->code < 0) {
 		error_move(err, &d->first);
 		r = d->code;
@@ -411,7 +413,7 @@ static int refresh_one(struct plan_op *op, struct sandbox_row *row, struct atoll
 	durable_count(row);
 	r = store_write(op->a, REGISTRY_DURABLE, write_counted, row, err);
 	if (r < 0)
-		return r;
+		return plan_op_refused(op, r, "the work is as it was", err);
 	participant_set_batch(s.part, &b);
 	r = participant_refresh(s.part, err);
 	durable_note_later(row);

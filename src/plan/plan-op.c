@@ -14,6 +14,7 @@
 #include "txn/recover.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
+#include "util/remedy.h"
 
 #define BRIEFLY_MS 5000
 
@@ -438,6 +439,16 @@ int plan_op_end(struct plan_op *op, int r, const struct error *err)
 		record_ending(op, r, err);
 	plan_op_done(op);
 	return r;
+}
+
+int plan_op_refused(const struct plan_op *op, int r, const char *unchanged, struct error *err)
+{
+	if (r >= 0 || r == -ATOLL_E_NEEDS_RECOVERY)
+		return r;
+	if (err && !err->hint)
+		error_hint(err, "%s, then atoll %s %s", remedy_for(err->os_errno), op->verb,
+		           op->plan.name);
+	return error_prefix(err, r, "%s", unchanged);
 }
 
 void plan_op_done(struct plan_op *op)

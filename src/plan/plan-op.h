@@ -59,6 +59,10 @@ int plan_op_end(struct plan_op *op, int r, const struct error *err);
 void plan_op_done(struct plan_op *op);
 #define cleanup_plan_op __attribute__((__cleanup__(plan_op_done)))
 
+/* When R is the failure of a record without which nothing happens: puts UNCHANGED ("nothing was
+ * removed") before the message and says what to do, then type. Returns R. */
+int plan_op_refused(const struct plan_op *op, int r, const char *unchanged, struct error *err);
+
 /* Reads plan and sandboxes again. */
 int plan_op_reload(struct plan_op *op, struct error *err);
 /* Within a transaction: brings the plan to TO, by way of OPEN where there is no direct step. */

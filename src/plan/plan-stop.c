@@ -199,7 +199,7 @@ int plan_op_remove(struct plan_op *op, struct atoll_result *res, struct error *e
 	int r = store_write(op->a, REGISTRY_DURABLE, write_marks, op, err);
 
 	if (r < 0)
-		return r;
+		return plan_op_refused(op, r, "nothing was removed", err);
 	crashpoint("plan.stop.after-mark");
 	remove_all(&st);
 	crashpoint("plan.stop.before-delete");

@@ -19,6 +19,7 @@
 #include "txn/txn-impl.h"
 #include "util/clock.h"
 #include "util/crashpoint.h"
+#include "util/remedy.h"
 #include "util/mem.h"
 
 /* ---- who takes part ---- */
@@ -161,17 +162,21 @@ static int check_all(struct txn *t, struct error *err)
 	return r;
 }
 
+static int say_nothing_changed(const struct txn *t, int cause, struct error *err)
+{
+	if (cause < 0 && err && !err->hint)
+		error_hint(err, "%s, then atoll commit %s; the work is kept",
+		           remedy_for(err->os_errno), t->plan.name);
+	return error_prefix(err, cause, "nothing was changed");
+}
+
 /* Ends a batch that was not decided. CAUSE is what the caller will hear; a failure in here
  * leaves the plan PREPARING, for recovery to try again. */
 static int withdraw(struct txn *t, int cause, struct error *err)
 {
 	cleanup_error struct error e = ERROR_INIT;
 
-	error_prefix(err, cause, "nothing was changed");
-	if (cause < 0 && err && !err->hint)
-		error_hint(err, "mend the cause, then atoll commit %s; the work is kept",
-		           t->plan.name);
-
+	(void)say_nothing_changed(t, cause, err);
 	if (step_abort(t, &e) >= 0)
 		(void)record_withdrawn(t, &e);
 	crashpoint("txn.withdrawn");
@@ -204,7 +209,7 @@ static int revoke(struct txn *t, int cause, struct error *err)
 	for (size_t i = 0; i < t->n; i++)
 		if (t->parts[i].selected)
 			(void)participant_release(t->parts[i].part, NULL);
-	return cause;
+	return say_nothing_changed(t, cause, err);
 }
 
 static void finish_all(struct txn *t)
@@ -244,7 +249,7 @@ int txn_commit(struct txn *t, unsigned flags, struct error *err)
 	(void)memcpy(t->batch.plan, t->plan.id, sizeof(t->batch.plan));
 	r = record_preparing(t, err);
 	if (r < 0)
-		return r;
+		return say_nothing_changed(t, r, err);
 	crashpoint("txn.after-preparing");
 	step_aim(t, false);
 	r = prepare_all(t, &ready, err);

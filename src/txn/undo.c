@@ -11,6 +11,7 @@
 #include "txn/txn-impl.h"
 #include "util/cleanup.h"
 #include "util/crashpoint.h"
+#include "util/remedy.h"
 
 /* The result speaks of participants, not of batches: the worst outcome of a participant stays. */
 static void say_prepared(struct txn *t, const struct txn_part *p, int r, const struct error *e)
@@ -22,7 +23,9 @@ static void say_prepared(struct txn *t, const struct txn_part *p, int r, const s
 	row->outcome = r == -ATOLL_E_NOT_UNDOABLE ? ATOLL_OUTCOME_NOT_UNDOABLE
 	                                          : ATOLL_OUTCOME_ROLLBACK_FAILED;
 	result_row_error(t->res, row, e);
-	result_row_recovery_path(t->res, row, p->row.area);
+	/* Who was only refused needs no repair. */
+	if (r == -ATOLL_E_RECOVERY_MISSING)
+		result_row_recovery_path(t->res, row, p->row.area);
 }
 
 static int prepare_part(struct txn *t, struct txn_part *p, unsigned flags, struct error *e)
@@ -109,6 +112,14 @@ static int undo_batch(struct txn *t, const struct batch_row *batch, struct error
 	return r < 0 ? r : step_undo(t, err);
 }
 
+static int say_nothing_undone(const struct txn *t, int cause, struct error *err)
+{
+	if (cause < 0 && err && !err->hint && cause != -ATOLL_E_RECOVERY_MISSING)
+		error_hint(err, "%s, then atoll rollback %s", remedy_for(err->os_errno),
+		           t->plan.name);
+	return error_prefix(err, cause, "nothing was undone");
+}
+
 /* The undo met a permanent failure after its decision: everything goes forward again. */
 static int redo(struct txn *t, const struct batch_row *batches, size_t n, int cause,
                 struct error *err)
@@ -132,7 +143,7 @@ static int redo(struct txn *t, const struct batch_row *batches, size_t n, int ca
 	if (r >= 0)
 		r = record_redone(t, batches, n, &e);
 	if (r >= 0)
-		return error_prefix(err, cause, "nothing was undone");
+		return say_nothing_undone(t, cause, err);
 	return step_in_doubt(t, cause, err);
 }
 
@@ -211,11 +222,13 @@ int txn_undo(struct txn *t, unsigned flags, struct error *err)
 		r = step_barrier(t, "barrier-undo-1", err);
 	crashpoint("txn.undo.prepared");
 	if (r < 0)
-		return error_prefix(err, r, "nothing was undone");
+		return say_nothing_undone(t, r, err);
 
 	r = record_undoing(t, batches, n, flags, err); /* the decision of an undo */
+	if (r == -ATOLL_E_NEEDS_RECOVERY)
+		return r; /* nobody knows: the next start reads what became of it */
 	if (r < 0)
-		return r;
+		return say_nothing_undone(t, r, err);
 	crashpoint("txn.undo.after-decision");
 	r = carry_out(t, batches, n, &dropped, &drop_err, err);
 	if (r < 0)

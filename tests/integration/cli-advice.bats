@@ -1,0 +1,99 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# What is said after a failure: what failed and where, what is unchanged, what to type next.
+
+load cli
+
+# advises STATUS TEXT HINT COMMAND...: it ends with STATUS, says TEXT, and its hint says HINT.
+advises() {
+	run atoll "${@:4}"
+	status_is "$1"
+	says "$2"
+	[[ $(grep '^hint: ' <<<"$output") == *"$3"* ]] || { printf 'no hint "%s":\n%s\n' "$3" "$output"; return 1; }
+}
+
+@test "advice for an undo that was refused says that all is as it was" {
+	two_dirs
+	atoll start p --dir a --dir b
+	atoll exec p -- sh -c 'echo x >"$ATOLL_RESOURCE_1/one"; echo x >"$ATOLL_RESOURCE_2/three"'
+	atoll commit p
+	echo theirs >>a/one
+	before=$(untouched a b)
+	advises 3 'nothing was undone' 'atoll rollback p --keep-theirs' rollback p
+	says "$work/a (copy): not undone"
+	[[ $output != *'what is left'* ]]
+	[[ $output != *'rollback failed'* ]]
+	[ "$(untouched a b)" = "$before" ]
+}
+
+# full_disk: from here on directories are on a filesystem of their own, and `fill` leaves no room on it.
+full_disk() {
+	is_root || skip 'only root mounts a filesystem of its own'
+	mounted=$BATS_TEST_TMPDIR/small
+	mkdir "$mounted"
+	mount -t tmpfs -o size=4m,mode=700 none "$mounted"
+	work=$mounted/work
+	mkdir -p "$work"
+	cd "$work" || return 1
+	two_dirs
+}
+
+fill() {
+	dd if=/dev/zero of="$mounted/fill" bs=4k status=none 2>/dev/null || true
+}
+
+teardown() {
+	cd /
+	if [ -n "${mounted:-}" ]; then
+		rm -f "$mounted/fill"
+		atoll stop --force --yes p >/dev/null 2>&1 || true
+		for _ in $(seq 500); do
+			umount "$mounted" 2>/dev/null && break
+			sleep 0.02
+		done
+	fi
+	left=$(left_behind)
+	[ -z "${elsewhere:-}" ] || rm -rf "$elsewhere"
+	[ -z "$left" ] || { printf 'left behind:\n%s\n' "$left"; return 1; }
+}
+
+@test "advice on a full disk: the resource's" {
+	full_disk
+	atoll start p --dir a
+	atoll exec p -- sh -c 'echo x >"$ATOLL_RESOURCE_1/one"; mkdir "$ATOLL_RESOURCE_1/new"'
+	fill
+	before=$(untouched a)
+	advises 1 'No space left on device' 'make room there (df, df -i), then atoll commit p; the work is kept' commit p
+	says 'nothing was changed: '
+	says "'$work/a'"
+	[ "$(untouched a)" = "$before" ]
+	rm "$mounted/fill"
+	run -0 atoll commit p
+}
+
+@test "advice on a full disk: the store's" {
+	full_disk
+	export ATOLL_HOME=$mounted/home
+	atoll start p --dir a
+	atoll exec p -- sh -c 'echo x >"$ATOLL_RESOURCE_1/one"; mkdir "$ATOLL_RESOURCE_1/new"'
+	# What a write finds allocated already it may still use.
+	fill
+	before=$(untouched a)
+	advises 1 "registry '$ATOLL_HOME/atoll.db': database or disk is full" \
+		'make room there (df, df -i), then atoll reset p' reset p
+	says 'the work is kept: '
+	advises 1 'nothing was removed: ' 'then atoll stop p' stop p --force --yes
+	advises 1 'nothing was changed: ' 'then atoll commit p; the work is kept' commit p
+	advises 1 "nothing was changed: cannot take the lock '$ATOLL_HOME/locks/" 'make room there' start q --dir b
+	[ "$(untouched a)" = "$before" ]
+	rm "$mounted/fill"
+	run -0 atoll diff p
+	says 'a/one'
+	run -0 atoll commit p
+	fill
+	before=$(untouched a)
+	advises 1 'nothing was undone: ' 'then atoll rollback p' rollback p
+	[ "$(untouched a)" = "$before" ]
+	rm "$mounted/fill"
+	run -0 atoll rollback p
+}
