@@ -162,6 +162,7 @@ static int read_retain(struct cli *c, unsigned flags, int64_t *ret)
 			&err, -ATOLL_E_INVALID,
 			"option '--retain': '%s' is not a time, such as 15m, 24h or 7d, or never",
 			text);
+		error_hint(&err, "atoll commit %s --retain 24h", c->args.words[0]);
 		return cli_fail_error(c, &err);
 	}
 	if (*ret == 0)
@@ -245,7 +246,8 @@ const struct command cmd_commit = {
 		"With PATHs only what lies at or below them is committed, all of it or nothing; the rest\n"
 		"stays in the plan, and more commits may follow.\n"
 		"What somebody else changed meanwhile is not overwritten: exit 3 names the paths, and\n"
-		"nothing is changed. A commit can be undone with rollback for 24 hours (--retain).",
+		"nothing is changed. A commit can be undone with rollback as long as undo.retention\n"
+		"says (atoll config), or --retain.",
 	.options = options,
 	.min_words = 1,
 	.max_words = SIZE_MAX,

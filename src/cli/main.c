@@ -5,6 +5,7 @@
 #include "cli/pager.h"
 #include "util/cleanup.h"
 #include "util/mem.h"
+#include "util/remedy.h"
 #include "util/suggest.h"
 
 #include <errno.h>
@@ -77,6 +78,7 @@ const struct command *command_find(const char *name, struct error *err)
 			suggest_try(&s, cmd->name, strlen(cmd->name));
 	}
 	(void)error_set(err, -ATOLL_E_INVALID, "unknown command '%s'", name);
+	error_hint(err, "atoll help");
 	suggest_hint(&s, "", err);
 	return NULL;
 }
@@ -147,8 +149,9 @@ static int check_words(struct cli *c)
 		return cli_fail_usage(c, "%s: too few words: atoll %s %s", cmd->name, cmd->name,
 		                      cmd->words);
 	if (c->args.n_words > cmd->max_words)
-		return cli_fail_usage(c, "%s: '%s' is one word too many: atoll %s %s", cmd->name,
-		                      c->args.words[cmd->max_words], cmd->name, cmd->words);
+		return cli_fail_usage(c, "%s: '%s' is one word too many: atoll %s%s%s", cmd->name,
+		                      c->args.words[cmd->max_words], cmd->name,
+		                      *cmd->words ? " " : "", cmd->words);
 	return check_choices(c);
 }
 
@@ -246,9 +249,21 @@ static int flush_output(int status)
 /* Whoever asked for the status will look there and not at us. */
 static int close_status(struct cli *c, int status)
 {
-	if (!c->status || fclose(c->status) == 0)
+	bool failed;
+	int error;
+
+	if (!c->status)
 		return status;
-	perror("atoll: cannot write the status file");
+	errno = 0;
+	failed = ferror(c->status) != 0;
+	failed |= fclose(c->status) != 0;
+	error = errno ? errno : EIO;
+	if (!failed)
+		return status;
+	(void)fputs("atoll: cannot write the status file '", stderr);
+	cli_put_path(stderr, args_value(&c->args, "status-file"));
+	(void)fprintf(stderr, "': %s; else the exit status would be %d\nhint: %s\n",
+	              strerror(error), status, remedy_for(error));
 	return EXIT_OWN;
 }
 

@@ -145,9 +145,12 @@ static bool is_in_plan(const struct names *n, const char *full)
 	return false;
 }
 
-static int names_nothing(const char *word, struct error *err)
+static int names_nothing(const struct names *n, const char *word, struct error *err)
 {
-	return error_set(err, -ATOLL_E_NOT_FOUND, "'%s' names nothing in the plan", word);
+	(void)error_set(err, -ATOLL_E_NOT_FOUND, "'%s' names nothing in the plan", word);
+	error_hint(err, "atoll diff %s shows what changed, atoll show %s its resources",
+	           atoll_plan_name(n->look->c->plan), atoll_plan_name(n->look->c->plan));
+	return -ATOLL_E_NOT_FOUND;
 }
 
 /* Inside a root a path is what it says: a link there may be a directory in the plan. */
@@ -182,7 +185,7 @@ static int below_root(const struct names *n, const char *word, char **ret, struc
 		found = take_ptr(full);
 	}
 	if (!found)
-		return names_nothing(word, err);
+		return names_nothing(n, word, err);
 	*ret = take_ptr(found);
 	return 0;
 }
@@ -193,13 +196,13 @@ static int resolve_word(const struct names *n, const char *word, char **ret, str
 
 	/* What a script leaves empty must not mean everything. */
 	if (!*word)
-		return names_nothing(word, err);
+		return names_nothing(n, word, err);
 	full = path_of(n, word);
 	if (is_in_plan(n, full) && names_something(n, full)) {
 		*ret = take_ptr(full);
 		return 0;
 	}
-	return *word == '/' ? names_nothing(word, err) : below_root(n, word, ret, err);
+	return *word == '/' ? names_nothing(n, word, err) : below_root(n, word, ret, err);
 }
 
 int names_resolve(struct names_lookup *l, char *const *words, size_t n, struct strlist *ret,

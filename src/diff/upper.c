@@ -53,11 +53,14 @@ static int fail_upper(struct walker *w, int r, const char *op, const char *path)
 {
 	if (r != -EACCES || (w->err && w->err->code))
 		return fail(w, r, op, path);
-	(void)error_set(w->err, r,
-	                "cannot %s '%s': its mode keeps its owner out; open it in the plan "
-	                "(atoll exec PLAN -- chmod u+rwX FILE), or drop the work (atoll reset)",
-	                op, *path ? path : ".");
+	(void)error_set(w->err, r, "cannot %s '%s': its mode keeps its owner out", op,
+	                *path ? path : ".");
 	error_cause(w->err, op, path, EACCES, NULL);
+	if (w->u->root && w->u->plan)
+		error_hint(w->err,
+		           "atoll exec %s -- chmod u+rwX '%s%s%s' opens it; atoll reset %s drops "
+		           "the work",
+		           w->u->plan, w->u->root, *path ? "/" : "", path, w->u->plan);
 	return r;
 }
 

@@ -26,6 +26,7 @@ struct upper_compare {
 	int orig_fd; /* the lower: the resource as it is now */
 	enum overlay_marks marks;
 	const struct strlist *excludes;
+	const char *root, *plan; /* for hints: path of the resource and name of the plan, or NULL */
 };
 
 /* Fills CS, sorted. A change's base is the resource's entry as it is now; whether that is what the

@@ -46,12 +46,16 @@ static int check_once(const struct relating *re, size_t k)
 		const struct sandbox_row *other = at(re, i);
 
 		if (strcmp(other->root, row->root) == 0)
-			return error_set(re->err, -ATOLL_E_EXISTS, "'%s' already is in plan '%s'",
-			                 row->root, re->op->plan.name);
-		if (strcmp(other->root_id, row->root_id) == 0)
-			return error_set(re->err, -ATOLL_E_EXISTS,
-			                 "'%s' is the same as '%s', which already is in plan '%s'",
-			                 row->root, other->root, re->op->plan.name);
+			(void)error_set(re->err, -ATOLL_E_EXISTS, "'%s' already is in plan '%s'",
+			                row->root, re->op->plan.name);
+		else if (strcmp(other->root_id, row->root_id) == 0)
+			(void)error_set(re->err, -ATOLL_E_EXISTS,
+			                "'%s' is the same as '%s', which already is in plan '%s'",
+			                row->root, other->root, re->op->plan.name);
+		else
+			continue;
+		error_hint(re->err, "name every resource once");
+		return -ATOLL_E_EXISTS;
 	}
 	return 0;
 }

@@ -41,20 +41,39 @@ static bool is_kind(const struct addition *add, const char *kind)
 static int check_type(const struct addition *add, const struct sandbox_row *row,
                       const struct fs_stat *st, struct error *err)
 {
-	if (is_kind(add, "directory") && !S_ISDIR(st->mode))
-		return error_set(err, -ATOLL_E_UNSUPPORTED,
-		                 "'%s' is a file where a directory is due", row->root);
-	if (is_kind(add, "file") && !S_ISREG(st->mode))
-		return error_set(err, -ATOLL_E_UNSUPPORTED,
-		                 "'%s' is not a regular file, which is due", row->root);
+	if (is_kind(add, "directory") && !S_ISDIR(st->mode)) {
+		(void)error_set(err, -ATOLL_E_UNSUPPORTED,
+		                "'%s' is a file where a directory is due", row->root);
+		error_hint(err, "name the directory around it");
+		return -ATOLL_E_UNSUPPORTED;
+	}
+	if (is_kind(add, "file") && !S_ISREG(st->mode)) {
+		(void)error_set(err, -ATOLL_E_UNSUPPORTED,
+		                "'%s' is not a regular file, which is due", row->root);
+		error_hint(err, "name the file itself");
+		return -ATOLL_E_UNSUPPORTED;
+	}
 	if (faccessat(add->root_fd, "", W_OK, AT_EACCESS | AT_EMPTY_PATH) < 0 &&
-	    st->uid != geteuid() && geteuid() != 0)
-		return error_set(
+	    st->uid != geteuid() && geteuid() != 0) {
+		(void)error_set(
 			err, -EACCES,
 			"'%s' belongs to user %u and you may not write to it, so nothing could "
 			"be committed",
 			row->root, st->uid);
+		error_hint(err, "let its owner run atoll, or become its owner");
+		return -EACCES;
+	}
 	return 0;
+}
+
+/* Where a commit could not keep its promise, and what to do instead. */
+static int refuse_mount(const struct sandbox_row *row, const char *why, const char *type,
+                        const char *hint, struct error *err)
+{
+	(void)error_set(err, -ATOLL_E_UNSUPPORTED, "'%s' %s%s%s%s", row->root, why,
+	                *type ? " (" : "", type, *type ? ")" : "");
+	error_hint(err, "%s; atoll doctor %s says more", hint, row->root);
+	return -ATOLL_E_UNSUPPORTED;
 }
 
 static int check_mount(const struct addition *add, const struct sandbox_row *row, struct error *err)
@@ -65,18 +84,15 @@ static int check_mount(const struct addition *add, const struct sandbox_row *row
 	if (r < 0)
 		return error_sys(err, r, "look at the mount of", row->root);
 	if (mi.kernel)
-		return error_set(err, -ATOLL_E_UNSUPPORTED,
-		                 "'%s' is the kernel's (%s): there are no files to commit",
-		                 row->root, mi.name);
+		return refuse_mount(row, "is the kernel's: there are no files to commit", mi.name,
+		                    "name a directory with files of yours", err);
 	if (mi.network)
-		return error_set(err, -ATOLL_E_UNSUPPORTED,
-		                 "'%s' lies on a network filesystem (%s), where a commit cannot be "
-		                 "made safe",
-		                 row->root, mi.name);
+		return refuse_mount(
+			row, "lies on a network filesystem, where a commit cannot be made safe",
+			mi.name, "put it on a local disk", err);
 	if (mi.read_only)
-		return error_set(err, -ATOLL_E_UNSUPPORTED,
-		                 "'%s' lies on a read-only mount, so nothing could be committed",
-		                 row->root);
+		return refuse_mount(row, "lies on a read-only mount, so nothing could be committed",
+		                    "", "as root: mount -o remount,rw its filesystem", err);
 	return 0;
 }
 
@@ -103,6 +119,14 @@ static int check_root(struct atoll *a, const struct addition *add, const struct 
 }
 
 /* Fills root, root_id and root_fd. Resources that are no files have their name for an identity. */
+static int cannot_open(int r, const char *path, struct error *err)
+{
+	(void)error_sys(err, r, "open the resource", path);
+	if (r == -ENOENT || r == -ENOTDIR)
+		error_hint(err, "name one that is there, or make it first");
+	return r;
+}
+
 static int identify(struct atoll *a, struct addition *add, struct sandbox_row *row,
                     struct error *err)
 {
@@ -111,7 +135,7 @@ static int identify(struct atoll *a, struct addition *add, struct sandbox_row *r
 	int r = resolve_canonical(given, &row->root);
 
 	if (r < 0 && is_file)
-		return error_sys(err, r, "open the resource", given);
+		return cannot_open(r, given, err);
 	if (r < 0) {
 		char hash[HASH_TEXT_LEN];
 
@@ -124,7 +148,7 @@ static int identify(struct atoll *a, struct addition *add, struct sandbox_row *r
 	if (add->root_fd < 0) {
 		r = -errno;
 		add->root_fd = FD_NONE;
-		return error_sys(err, r, "open the resource", row->root);
+		return cannot_open(r, row->root, err);
 	}
 	r = check_root(a, add, row, err);
 	return r < 0 ? r : sandbox_root_id(add->root_fd, row->root, &row->root_id, err);

@@ -173,10 +173,13 @@ static int check_sides(const struct txn *t, struct error *err)
 				continue;
 			full = xasprintf("%s%s%s", t->parts[i].row.root, *path ? "/" : "", path);
 			shown = escape_dup(full);
-			return error_set(
+			(void)error_set(
 				err, -ATOLL_E_INVALID,
 				"'%s' cannot be settled for both sides; nothing was changed",
 				shown);
+			error_hint(err, "name it in --ours (the plan's version) or in --theirs "
+			                "(what is there now)");
+			return -ATOLL_E_INVALID;
 		}
 	}
 	return 0;

@@ -105,11 +105,12 @@ static int find_only(const struct sandboxes *s, size_t *ret_index, struct error 
 	}
 	if (n == 0)
 		return error_set(err, -ATOLL_E_NOT_FOUND, "the plan has no resources");
-	if (n > 1)
-		return error_set(err, -ATOLL_E_AMBIGUOUS,
-		                 "the plan has several resources, say which: %s",
-		                 strbuf_str(&names));
-	return 0;
+	if (n == 1)
+		return 0;
+	(void)error_set(err, -ATOLL_E_AMBIGUOUS, "the plan has several resources, say which: %s",
+	                strbuf_str(&names));
+	error_hint(err, "put one of them behind the plan's name");
+	return -ATOLL_E_AMBIGUOUS;
 }
 
 int sandboxes_find(const struct sandboxes *s, const char *ref, size_t *ret_index, struct error *err)

@@ -14,6 +14,7 @@
 #include "fs/resolve.h"
 #include "plan/plan.h"
 #include "plan/settings-impl.h"
+#include "strategy/strategy.h"
 #include "util/cleanup.h"
 #include "util/gitconfig.h"
 #include "util/mem.h"
@@ -71,6 +72,14 @@ static int read_old(enum settings_scope scope, const char *path, char **ret, siz
 	return 0;
 }
 
+static int not_set(const char *path, const char *key, struct error *err)
+{
+	(void)error_set(err, -ATOLL_E_NOT_FOUND, "'%s' does not set %s; nothing was changed", path,
+	                key);
+	error_hint(err, "atoll config list --show-origin says where each value comes from");
+	return -ATOLL_E_NOT_FOUND;
+}
+
 static int edit(const char *path, const char *old, size_t len, enum setting which,
                 const char *value, struct strbuf *ret, struct error *err)
 {
@@ -79,7 +88,7 @@ static int edit(const char *path, const char *old, size_t len, enum setting whic
 	int r = gitconfig_edit(old ? old : "", len, key, value, ret, &line);
 
 	if (r == -ENOENT)
-		return error_set(err, -ATOLL_E_NOT_FOUND, "'%s' does not set %s", path, key);
+		return not_set(path, key, err);
 	if (r < 0) {
 		(void)error_set(err, -ATOLL_E_INVALID,
 		                "%s:%u: this is no line of a config file; nothing was changed",
@@ -90,6 +99,18 @@ static int edit(const char *path, const char *old, size_t len, enum setting whic
 	return 0;
 }
 
+/* What counts when it is read is the same, but for a strategy: a later atoll may know more. */
+static int check_value(enum setting which, const char *value, struct error *err)
+{
+	const struct atoll_strategy *strategy;
+	int64_t number;
+	int r = setting_parse(which, value, &number, err);
+
+	if (r == 0 && which == SETTING_START_STRATEGY && *value)
+		r = strategy_find(value, &strategy, err);
+	return r;
+}
+
 int settings_write(enum settings_scope scope, enum setting which, const char *value,
                    struct error *err)
 {
@@ -98,13 +119,15 @@ int settings_write(enum settings_scope scope, enum setting which, const char *va
 	cleanup_free char *path = settings_path(scope);
 	cleanup_free char *old = NULL;
 	size_t len = 0;
-	int64_t number;
 	int r;
 
-	if (!path)
-		return error_set(err, -ATOLL_E_NOT_FOUND,
-		                 "cannot tell where your settings are: there is no home directory");
-	if (value && (r = setting_parse(which, value, &number, err)) < 0)
+	if (!path) {
+		(void)error_set(err, -ATOLL_E_NOT_FOUND,
+		                "cannot tell where your settings are: there is no home directory");
+		error_hint(err, "set HOME or XDG_CONFIG_HOME, or use --system");
+		return -ATOLL_E_NOT_FOUND;
+	}
+	if (value && (r = check_value(which, value, err)) < 0)
 		return r;
 	r = place_open(&p, path);
 	if (r < 0)

@@ -306,7 +306,9 @@ static int view_layers(struct atoll_participant *p, struct view *v)
 	v->u = (struct upper_compare){ .upper_fd = v->upper_fd,
 		                       .orig_fd = v->root_fd,
 		                       .marks = our_marks(),
-		                       .excludes = p->excludes };
+		                       .excludes = p->excludes,
+		                       .root = p->root,
+		                       .plan = p->plan };
 	return r;
 }
 

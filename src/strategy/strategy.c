@@ -13,6 +13,7 @@
 #include "util/cleanup.h"
 #include "util/mem.h"
 #include "util/strbuf.h"
+#include "util/suggest.h"
 
 #define MAX_STRATEGIES 64
 
@@ -104,16 +105,21 @@ static int not_known(const char *name, struct error *err)
 {
 	cleanup_strbuf struct strbuf known = STRBUF_INIT;
 	cleanup_strlist struct strlist names = STRLIST_INIT;
+	struct suggestions near = { .wanted = name };
 
 	pthread_mutex_lock(&table_mutex);
 	for (size_t i = 0; i < table_n; i++)
 		strlist_add(&names, table[i]->name);
 	pthread_mutex_unlock(&table_mutex);
 	module_names(&names);
-	for (size_t i = 0; i < names.n; i++)
+	for (size_t i = 0; i < names.n; i++) {
 		strbuf_printf(&known, "%s%s", i ? ", " : "", names.v[i]);
-	return error_set(err, -ATOLL_E_NOT_FOUND, "no strategy '%s' (known: %s)", name,
-	                 strbuf_str(&known));
+		suggest_try(&near, names.v[i], strlen(names.v[i]));
+	}
+	(void)error_set(err, -ATOLL_E_NOT_FOUND, "there is no strategy '%s'", name);
+	error_hint(err, "use one of: %s", strbuf_str(&known));
+	suggest_hint(&near, "", err);
+	return -ATOLL_E_NOT_FOUND;
 }
 
 /* What was registered comes first; modules are asked for once. */

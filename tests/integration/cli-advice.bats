@@ -12,6 +12,51 @@ advises() {
 	[[ $(grep '^hint: ' <<<"$output") == *"$3"* ]] || { printf 'no hint "%s":\n%s\n' "$3" "$output"; return 1; }
 }
 
+@test "advice for slips on the command line leads on" {
+	two_dirs
+	atoll start p --dir a --dir b
+	advises 2 "unknown command 'nope'" 'atoll help' help nope
+	[[ $output != *'atoll help help'* ]]
+	advises 2 "'x' is one word too many: atoll list" 'atoll help list' list x
+	[[ ${lines[0]} != *' ' ]]
+	advises 1 'does not set core.pager; nothing was changed' 'atoll config list --show-origin' config unset core.pager
+	advises 1 "there is no strategy 'overlya'" "did you mean 'overlay'?" config set start.strategy overlya
+	advises 1 "there is no strategy 'magic'" 'use one of: overlay, copy, none' config set start.strategy magic
+	[ ! -e "$XDG_CONFIG_HOME/atoll/config" ]
+	printf '[plan]\n\tname = q\n[resource "a"]\n\tpath = a\n\tstrategy = magic\n' >plan.conf
+	advises 1 "there is no strategy 'magic'" 'use one of: overlay, copy, none' start --file plan.conf
+	advises 1 "'nowhere'" 'name one that is there' start q --dir nowhere
+	advises 6 'is a file where a directory is due' 'the directory around it' start q --dir a/one
+	advises 1 "'$work/a' already is in plan 'q'" 'name every resource once' start q --dir a --dir a
+	advises 1 'several resources, say which' "behind the plan's name" path p
+	advises 1 "'nothing' names nothing in the plan" 'atoll diff p shows what changed' commit p nothing
+	advises 2 'cannot be settled for both sides' 'in --ours' commit p --ours a --theirs a
+	advises 2 "'soon' is not a time" 'atoll commit p --retain 24h' commit p --retain soon
+	run -0 atoll help commit
+	says 'undo.retention'
+	[[ $output != *'24 hours'* ]]
+}
+
+@test "advice for a status file that cannot be written names it" {
+	two_dirs
+	atoll start p --dir a
+	run -125 atoll exec p --status-file /dev/full -- sh -c 'exit 3'
+	says "cannot write the status file '/dev/full': No space left on device; else the exit status would be 3"
+	says 'hint: make room there (df, df -i)'
+}
+
+@test "advice for work that its owner locked away names the plan and the path" {
+	! is_root || skip 'root may look anywhere'
+	outside_tmp
+	two_dirs
+	atoll start p --strategy overlay --dir a >/dev/null 2>&1
+	atoll exec p -- sh -c 'mkdir a/new && echo x >a/new/f && chmod 0 a/new'
+	advises 1 "'new': its mode keeps its owner out" "atoll exec p -- chmod u+rwX '$work/a/new' opens it; atoll reset p drops" diff p
+	advises 1 'nothing was changed' "atoll exec p -- chmod u+rwX '$work/a/new'" commit p
+	eval "$(sed -n "s/^hint: \(.*\) opens it;.*/\1/p" <<<"$output")"
+	run -0 atoll commit p
+}
+
 @test "advice for an undo that was refused says that all is as it was" {
 	two_dirs
 	atoll start p --dir a --dir b

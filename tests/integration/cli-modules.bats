@@ -58,7 +58,8 @@ build() {
 	build
 	run atoll start p --strategy nosuch --dir app.conf
 	status_is 1
-	says "no strategy 'nosuch' (known: overlay, copy, none"
+	says "there is no strategy 'nosuch'"
+	says 'use one of: overlay, copy, none'
 	says onefile
 	cp strategies/onefile.so strategies/other.so
 	run atoll start p --strategy other --dir app.conf
@@ -70,7 +71,7 @@ build() {
 	run atoll start p --strategy empty --dir app.conf
 	says 'lacks the function atoll_strategy_module()'
 	run atoll start p --strategy ../strategies/onefile --dir app.conf
-	says 'no strategy'
+	says 'there is no strategy'
 	run atoll list
 	! grep -q '^p' <<<"$output"
 }
