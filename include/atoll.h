@@ -258,7 +258,8 @@ struct atoll_resource {
 	const char *parent;   /* root or id of another sandbox of the plan: it commits after us */
 	bool work_in_store;   /* keep the workspace in the store; commit copies it over */
 };
-/* Adds a sandbox of a resource. Nothing is left behind when it fails. */
+/* Adds a sandbox of a resource. One that lies in another of the plan is its child without being
+ * told; a note says so. Nothing is left behind when it fails. */
 ATOLL_API int atoll_plan_add(struct atoll_plan *p, const struct atoll_resource *resource,
                              struct atoll_result *res);
 

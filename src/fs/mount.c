@@ -3,6 +3,8 @@
 #include "fs/mount.h"
 
 #include "fs/stat.h"
+#include "util/cleanup.h"
+#include "util/mem.h"
 
 #include <stdlib.h>
 #include <errno.h>
@@ -100,19 +102,14 @@ bool mount_same(const struct mount_info *a, const struct mount_info *b)
 	return a->mnt_id == b->mnt_id && a->dev == b->dev;
 }
 
-/* Field 5 of a mountinfo line, its octal escapes undone, in place. */
-static char *mount_point(char *line)
-{
-	char *p = line, *to;
+/* ---- /proc/self/mountinfo ---- */
 
-	for (int field = 1; p && field < 5; field++) {
-		p = strchr(p, ' ');
-		p = p ? p + 1 : NULL;
-	}
-	if (!p)
-		return NULL;
-	line = to = p;
-	for (; *p && *p != ' '; p++) {
+/* The octal escapes of a field undone, in place. */
+static void unescape(char *field)
+{
+	char *to = field;
+
+	for (const char *p = field; *p; p++) {
 		if (p[0] == '\\' && p[1] && p[2] && p[3]) {
 			*to++ = (char)((p[1] - '0') * 64 + (p[2] - '0') * 8 + (p[3] - '0'));
 			p += 3;
@@ -121,7 +118,87 @@ static char *mount_point(char *line)
 		}
 	}
 	*to = '\0';
-	return line;
+}
+
+struct mount_line {
+	uint64_t id;
+	char *dev;  /* "8:1" */
+	char *root; /* what of the filesystem is mounted */
+	char *at;   /* where */
+};
+
+/* Into parts of LINE. */
+static bool parse_line(char *line, struct mount_line *ret)
+{
+	char *fields[5], *save = NULL;
+
+	for (size_t i = 0; i < 5; i++)
+		if (!(fields[i] = strtok_r(i ? NULL : line, " ", &save)))
+			return false;
+	*ret = (struct mount_line){ .id = strtoull(fields[0], NULL, 10),
+		                    .dev = fields[2],
+		                    .root = fields[3],
+		                    .at = fields[4] };
+	unescape(ret->root);
+	unescape(ret->at);
+	return true;
+}
+
+/* PATH without a slash at its end: "/" is "". */
+static const char *bare(const char *path)
+{
+	return strcmp(path, "/") == 0 ? "" : path;
+}
+
+static bool is_at_or_below(const char *path, const char *dir)
+{
+	size_t len = strlen(dir);
+
+	return strncmp(path, dir, len) == 0 && (path[len] == '\0' || path[len] == '/');
+}
+
+/* "8:1/home/you/app": the filesystem, and where on it, whatever is mounted where. 1 and *ret, 0 when
+ * it cannot be told, -errno. */
+static int locate(const struct mount_place *place, uint64_t mnt_id, char **ret)
+{
+	FILE *f = fopen("/proc/self/mountinfo", "re");
+	struct mount_line m;
+	char *line = NULL;
+	size_t cap = 0;
+	int r = 0;
+
+	if (!f)
+		return -errno;
+	while (r == 0 && getline(&line, &cap, f) >= 0) {
+		if (!parse_line(line, &m) || m.id != mnt_id)
+			continue;
+		if (!is_at_or_below(place->path, bare(m.at)))
+			break;
+		*ret = xasprintf("%s%s%s", m.dev, bare(m.root),
+		                 bare(place->path) + strlen(bare(m.at)));
+		r = 1;
+	}
+	free(line);
+	(void)fclose(f);
+	return r;
+}
+
+int mount_overlap(const struct mount_place *a, const struct mount_place *b)
+{
+	cleanup_free char *at_a = NULL, *at_b = NULL;
+	struct mount_info of_a, of_b;
+	int r = mount_info(a->fd, &of_a);
+
+	if (r == 0)
+		r = mount_info(b->fd, &of_b);
+	if (r < 0)
+		return r;
+	if (of_a.mnt_id == of_b.mnt_id)
+		return 0;
+	r = locate(a, of_a.mnt_id, &at_a);
+	if (r > 0)
+		r = locate(b, of_b.mnt_id, &at_b);
+	return r <= 0 ? r : is_at_or_below(at_a, at_b) || is_at_or_below(at_b, at_a);
 }
 
 int mount_below(const char *path)
@@ -134,9 +211,10 @@ int mount_below(const char *path)
 	if (!f)
 		return -errno;
 	while (!found && getline(&line, &cap, f) >= 0) {
-		const char *at = mount_point(line);
+		struct mount_line m;
 
-		found = at && strncmp(at, path, len) == 0 && at[len] == '/' && at[len + 1];
+		found = parse_line(line, &m) && strncmp(m.at, path, len) == 0 && m.at[len] == '/' &&
+		        m.at[len + 1];
 	}
 	free(line);
 	(void)fclose(f);

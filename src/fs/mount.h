@@ -23,6 +23,14 @@ int mount_info(int fd, struct mount_info *ret); /* any descriptor, also O_PATH *
 /* rename(2) works between the two: same mount and same device (btrfs: same subvolume). */
 bool mount_same(const struct mount_info *a, const struct mount_info *b);
 
+struct mount_place {
+	const char *path; /* canonical */
+	int fd;           /* of it; O_PATH will do */
+};
+/* Is one of the two the other, or inside it, by different mounts of one filesystem? Names do not
+ * tell. 1, 0 or -errno; 0 where the mount is the same: there names do. */
+int mount_overlap(const struct mount_place *a, const struct mount_place *b);
+
 /* Is anything mounted below PATH (canonical)? 1, 0 or -errno. */
 int mount_below(const char *path);
 

@@ -2,11 +2,13 @@
 /* What additions are to one another, and to what the plan has already. See addition.h. */
 #include "plan/addition.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "diff/change.h"
+#include "fs/mount.h"
 #include "fs/resolve.h"
 #include "util/cleanup.h"
 #include "util/mem.h"
@@ -116,14 +118,14 @@ static void set_nearest(struct relating *re, size_t i)
 		set_parent(re, i, nearest);
 }
 
-static int set_parents(struct relating *re, bool nest)
+static int set_parents(struct relating *re)
 {
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < re->adds->rows.n; i++) {
 		if (re->adds->v[i].resource->parent)
 			r = set_declared(re, i);
-		else if (nest)
+		else
 			set_nearest(re, i);
 	}
 	return r;
@@ -217,6 +219,32 @@ static bool descends_from(const struct relating *re, const struct sandbox_row *r
 	return row != NULL;
 }
 
+static int open_root(const struct relating *re, size_t i)
+{
+	size_t there = re->op->boxes.n;
+
+	if (i >= there)
+		return fcntl(re->adds->v[i - there].root_fd, F_DUPFD_CLOEXEC, 0);
+	return open(at(re, i)->root, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+}
+
+/* What is no file, or is gone, is in nobody's way. */
+static int check_mounts(const struct relating *re, size_t i, size_t k)
+{
+	cleanup_close int fd = open_root(re, i), other_fd = open_root(re, k);
+	const struct mount_place place = { at(re, i)->root, fd };
+	const struct mount_place other = { at(re, k)->root, other_fd };
+
+	if (fd < 0 || other_fd < 0 || mount_overlap(&place, &other) <= 0)
+		return 0;
+	(void)error_set(re->err, -ATOLL_E_UNSUPPORTED,
+	                "'%s' overlaps '%s' in plan '%s': by another mount of it they are one "
+	                "directory, or one inside the other",
+	                place.path, other.path, re->op->plan.name);
+	error_hint(re->err, "name both by paths below one mount, or leave one of them out");
+	return -ATOLL_E_UNSUPPORTED;
+}
+
 static int check_overlaps(const struct relating *re, const struct sandbox_row *row)
 {
 	for (size_t i = 0; i < count(re); i++) {
@@ -228,8 +256,8 @@ static int check_overlaps(const struct relating *re, const struct sandbox_row *r
 			continue;
 		(void)error_set(re->err, -ATOLL_E_UNSUPPORTED, "'%s' overlaps '%s' in plan '%s'",
 		                row->root, other->root, re->op->plan.name);
-		error_hint(re->err, "add the outer one first and name it as the parent of the "
-		                    "inner one");
+		error_hint(re->err, "%s",
+		           around ? "add the outer one first" : "let it be the outer one's child");
 		return -ATOLL_E_UNSUPPORTED;
 	}
 	return 0;
@@ -282,8 +310,8 @@ static void start_over(struct additions *adds)
 	}
 }
 
-int additions_relate(struct additions *adds, const struct plan_op *op, bool nest,
-                     struct atoll_result *res, struct error *err)
+int additions_relate(struct additions *adds, const struct plan_op *op, struct atoll_result *res,
+                     struct error *err)
 {
 	struct relating re = { .adds = adds, .op = op, .err = err };
 	int r = 0;
@@ -295,7 +323,7 @@ int additions_relate(struct additions *adds, const struct plan_op *op, bool nest
 	for (size_t i = op->boxes.n; r == 0 && i < count(&re); i++)
 		r = check_once(&re, i);
 	if (r == 0)
-		r = set_parents(&re, nest);
+		r = set_parents(&re);
 	if (r == 0)
 		r = sort(&re);
 	if (r < 0)
@@ -303,6 +331,9 @@ int additions_relate(struct additions *adds, const struct plan_op *op, bool nest
 	number_them(&re);
 	for (size_t i = 0; r == 0 && i < adds->rows.n; i++)
 		r = check_overlaps(&re, &adds->rows.v[i]);
+	for (size_t i = op->boxes.n; r == 0 && i < count(&re); i++)
+		for (size_t k = 0; r == 0 && k < i; k++)
+			r = check_mounts(&re, i, k);
 	for (size_t i = 0; r == 0 && i < adds->rows.n; i++)
 		r = choose_area(&re, i);
 	for (size_t i = 0; r == 0 && i < adds->rows.n; i++)

@@ -99,12 +99,17 @@ static int check_mount(const struct addition *add, const struct sandbox_row *row
 static int check_root(struct atoll *a, const struct addition *add, const struct sandbox_row *row,
                       struct error *err)
 {
+	const struct mount_place place = { row->root, add->root_fd };
+	const struct mount_place store = { a->home, a->home_fd };
 	struct fs_stat st;
 	int r;
 
-	if (strcmp(row->root, "/") == 0)
-		return error_set(err, -ATOLL_E_UNSUPPORTED, "'/' cannot be a resource");
-	if (store_overlaps(a, row->root)) {
+	if (strcmp(row->root, "/") == 0) {
+		(void)error_set(err, -ATOLL_E_UNSUPPORTED, "'/' cannot be a resource");
+		error_hint(err, "name a directory below it");
+		return -ATOLL_E_UNSUPPORTED;
+	}
+	if (store_overlaps(a, row->root) || mount_overlap(&place, &store) > 0) {
 		(void)error_set(err, -ATOLL_E_UNSUPPORTED,
 		                "'%s' and the store '%s' lie in one another", row->root, a->home);
 		error_hint(err, "set ATOLL_HOME to a directory outside of the resource");
@@ -118,7 +123,6 @@ static int check_root(struct atoll *a, const struct addition *add, const struct 
 	return r < 0 ? r : check_type(add, row, &st, err);
 }
 
-/* Fills root, root_id and root_fd. Resources that are no files have their name for an identity. */
 static int cannot_open(int r, const char *path, struct error *err)
 {
 	(void)error_sys(err, r, "open the resource", path);
@@ -127,6 +131,7 @@ static int cannot_open(int r, const char *path, struct error *err)
 	return r;
 }
 
+/* Fills root, root_id and root_fd. Resources that are no files have their name for an identity. */
 static int identify(struct atoll *a, struct addition *add, struct sandbox_row *row,
                     struct error *err)
 {

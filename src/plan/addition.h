@@ -42,10 +42,10 @@ int additions_identify(struct additions *adds, struct atoll *a,
 bool additions_present(const struct sandboxes *boxes, const struct sandbox_row *row);
 /* Leaves out what is among BOXES already. */
 void additions_skip_present(struct additions *adds, const struct sandboxes *boxes);
-/* NEST: one that lies in another, or in a sandbox of the plan, is its child without being told; a
- * note in RES says so. Else that is refused. */
-int additions_relate(struct additions *adds, const struct plan_op *op, bool nest,
-                     struct atoll_result *res, struct error *err);
+/* One that lies in another, or in a sandbox of the plan, is its child without being told; a note in
+ * RES says so. */
+int additions_relate(struct additions *adds, const struct plan_op *op, struct atoll_result *res,
+                     struct error *err);
 /* The transaction's part of it. */
 int additions_record(struct additions *adds, struct registry *reg, struct error *err);
 /* On failure the caller takes back what there is. */
@@ -56,7 +56,7 @@ int additions_complete(struct additions *adds, struct registry *reg, struct erro
 void additions_report(const struct additions *adds, struct atoll_result *res);
 
 /* plan-add.c: all of it, in a plan that is there and whose lock the caller holds. */
-int plan_op_add(struct plan_op *op, struct additions *adds, bool nest, struct atoll_result *res,
+int plan_op_add(struct plan_op *op, struct additions *adds, struct atoll_result *res,
                 struct error *err);
 
 #endif

@@ -69,14 +69,14 @@ static int check_plan(const struct plan_op *op, struct error *err)
 	return 0;
 }
 
-int plan_op_add(struct plan_op *op, struct additions *adds, bool nest, struct atoll_result *res,
+int plan_op_add(struct plan_op *op, struct additions *adds, struct atoll_result *res,
                 struct error *err)
 {
 	struct record_args args = { .op = op, .adds = adds };
 	int r = check_plan(op, err);
 
 	if (r == 0)
-		r = additions_relate(adds, op, nest, res, err);
+		r = additions_relate(adds, op, res, err);
 	if (r == 0)
 		r = store_write(op->a, REGISTRY_DURABLE, write_pending, &args, err);
 	if (r < 0)
@@ -106,6 +106,6 @@ int plan_add(struct atoll_plan *p, const struct atoll_resource *resource, struct
 		r = plan_op_begin(&op, p, &opt, err);
 	if (r < 0)
 		return r;
-	r = plan_op_add(&op, &adds, false, res, err);
+	r = plan_op_add(&op, &adds, res, err);
 	return plan_op_end(&op, r, err);
 }

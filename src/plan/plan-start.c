@@ -126,7 +126,7 @@ static void take_back(struct starting *s, struct plan_op *op)
 static int make(struct starting *s, struct plan_op *op, struct error *err)
 {
 	struct start_args args = { .s = s, .row = &op->plan };
-	int r = additions_relate(&s->adds, op, true, s->res, err);
+	int r = additions_relate(&s->adds, op, s->res, err);
 
 	if (r < 0)
 		return r;
@@ -249,7 +249,7 @@ static int open_one(struct starting *s, const struct plan_row *row, struct error
 	}
 	additions_skip_present(&s->adds, &op.boxes);
 	if (!as_is && s->adds.rows.n > 0)
-		r = plan_op_add(&op, &s->adds, true, s->res, err);
+		r = plan_op_add(&op, &s->adds, s->res, err);
 	else
 		op.flags |= OP_QUIET;
 	(void)plan_op_end(&op, r, err);

@@ -341,6 +341,15 @@ static void bad_roots_are_refused(void **state)
 	assert_int_equal(scanned(f), 0);
 }
 
+/* What lies in another root has it for its parent. */
+static int expect_nested(void *user, const struct atoll_sandbox_info *info)
+{
+	const struct fixture *f = user;
+
+	assert_int_equal(*info->parent != '\0', strcmp(info->root, f->root) != 0);
+	return 0;
+}
+
 static void roots_of_a_plan_do_not_overlap(void **state)
 {
 	struct fixture *f = *state;
@@ -354,10 +363,13 @@ static void roots_of_a_plan_do_not_overlap(void **state)
 	ok(f, add_root(f, f->root, NULL));
 	refused(f, ATOLL_E_EXISTS, add_root(f, f->root, NULL));
 	refused(f, ATOLL_E_EXISTS, add_root(f, around, NULL));
-	refused(f, ATOLL_E_UNSUPPORTED, add_root(f, sub, NULL));
 	refused(f, ATOLL_E_NOT_FOUND, add_root(f, sub, "nobody"));
-	ok(f, add_root(f, sub, f->root));
+	refused(f, ATOLL_E_UNSUPPORTED, add_root(f, f->dir, NULL));
+	ok(f, add_root(f, sub, NULL));
+	assert_int_equal(atoll_result_notes(f->res), 1); /* whose child it is */
+	assert_non_null(strstr(atoll_result_note(f->res, 0)->text, "is committed before it"));
 	assert_int_equal(atoll_count_paths(f->a, f->res), 2);
+	assert_int_equal(atoll_plan_sandboxes(f->p, expect_nested, f, f->res), 0);
 	ok(f, atoll_plan_stop(f->p, 0, f->res));
 	assert_int_equal(atoll_count_paths(f->a, f->res), 0);
 }

@@ -380,6 +380,49 @@ static void one_root_is_not_taken_twice_through_a_mount(void **state)
 	expect_nothing(f);
 }
 
+/* By names these two have nothing to do with one another. */
+static void expect_overlap(struct fix *f, const char *a, const char *b)
+{
+	const struct atoll_resource v[] = { { .root = a }, { .root = b } };
+	const struct atoll_resource later = { .root = b };
+	struct atoll_plan *p = NULL;
+	int r = start_related(f, v, 2);
+
+	expect_eq(r, -ATOLL_E_UNSUPPORTED);
+	expect(strstr(atoll_result_message(f->res), "by another mount") != NULL);
+	expect(strstr(atoll_result_hint(f->res), "leave one of them out") != NULL);
+	expect_ok(f, start_related(f, v, 1));
+	p = fix_find(f, "p");
+	expect_eq(atoll_plan_add(p, &later, f->res), -ATOLL_E_UNSUPPORTED);
+	expect_stop(f, p);
+}
+
+static void roots_do_not_overlap_through_a_mount(void **state)
+{
+	struct fix *f = *state;
+	const char *a = put_root(f, "a"), *in = put_root(f, "a/in"),
+		   *deep = put_root(f, "a/in/deep");
+	const char *bound = fix_dir(f, "bound");
+	const char *below = fix_path(f, "%s/deep", bound);
+	const char *store = fix_dir(f, "store");
+	const struct atoll_resource apart[] = { { .root = bound }, { .root = put_root(f, "b") } };
+	const struct atoll_resource of_store = { .root = store };
+
+	need_root();
+	expect(mount(in, bound, NULL, MS_BIND, NULL) == 0);
+	expect_overlap(f, a, bound);
+	expect_overlap(f, bound, a);
+	expect_overlap(f, a, below);
+	expect_overlap(f, bound, deep);
+	expect_ok(f, start_related(f, apart, 2));
+	expect_stop(f, fix_find(f, "p"));
+	expect(umount2(bound, MNT_DETACH) == 0);
+	expect(mount(f->home, store, NULL, MS_BIND, NULL) == 0);
+	expect_code(f, start_related(f, &of_store, 1), -ATOLL_E_UNSUPPORTED);
+	expect(umount2(store, MNT_DETACH) == 0);
+	expect_nothing(f);
+}
+
 /* Plans may overlap: what one of them commits is a conflict to the other where both changed it. */
 static void plans_may_overlap_and_conflict(void **state)
 {
@@ -506,6 +549,7 @@ int main(int argc, char **argv)
 		mtest(der_18_circles_and_contradictions_are_refused),
 		mtest(one_root_is_not_taken_twice),
 		mtest(one_root_is_not_taken_twice_through_a_mount),
+		mtest(roots_do_not_overlap_through_a_mount),
 		mtest(plans_may_overlap_and_conflict),
 		mtest(areas_lie_on_the_mount_of_their_resource),
 		mtest(the_last_run_of_a_directory_is_known),
