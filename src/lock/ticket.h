@@ -2,7 +2,9 @@
 /*
  * A FIFO lock on a file, between threads and processes of one machine.
  *
- * One small file per lock, mode 0600, never unlinked while in use. A caller draws a ticket under
+ * One small file per lock, mode 0600. Only its holder may unlink it, and only as the last thing
+ * before ticket_release(): those who wait find that the file has no name and begin again on a new
+ * one, which somebody else may hold by then. Its epochs begin again, too. A caller draws a ticket under
  * a gate byte, write-locks its own byte (open-file-description locks, so threads conflict like
  * processes and the kernel lets go when the last descriptor closes, however the process ends),
  * waits on its predecessor's byte, then read-locks all older bytes: proof that nobody older is

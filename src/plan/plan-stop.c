@@ -219,6 +219,7 @@ int plan_op_remove(struct plan_op *op, struct atoll_result *res, struct error *e
 	if (r < 0)
 		return r;
 	op->flags |= OP_QUIET; /* its last line is written */
+	resource_locks_forget(op->resources, op->a);
 	plan_lock_forget(op->a, op->plan.id);
 	owner_drop(op->a, op->plan.id);
 	return 0;

@@ -118,6 +118,8 @@ enum resource_lock_mode { RESOURCE_SHARED = 0, RESOURCE_EXCLUSIVE };
 int resource_locks_acquire(struct atoll *a, const struct sandbox_row *rows, size_t n,
                            enum resource_lock_mode mode, const char *what, int64_t deadline,
                            struct resource_locks **ret, struct error *err);
+/* Of resources that are in no plan any more the lock files go, too, at release. */
+void resource_locks_forget(struct resource_locks *l, struct atoll *a);
 void resource_locks_release(struct resource_locks *l);
 void cleanup_resource_locksp(struct resource_locks **l);
 #define cleanup_resource_locks __attribute__((__cleanup__(cleanup_resource_locksp)))

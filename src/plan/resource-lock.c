@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "diff/change.h"
+#include "fs/atomic.h"
 #include "plan/sandbox.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
@@ -40,9 +41,11 @@ struct resource_lock {
 	enum resource_lock_mode mode;
 	struct ticket ticket;
 	int fd;
+	bool forgotten; /* nobody will ask for it again */
 };
 
 struct resource_locks {
+	int dir_fd; /* the store's, of lock files */
 	struct resource_lock *v;
 	size_t n;
 	size_t cap;
@@ -170,16 +173,24 @@ static int take_flock(struct resource_lock *l, struct atoll *a, int64_t deadline
 	return 0;
 }
 
+#define FILE_LEN (HASH_TEXT_LEN + sizeof(".res"))
+
+static void file_of(const struct resource_lock *l, char out[FILE_LEN])
+{
+	char hash[HASH_TEXT_LEN];
+
+	hash_buffer(l->key, strlen(l->key), hash);
+	(void)snprintf(out, FILE_LEN, "%s.res", hash);
+}
+
 static int take(struct resource_lock *l, struct atoll *a, const char *what, int64_t deadline,
                 struct error *err)
 {
-	char hash[HASH_TEXT_LEN];
-	char file[HASH_TEXT_LEN + sizeof(".res")];
+	char file[FILE_LEN];
 	cleanup_free char *subject = xasprintf("resource '%s'", l->root);
 	int r;
 
-	hash_buffer(l->key, strlen(l->key), hash);
-	(void)snprintf(file, sizeof(file), "%s.res", hash);
+	file_of(l, file);
 	r = lock_ticket(&l->ticket, a, file, subject, what, deadline, err);
 	if (r < 0)
 		return r;
@@ -203,6 +214,7 @@ int resource_locks_acquire(struct atoll *a, const struct sandbox_row *rows, size
 	cleanup_resource_locks struct resource_locks *l = xcalloc(1, sizeof(*l));
 	int r;
 
+	l->dir_fd = registry_locks_fd(a->reg);
 	for (size_t i = 0; i < n; i++)
 		if (add(l, rows[i].root, rows[i].root_id, mode) < 0)
 			return error_set(err, -ENOMEM, "no memory for locks");
@@ -220,8 +232,32 @@ int resource_locks_acquire(struct atoll *a, const struct sandbox_row *rows, size
 	return 0;
 }
 
+static int find_key(void *ctx, const char *root, const char *root_id)
+{
+	struct resource_lock *l = ctx;
+
+	(void)root;
+	if (strcmp(root_id, l->key) == 0)
+		l->forgotten = false;
+	return 0;
+}
+
+void resource_locks_forget(struct resource_locks *l, struct atoll *a)
+{
+	for (size_t i = 0; l && i < l->n; i++) {
+		struct resource_lock *one = &l->v[i];
+		cleanup_free char *below = xasprintf("%s/.", one->root);
+
+		one->forgotten = one->ticket.fd != FD_NONE;
+		if (registry_root_list_above(a->reg, below, find_key, one, NULL) < 0)
+			one->forgotten = false;
+	}
+}
+
 void resource_locks_release(struct resource_locks *l)
 {
+	char file[FILE_LEN];
+
 	if (!l)
 		return;
 	for (size_t i = l->n; i > 0; i--) {
@@ -232,6 +268,10 @@ void resource_locks_release(struct resource_locks *l)
 		if (one->fd != FD_NONE)
 			(void)flock(one->fd, LOCK_UN);
 		close_fd(&one->fd);
+		if (one->forgotten) {
+			file_of(one, file);
+			(void)fs_unlink_at(l->dir_fd, file); /* see ticket.h */
+		}
 		ticket_release(&one->ticket);
 		free(one->key);
 		free(one->root);

@@ -5,6 +5,7 @@
  */
 #include "lib/atest.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -612,6 +613,106 @@ static void con_05_a_random_mix_never_stops(void **state)
 	free(m);
 }
 
+/* ---- lock files that go ---- */
+
+#define PASSERS       8
+#define PASSER_ROUNDS 25
+
+struct passage {
+	struct fix *f;
+	const char *root;
+	_Atomic int inside, met, bad;
+};
+
+struct passer {
+	struct passage *g;
+	unsigned number;
+	pthread_t thread;
+};
+
+/* In the middle of a commit: nobody else may be there. */
+static int pass(void *user, struct atoll_participant *p, enum phase phase)
+{
+	struct passage *g = user;
+
+	(void)p;
+	(void)phase;
+	if (atomic_fetch_add(&g->inside, 1) != 0)
+		atomic_fetch_add(&g->met, 1);
+	sleep_ms(1);
+	atomic_fetch_sub(&g->inside, 1);
+	return 0;
+}
+
+/* A plan that comes, commits and goes, and with it, when it was the last one, the lock's file. */
+static void *come_and_go(void *user)
+{
+	struct passer *x = user;
+	struct passage *g = x->g;
+	const struct atoll_resource resource = { .root = g->root, .strategy = "failer" };
+
+	for (unsigned i = 0; i < PASSER_ROUNDS; i++) {
+		struct atoll_plan *p = NULL;
+		char name[16];
+		int r;
+
+		(void)snprintf(name, sizeof(name), "pass%u", x->number);
+		r = atoll_plan_start(g->f->a, name, 0, &p, NULL);
+		if (r >= 0)
+			r = atoll_plan_add(p, &resource, NULL);
+		if (r >= 0)
+			r = mix_edit(p, g->root, x->number * PASSER_ROUNDS + i);
+		if (r >= 0)
+			r = atoll_plan_commit(p, 0, NULL);
+		if (r >= 0)
+			r = atoll_plan_stop(p, ATOLL_FORCE, NULL);
+		if (i % 8 == x->number)
+			(void)atoll_purge(g->f->a, 0, NULL);
+		atoll_plan_free(p);
+		if (r < 0)
+			atomic_store(&g->bad, r);
+	}
+	return NULL;
+}
+
+static size_t count_locks(struct fix *f, const char *suffix)
+{
+	DIR *d = opendir(fix_path(f, "%s/locks", f->home));
+	const struct dirent *e;
+	size_t n = 0;
+
+	expect(d != NULL);
+	while (d && (e = readdir(d)) != NULL) {
+		const char *dot = strrchr(e->d_name, '.');
+
+		n += dot && strcmp(dot, suffix) == 0;
+	}
+	if (d)
+		(void)closedir(d);
+	return n;
+}
+
+static void lock_files_go_and_nobody_meets(void **state)
+{
+	struct fix *f = *state;
+	struct passage g = { .f = f, .root = fix_dir(f, "narrow") };
+	struct passer x[PASSERS];
+
+	put_text(fix_path(f, "%s/value", g.root), "first\n");
+	phase_hook(g.root, PHASE_PREPARE, pass, &g);
+	for (unsigned i = 0; i < PASSERS; i++) {
+		x[i] = (struct passer){ .g = &g, .number = i };
+		expect_eq(pthread_create(&x[i].thread, NULL, come_and_go, &x[i]), 0);
+	}
+	for (unsigned i = 0; i < PASSERS; i++)
+		expect_eq(pthread_join(x[i].thread, NULL), 0);
+	expect_eq(atomic_load(&g.met), 0);
+	expect_msg(atomic_load(&g.bad) == 0, "an operation answered %s",
+	           atoll_code_name(atomic_load(&g.bad)));
+	expect_eq(count_locks(f, ".res"), 0);
+	expect_eq(count_locks(f, ".plan"), 0);
+}
+
 /* ---- CON-06 ---- */
 
 static void con_06_sixteen_committers_and_one_commit(void **state)
@@ -714,6 +815,7 @@ int main(int argc, char **argv)
 		atest(con_04_other_plans_go_on),
 		atest(con_05_calling_back_into_the_own_plan_is_told),
 		atest(con_05_a_random_mix_never_stops),
+		atest(lock_files_go_and_nobody_meets),
 		atest(con_06_sixteen_committers_and_one_commit),
 		atest(con_07_stop_from_another_process_waits),
 	};

@@ -719,6 +719,53 @@ static void more_waiters_than_records(void **state)
 	assert_int_equal(munmap(c, sizeof(*c)), 0);
 }
 
+/* ---- a file that goes -------------------------------------------------------------------- */
+
+#define LEAVERS       8
+#define LEAVER_ROUNDS 1500
+
+struct leaving {
+	atomic_int inside;
+	atomic_ulong overlaps, failures;
+};
+
+/* Every third holder takes the file's name away as the last thing it does. */
+static void leave(void *arg)
+{
+	struct leaving *l = arg;
+
+	for (int i = 0; i < LEAVER_ROUNDS; i++) {
+		struct ticket t = TICKET_INIT;
+
+		if (acquire(&t, clock_deadline(PATIENCE), NULL) < 0) {
+			atomic_fetch_add(&l->failures, 1);
+			continue;
+		}
+		if (atomic_fetch_add(&l->inside, 1) != 0)
+			atomic_fetch_add(&l->overlaps, 1);
+		(void)sched_yield();
+		atomic_fetch_sub(&l->inside, 1);
+		if (i % 3 == 0)
+			(void)unlinkat(dir_fd, NAME, 0);
+		ticket_release(&t);
+	}
+}
+
+static void a_holder_may_unlink_before_it_releases(void **state)
+{
+	struct leaving *l = share(sizeof(*l));
+	pid_t pids[LEAVERS];
+
+	(void)state;
+	for (int i = 0; i < LEAVERS; i++)
+		pids[i] = spawn(leave, l);
+	for (int i = 0; i < LEAVERS; i++)
+		assert_int_equal(waitpid(pids[i], NULL, 0), pids[i]);
+	assert_int_equal(atomic_load(&l->overlaps), 0);
+	assert_int_equal(atomic_load(&l->failures), 0);
+	assert_int_equal(munmap(l, sizeof(*l)), 0);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -734,6 +781,7 @@ int main(void)
 		TEST(a_stopped_holder_keeps_the_lock),
 		TEST(a_supervisor_with_a_dup_keeps_the_lock),
 		TEST(more_waiters_than_records),
+		TEST(a_holder_may_unlink_before_it_releases),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
