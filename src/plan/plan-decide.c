@@ -378,6 +378,21 @@ int plan_rollback(struct atoll_plan *p, unsigned flags, struct atoll_result *res
 	return plan_op_end(&op, r, err);
 }
 
+/* Whoever resets a sandbox in error goes on without what it may have lost. */
+static int forgo_lost(struct plan_op *op, struct error *err)
+{
+	cleanup_txn struct txn t = TXN_INIT;
+	bool any = false;
+	int r;
+
+	for (size_t i = 0; i < op->boxes.n; i++)
+		any |= op->boxes.v[i].state == ATOLL_SANDBOX_ERRORED;
+	if (!any)
+		return 0;
+	r = txn_open(&t, op->a->reg, &op->plan, op->epoch, NULL, err);
+	return r < 0 ? r : txn_forgo_lost(&t, err);
+}
+
 int plan_reset(struct atoll_plan *p, struct atoll_result *res, struct error *err)
 {
 	cleanup_plan_op struct plan_op op = PLAN_OP_INIT;
@@ -387,7 +402,9 @@ int plan_reset(struct atoll_plan *p, struct atoll_result *res, struct error *err
 
 	if (r < 0)
 		return r;
-	r = drop_work(&d, err);
+	r = plan_op_refused(&op, forgo_lost(&op, err), "the work is kept", err);
+	if (r >= 0)
+		r = drop_work(&d, err);
 	return plan_op_end(&op, r, err);
 }
 

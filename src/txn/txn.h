@@ -75,6 +75,9 @@ int txn_commit(struct txn *t, unsigned flags, struct error *err);
 /* Undoes every committed batch that is not yet undone, newest first, as one. FLAGS:
  * ATOLL_ALLOW_PARTIAL, ATOLL_KEEP_THEIRS. Does not drop work. 0 when there is none. */
 int txn_undo(struct txn *t, unsigned flags, struct error *err);
+/* Batches that cannot be undone any more, because what that needs is gone, count as released from
+ * here on. What is left of it stays until the plan is stopped. T needs no result. */
+int txn_forgo_lost(struct txn *t, struct error *err);
 /* Drops the undo data of BATCH. */
 int txn_release(struct txn *t, uint32_t batch, struct error *err);
 

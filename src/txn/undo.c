@@ -105,6 +105,22 @@ static int prepare_batch(struct txn *t, const struct batch_row *batch, unsigned 
 	return first;
 }
 
+int txn_forgo_lost(struct txn *t, struct error *err)
+{
+	cleanup_free struct batch_row *batches = NULL;
+	size_t n = 0;
+	int r = batches_in(t, 1u << BATCH_COMMITTED, &batches, &n, err);
+
+	for (size_t i = 0; i < n && r >= 0; i++) {
+		cleanup_error struct error e = ERROR_INIT;
+
+		if (!batches[i].released &&
+		    prepare_batch(t, &batches[i], 0, &e) == -ATOLL_E_RECOVERY_MISSING)
+			r = record_released(t, batches[i].number, err);
+	}
+	return r < 0 ? r : 0;
+}
+
 static int undo_batch(struct txn *t, const struct batch_row *batch, struct error *err)
 {
 	int r = step_load(t, batch, true, err);

@@ -145,6 +145,30 @@ committed() {
 	[ "$(cat a/one a/two)" = "$(printf 'mine\ntheirs')" ]
 }
 
+@test "cli after a reset nothing counts as undoable whose undo data is lost" {
+	plan_with_work
+	atoll commit p
+	before=$(untouched a b)
+	[ "$(atoll show p --json | jq .undoable_commits)" -eq 1 ]
+	rm -r "$(atoll show p --json | jq -r '.sandboxes[0].area')"/b1
+	run atoll rollback p
+	status_is 1
+	says 'nothing was undone'
+	says 'what is left lies in'
+	[ "$(atoll show p --json | jq .undoable_commits)" -eq 0 ]
+	atoll reset p
+	[ "$(atoll show p --json | jq .undoable_commits)" -eq 0 ]
+	run atoll show p
+	[[ $output != *'can be undone'* ]]
+	run atoll rollback p
+	status_is 1
+	says 'nothing was changed'
+	[ "$(untouched a b)" = "$before" ]
+	atoll exec p -- sh -c 'echo again >"$ATOLL_RESOURCE_1/one"'
+	atoll commit p
+	[ "$(cat a/one)" = again ]
+}
+
 @test "cli commit --dry-run changes nothing" {
 	plan_with_work
 	before=$(untouched a b)
