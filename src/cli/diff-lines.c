@@ -255,7 +255,9 @@ static void put_theirs(struct strbuf *sb, const struct atoll_change *change)
 	strbuf_puts(sb, *change->conflict ? change->conflict : "changed");
 	if (atoll_change_open(change, ATOLL_SIDE_OLD, &fd) < 0 || fstat(fd, &st) < 0)
 		return;
-	strbuf_printf(sb, "; %jd bytes, written ", (intmax_t)st.st_size);
+	if (!S_ISDIR(st.st_mode))
+		strbuf_printf(sb, "; %jd bytes", (intmax_t)st.st_size);
+	strbuf_puts(sb, S_ISDIR(st.st_mode) ? "; written " : ", written ");
 	put_time(sb, (int64_t)st.st_mtim.tv_sec);
 }
 
@@ -263,7 +265,11 @@ static void put_ours(struct strbuf *sb, const struct atoll_change *change)
 {
 	cleanup_strbuf struct strbuf more = STRBUF_INIT;
 
-	strbuf_puts(sb, diff_kind_words[change->kind]);
+	/* A directory that is itself as it was. */
+	if (change->kind == ATOLL_CHANGE_CHANGED && change->what == ATOLL_CHANGE_CONFLICT)
+		strbuf_puts(sb, "changes inside it");
+	else
+		strbuf_puts(sb, diff_kind_words[change->kind]);
 	if (S_ISREG(change->new_mode))
 		strbuf_printf(sb, "; %" PRIu64 " bytes", change->new_size);
 	diff_remarks(&more, change, ATOLL_CHANGE_CONFLICT);

@@ -252,16 +252,45 @@ static int view_open(struct atoll_participant *p, struct view *v)
 	return r;
 }
 
+/* Directories around PATH, something the plan changes, that somebody else replaced: each once, which
+ * is when the first of its changes is told. Both come in one order, so AT only goes forward. */
+static int tell_moved(struct atoll_participant *p, struct view *v, const struct changeset *cs,
+                      size_t *at, const char *path)
+{
+	int r = 0;
+
+	for (; *at < cs->n_dirs && r >= 0; (*at)++) {
+		const struct change_dir *d = &cs->dirs[*at];
+		cleanup_free char *why = NULL;
+
+		if (path_compare(d->path, path) >= 0)
+			break;
+		if (!*d->path || !path_below(path, d->path))
+			continue;
+		r = tree_conflict_dir(&v->t, d, &why, &p->err);
+		if (r == 1)
+			r = dir_report_moved(p, d->path, &d->base, why);
+	}
+	return r;
+}
+
 /* One change, judged for the reader's eyes (commit checks again), then told entry by entry. */
-static int diff_one(struct atoll_participant *p, struct view *v, struct change *c)
+static int diff_one(struct atoll_participant *p, struct view *v, const struct changeset *cs,
+                    size_t *at, struct change *c)
 {
 	const struct changeset one = { .v = c, .n = 1 };
 	cleanup_free char *why = NULL;
-	int r = tree_conflict(&v->t, c, &why, &p->err);
+	int r, judged = tree_conflict(&v->t, c, &why, &p->err);
 
+	if (judged < 0)
+		return judged;
+	r = judged == 2 ? 0 : tell_moved(p, v, cs, at, c->path);
 	if (r < 0)
 		return r;
-	if (r == 1) {
+	/* One that is changed itself is told once. */
+	if (*at < cs->n_dirs && strcmp(cs->dirs[*at].path, c->path) == 0)
+		(*at)++;
+	if (judged == 1) {
 		c->what |= ATOLL_CHANGE_CONFLICT;
 		p->conflict = why;
 	}
@@ -275,6 +304,7 @@ static int copy_diff(struct atoll_participant *p)
 	cleanup_changeset struct changeset cs = CHANGESET_INIT;
 	struct view v = VIEW_INIT;
 	struct dir_sides sides;
+	size_t at = 0;
 	int r;
 
 	if (p->stale)
@@ -285,7 +315,7 @@ static int copy_diff(struct atoll_participant *p)
 	dir_sides_init(&sides, v.root_fd, v.work_fd);
 	p->sides = &sides;
 	for (size_t i = 0; r >= 0 && i < cs.n; i++)
-		r = diff_one(p, &v, &cs.v[i]);
+		r = diff_one(p, &v, &cs, &at, &cs.v[i]);
 	p->sides = NULL;
 	dir_sides_done(&sides);
 	view_done(&v);

@@ -315,6 +315,17 @@ int dir_report(void *ctx, const char *path, enum atoll_change_kind kind, unsigne
 	return atoll_participant_change(p, &c);
 }
 
+int dir_report_moved(struct atoll_participant *p, const char *path, const struct fs_stat *now,
+                     const char *why)
+{
+	int r;
+
+	p->conflict = why;
+	r = dir_report(p, path, ATOLL_CHANGE_CHANGED, ATOLL_CHANGE_CONFLICT, now, now, NULL);
+	p->conflict = NULL;
+	return r;
+}
+
 int dir_conflicts(struct atoll_participant *p, size_t conflicts)
 {
 	if (!conflicts)

@@ -70,6 +70,9 @@ int dir_batch_load(struct atoll_participant *p, const char *work, struct dir_bat
 int dir_report(void *ctx, const char *path, enum atoll_change_kind kind, unsigned what,
                const struct fs_stat *old_stat, const struct fs_stat *new_stat,
                const char *link_target);
+/* A directory in which the plan has changes is no longer the one it was: WHY. NOW is what it is. */
+int dir_report_moved(struct atoll_participant *p, const char *path, const struct fs_stat *now,
+                     const char *why);
 /* dir-content.c: the two sides of what is reported during diff, `content` of a directory. Hangs from
  * p->sides; the descriptors stay the caller's. */
 struct dir_sides {

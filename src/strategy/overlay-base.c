@@ -142,6 +142,7 @@ static int next_record(struct atoll_participant *p, struct overlay_base *b)
 
 	if (r <= 0)
 		b->at = NULL;
+	b->at_is_judged = false;
 	return r < 0 ? r : 0;
 }
 
@@ -167,6 +168,8 @@ void overlay_base_done(struct overlay_base *b)
 	manifest_done(&b->records);
 	manifest_done(&b->restored);
 	manifest_reader_close(b->reader);
+	strlist_done(&b->moved);
+	strlist_done(&b->moved_why);
 }
 
 /* ---- recording ---- */
@@ -579,15 +582,45 @@ int overlay_conflict(struct atoll_participant *p, const struct upper_compare *u,
 	return judge(p, u, b, rec, c, ret_why);
 }
 
+/* NULL: the directory of REC is the one it was. */
+static const char *judge_dir(const struct manifest_op *rec, const struct fs_stat *now)
+{
+	if (rec->flags & MANIFEST_SUSPECT)
+		return "replaced or changed";
+	return fs_id_equal(rec->old_stat.id, now->id) ? NULL : "replaced";
+}
+
+/* The directory the reader is at, on the way to a change. One that is gone is a change itself. */
+static void look_at_dir(const struct upper_compare *u, struct overlay_base *b)
+{
+	cleanup_close int fd = FD_NONE;
+	const char *name, *why;
+	struct fs_stat now;
+
+	if (!*b->at->path || !S_ISDIR(b->at->old_stat.mode) ||
+	    resolve_parent(u->orig_fd, b->at->path, &fd, &name) < 0 ||
+	    fs_stat_at(fd, name, FS_STAT_ID, &now) < 0)
+		return;
+	why = judge_dir(b->at, &now);
+	if (!why)
+		return;
+	strlist_add(&b->moved, b->at->path);
+	strlist_add(&b->moved_why, why);
+}
+
 int overlay_base_conflict(struct atoll_participant *p, const struct upper_compare *u,
                           struct overlay_base *b, struct change *c, char **ret_why)
 {
 	int r = 0;
 
-	while (r >= 0 && b->at && path_compare(b->at->path, c->path) < 0)
+	while (r >= 0 && b->at && path_compare(b->at->path, c->path) < 0) {
+		if (!b->at_is_judged && path_below(c->path, b->at->path))
+			look_at_dir(u, b);
 		r = next_record(p, b);
+	}
 	if (r < 0 || !b->at || strcmp(b->at->path, c->path) != 0)
 		return r;
+	b->at_is_judged = true;
 	return judge(p, u, b, b->at, c, ret_why);
 }
 
@@ -595,14 +628,14 @@ int overlay_conflict_dir(struct atoll_participant *p, const struct upper_compare
                          const struct overlay_base *b, const struct change_dir *d, char **ret_why)
 {
 	const struct manifest_op *rec = find(&b->records, b->records.n_ops, d->path);
+	const char *why;
 
 	(void)u;
 	if (!rec)
 		return error_set(&p->err, -ATOLL_E_DAMAGED, "no record of the base of '%s'",
 		                 d->path);
-	if (rec->flags & MANIFEST_SUSPECT)
-		return say(ret_why, "replaced or changed");
-	return fs_id_equal(rec->old_stat.id, d->base.id) ? 0 : say(ret_why, "replaced");
+	why = judge_dir(rec, &d->base);
+	return why ? say(ret_why, why) : 0;
 }
 
 /* ---- taking over what somebody else changed ---- */

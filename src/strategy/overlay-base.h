@@ -32,6 +32,10 @@ struct overlay_base {
 	struct manifest restored;       /* what our own batches left there (dir.h) */
 	struct manifest_reader *reader; /* of an opened one; NULL: there are no records */
 	const struct manifest_op *at;   /* where the reader is; NULL: at the end */
+	bool at_is_judged;              /* as a change itself */
+	/* Of an opened one: directories on the way to what was judged so far that are not what they
+	 * were, and why, in the same order. */
+	struct strlist moved, moved_why;
 };
 #define OVERLAY_BASE_INIT ((struct overlay_base){ 0 })
 

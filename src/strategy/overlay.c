@@ -281,6 +281,7 @@ struct view {
 	struct overlay_base base;
 	struct changeset cs;
 	int dir_fd, root_fd, upper_fd;
+	size_t told; /* of base.moved */
 };
 #define VIEW_INIT ((struct view){ .dir_fd = FD_NONE, .root_fd = FD_NONE, .upper_fd = FD_NONE })
 
@@ -343,16 +344,42 @@ static int overlay_observe(struct atoll_participant *p)
 	return r;
 }
 
+/* Directories around PATH, something the plan changes, that somebody else replaced: each once, which
+ * is when the first of its changes is told. */
+static int tell_moved(struct view *v, const char *path)
+{
+	struct strlist *moved = &v->base.moved;
+	int r = 0;
+
+	for (; v->told < moved->n && r >= 0; v->told++) {
+		const char *dir = moved->v[v->told], *name;
+		cleanup_close int fd = FD_NONE;
+		struct fs_stat now;
+
+		if (!path_below(path, dir))
+			continue;
+		r = resolve_parent(v->root_fd, dir, &fd, &name);
+		if (r >= 0)
+			r = fs_stat_at(fd, name, 0, &now);
+		/* Gone in the meantime: the next look will say so. */
+		r = r < 0 ? 0 : dir_report_moved(v->p, dir, &now, v->base.moved_why.v[v->told]);
+	}
+	return r;
+}
+
 /* One change as it is found: judged, then told entry by entry. While a command runs the upper
  * changes under us: what cannot be judged then is not. */
 static int diff_one(void *ctx, struct change *c)
 {
 	struct view *v = ctx;
 	cleanup_free char *why = NULL;
-	int r = overlay_base_conflict(v->p, &v->u, &v->base, c, &why);
+	int r, judged = overlay_base_conflict(v->p, &v->u, &v->base, c, &why);
 
 	error_done(&v->p->err);
-	if (r == 1) {
+	r = judged == 2 ? 0 : tell_moved(v, c->path);
+	if (r < 0)
+		return r;
+	if (judged == 1) {
 		c->what |= ATOLL_CHANGE_CONFLICT;
 		v->p->conflict = why;
 	}

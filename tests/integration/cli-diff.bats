@@ -416,6 +416,40 @@ rss() {
 	END
 }
 
+@test "diff names the directories that somebody else replaced around our changes" {
+	outside_tmp
+	for strategy in overlay copy; do
+		rm -rf a
+		mkdir -p a/sub/deep a/same
+		echo one >a/sub/deep/one
+		echo one >a/same/one
+		atoll start p --dir a --strategy "$strategy"
+		[ "$strategy" = "$(atoll show p --json | jq -r '.sandboxes[0].strategy')" ] || return 1
+		atoll exec p -- sh -c 'echo new >a/sub/deep/new; chmod 700 a/same; echo x >>a/same/one'
+		mv a/sub/deep a/old
+		mkdir a/sub/deep
+		cp a/old/one a/sub/deep/one
+		run -0 atoll diff p --conflicts
+		says "C  $work/a/sub/deep/"
+		says 'ours:   changes inside it'
+		says 'theirs: replaced'
+		says '1 conflict with'
+		run -0 atoll diff p
+		says "M  $work/a/sub/deep/  (conflict: replaced)"
+		# As many as commit finds, and each once.
+		run -3 atoll commit p --json
+		[ "$(jq '[.notes[] | select(.kind == "conflict")] | length' <<<"$output")" -eq 1 ]
+		run -0 atoll diff p --json
+		[ "$(jq -r .conflicts <<<"$output")" -eq 1 ]
+		[ "$(jq -r '[.changes[].path] | sort | join(" ")' <<<"$output")" = 'same same/one sub/deep sub/deep/new' ]
+		[ "$(jq -r '.changes[] | select(.path == "sub/deep") | [.kind, .what[], .conflict] | join(" ")' <<<"$output")" = \
+			'changed conflict replaced' ]
+		run -0 atoll commit p --ours a/sub
+		[ "$(cat a/sub/deep/new)" = new ]
+		atoll stop --force --yes p
+	done
+}
+
 # when_idle COMMAND...: as soon as nothing is being synced on a filesystem any more.
 when_idle() {
 	for _ in $(seq 500); do
