@@ -119,6 +119,13 @@ void cli_json_plan(const struct cli *c, struct json *j);
 /* "atomicity", "participants", "notes" of c->res. */
 void cli_json_result(const struct cli *c, struct json *j);
 void cli_json_end(struct json *j);
+/* A command that lists. With --json: the object in J, what HEAD (or nobody, NULL) puts into it, and
+ * its array NAME, open; returns J. Else NULL, for lines. */
+struct json *cli_list_begin(const struct cli *c, struct json *j, const char *name,
+                            void (*head)(const struct cli *c, struct json *j));
+/* R: how the listing went. With J the object is ended, with R in it, and this is the exit status;
+ * else an exit status after a failure, which was said. */
+int cli_list_end(struct cli *c, struct json *j, int r);
 
 bool cli_is_terminal(const struct cli *c, FILE *f);
 /* Colour codes for F, or "" when it is to have none. */

@@ -87,29 +87,24 @@ static int show_path(void *user, const char *plan_id, const char *path)
 	return r;
 }
 
+static void put_dry(const struct cli *c, struct json *j)
+{
+	(void)c;
+	json_bool(j, "dry_run", true);
+}
+
 static int dry_run(struct cli *c)
 {
 	cleanup_remains struct remains m = { .paths = STRLIST_INIT };
 	char size[CLI_SIZE_LEN];
 	uint64_t sum = 0;
 	struct json j;
-	int r;
+	int status;
 
-	if (c->json) {
-		m.j = &j;
-		cli_json_begin(c, &j);
-		json_bool(&j, "dry_run", true);
-		json_open_array(&j, "paths");
-	}
-	r = atoll_scan(c->atoll, show_path, &m, c->res);
-	if (c->json) {
-		json_close(&j);
-		json_string(&j, "code", atoll_code_name(r < 0 ? r : 0));
-		cli_json_end(&j);
-		return r < 0 ? atoll_code_exit(r) : EXIT_SUCCESS;
-	}
-	if (r < 0)
-		return cli_fail(c, r);
+	m.j = cli_list_begin(c, &j, "paths", put_dry);
+	status = cli_list_end(c, m.j, atoll_scan(c->atoll, show_path, &m, c->res));
+	if (status || m.j)
+		return status;
 	for (size_t i = 0; i < m.paths.n; i++)
 		sum += m.bytes[i];
 	cli_size(sum, size);

@@ -77,32 +77,25 @@ static void say_next(const struct cli *c, const struct listing *l)
 		cli_next(c, "atoll show PLAN");
 }
 
+static void put_store(const struct cli *c, struct json *j)
+{
+	json_bytes(j, "store", atoll_home(c->atoll));
+}
+
 static int list_run(struct cli *c)
 {
 	struct listing l = { .c = c };
 	struct json j;
-	int status, r;
+	int status;
 
 	status = cli_open(c);
 	if (status)
 		return status;
-	if (c->json) {
-		l.j = &j;
-		cli_json_begin(c, &j);
-		json_bytes(&j, "store", atoll_home(c->atoll));
-		json_open_array(&j, "plans");
-	}
-	r = atoll_plan_list(c->atoll, show_plan, &l, c->res);
-	if (c->json) {
-		json_close(&j);
-		json_string(&j, "code", atoll_code_name(r < 0 ? r : 0));
-		cli_json_end(&j);
-		return r < 0 ? atoll_code_exit(r) : EXIT_SUCCESS;
-	}
-	if (r < 0)
-		return cli_fail(c, r);
-	say_next(c, &l);
-	return EXIT_SUCCESS;
+	l.j = cli_list_begin(c, &j, "plans", put_store);
+	status = cli_list_end(c, l.j, atoll_plan_list(c->atoll, show_plan, &l, c->res));
+	if (status == 0 && !l.j)
+		say_next(c, &l);
+	return status;
 }
 
 const struct command cmd_list = {

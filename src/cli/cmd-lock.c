@@ -85,27 +85,15 @@ static int show(struct cli *c)
 	const char *plan = c->args.n_words > 1 ? c->args.words[1] : NULL;
 	struct view v = { .c = c };
 	struct json j;
-	int r, status = cli_open(c);
+	int status = cli_open(c);
 
 	if (status)
 		return status;
-	if (c->json) {
-		v.j = &j;
-		cli_json_begin(c, &j);
-		json_open_array(&j, "locks");
-	}
-	r = atoll_lock_list(c->atoll, plan, show_lock, &v, c->res);
-	if (c->json) {
-		json_close(&j);
-		json_string(&j, "code", atoll_code_name(r < 0 ? r : 0));
-		cli_json_end(&j);
-		return r < 0 ? atoll_code_exit(r) : EXIT_SUCCESS;
-	}
-	if (r < 0)
-		return cli_fail(c, r);
-	if (v.n == 0)
+	v.j = cli_list_begin(c, &j, "locks", NULL);
+	status = cli_list_end(c, v.j, atoll_lock_list(c->atoll, plan, show_lock, &v, c->res));
+	if (status == 0 && v.n == 0)
 		cli_say(c, "no lock is held");
-	return EXIT_SUCCESS;
+	return status;
 }
 
 /* ---- break ---- */

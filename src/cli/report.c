@@ -328,6 +328,28 @@ void cli_json_end(struct json *j)
 	json_end(j);
 }
 
+struct json *cli_list_begin(const struct cli *c, struct json *j, const char *name,
+                            void (*head)(const struct cli *c, struct json *j))
+{
+	if (!c->json)
+		return NULL;
+	cli_json_begin(c, j);
+	if (head)
+		head(c, j);
+	json_open_array(j, name);
+	return j;
+}
+
+int cli_list_end(struct cli *c, struct json *j, int r)
+{
+	if (!j)
+		return r < 0 ? cli_fail(c, r) : EXIT_SUCCESS;
+	json_close(j);
+	json_string(j, "code", atoll_code_name(r < 0 ? r : 0));
+	cli_json_end(j);
+	return r < 0 ? atoll_code_exit(r) : EXIT_SUCCESS;
+}
+
 struct failure {
 	int code;
 	int exit;
