@@ -73,13 +73,23 @@ static int target_remove(const struct target *t, const char *name)
 	return r < 0 && errno != ENODATA ? -errno : 0;
 }
 
+#define FEW_NAMES 256
+
 /* The list of names, each with its NUL; *RET_LEN 0: none, and *RET is NULL. */
 static int read_names(const struct target *t, char **ret, size_t *ret_len)
 {
 	cleanup_free char *buf = NULL;
-	ssize_t n;
+	char few[FEW_NAMES];
+	ssize_t n = target_list(t, few, sizeof(few));
 
-	for (;;) {
+	/* Mostly one call is enough. */
+	if (n > 0) {
+		buf = malloc((size_t)n);
+		if (buf == NULL)
+			return -ENOMEM;
+		memcpy(buf, few, (size_t)n);
+	}
+	while (n == -ERANGE) {
 		n = target_list(t, NULL, 0);
 		if (n <= 0)
 			break;
@@ -87,9 +97,7 @@ static int read_names(const struct target *t, char **ret, size_t *ret_len)
 		buf = malloc((size_t)n);
 		if (buf == NULL)
 			return -ENOMEM;
-		n = target_list(t, buf, (size_t)n);
-		if (n != -ERANGE) /* else it grew in between */
-			break;
+		n = target_list(t, buf, (size_t)n); /* -ERANGE: it grew in between */
 	}
 	if (n < 0 && n != -EOPNOTSUPP && n != -ENOSYS)
 		return n == -E2BIG ? -ATOLL_E_TOO_BIG : (int)n;
