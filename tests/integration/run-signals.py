@@ -21,6 +21,7 @@ ATOLL = os.environ.get('ATOLL', '')
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 MANY = 1500  # files: enough to fill a terminal that nobody reads
 SOME = 500   # enough to take a moment to copy
+ATTEMPTS = 50
 PATIENCE = 30
 
 
@@ -71,8 +72,14 @@ class World:
     def plans(self):
         return json.loads(self.atoll('list', '--json').stdout)['plans']
 
+    def copies(self):
+        """Whether there is a file in the store that is like one of the directory's."""
+        return any(name.startswith('f') for _, _, names in os.walk(self.top / 'home/plans') for name in names)
+
     def begin(self, *argv):
         """`atoll run` on a terminal of its own, as a shell in the foreground would start it."""
+        if self.master is not None:
+            os.close(self.master)
         self.master, slave = pty.openpty()
         self.process = subprocess.Popen([ATOLL, 'run', *argv], cwd=self.root, env=self.env, stdin=slave,
                                         stdout=slave, stderr=slave, start_new_session=True)
@@ -130,15 +137,27 @@ def each(body):
     return complaints
 
 
+def caught_starting(world):
+    """Stopped in the middle of copying; false when that was over before anybody looked."""
+    wait_for(lambda: world.process.poll() is not None or world.copies(), 'a plan that is being made')
+    world.process.send_signal(signal.SIGSTOP)
+    return world.process.poll() is None and any(p['starting'] for p in world.plans())
+
+
 def cln_05_signal_while_run_starts():
     def body(world, sig):
         for i in range(SOME):
             (world.root / f'f{i}').write_text('old\n')
-        world.begin('--strategy', 'copy', '--', 'true')
-        wait_for(lambda: world.process.poll() is not None or any(p['starting'] for p in world.plans()),
-                 'a plan that is being made')
-        need(world.process.poll() is None, 'it was made too quickly to be seen')
+        for _ in range(ATTEMPTS):
+            world.begin('--strategy', 'copy', '--', 'true')
+            if caught_starting(world):
+                break
+            world.process.send_signal(signal.SIGCONT)
+            world.end()
+        else:
+            raise Broken('it was made too quickly to be seen')
         world.process.send_signal(sig)
+        world.process.send_signal(signal.SIGCONT)
         need(world.end() == -sig, f'run ended with {world.process.returncode}')
         world.nothing_left()
     return each(body)
