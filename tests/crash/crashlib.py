@@ -248,9 +248,9 @@ class World:
             finally:
                 database.close()
 
-    def recover_twice(self, *verbs):
+    def recover_twice(self, *verbs, env=()):
         """VERBS, in a new process, find and settle what was left; recovering again does nothing."""
-        self.must(*(verbs or ('recover=all',)))
+        self.must(*(verbs or ('recover=all',)), env=env)
         first = self.dump(), self.look()
         self.must('recover=all')
         second = self.dump(), self.look()

@@ -14,8 +14,8 @@
  * ends it: the code's name goes to stderr, the exit status is the command's (atoll_code_exit).
  *
  * Strategy "value" swaps the content of the file `value` in its directory and can be told by
- * $SCENARIO_FAIL (prepare, commit or undo) to refuse for good. $SCENARIO_SYNC (1: syncfs, 2: each)
- * picks the barrier's way.
+ * $SCENARIO_FAIL (prepare, commit or undo) to refuse for good, and by "conflict" to refuse to commit
+ * because of somebody else. $SCENARIO_SYNC (1: syncfs, 2: each) picks the barrier's way.
  */
 #include <atoll.h>
 
@@ -104,6 +104,9 @@ static int value_prepare(struct atoll_participant *p)
 
 static int value_commit(struct atoll_participant *p)
 {
+	if (told_to_fail("conflict"))
+		return atoll_participant_fail(p, -ATOLL_E_CONFLICT, "commit",
+		                              atoll_participant_root(p), 0);
 	return told_to_fail("commit") ? refuse(p) : install(p, "new\n", 1000000002);
 }
 
