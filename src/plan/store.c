@@ -22,6 +22,7 @@
 #include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/mem.h"
+#include "util/remedy.h"
 
 #define ROOT_HOME      "/var/lib/atoll"
 #define PARENT_MODE    0755
@@ -119,6 +120,13 @@ int store_make_dirs(const char *path)
 	return make_dirs(path, PARENT_MODE);
 }
 
+static int no_store(int r, const char *op, const char *home, struct error *err)
+{
+	(void)error_sys(err, r, op, home);
+	error_hint(err, "%s, or set ATOLL_HOME to a directory of yours", remedy_for(-r));
+	return r;
+}
+
 static int open_home(const char *home, int *ret_fd, struct error *err)
 {
 	int fd = open(home, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -127,11 +135,11 @@ static int open_home(const char *home, int *ret_fd, struct error *err)
 		int r = make_dirs(home, HOME_MODE);
 
 		if (r < 0)
-			return error_sys(err, r, "make the store", home);
+			return no_store(r, "make the store", home, err);
 		fd = open(home, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	}
 	if (fd < 0)
-		return error_sys(err, -errno, "open the store", home);
+		return no_store(-errno, "open the store", home, err);
 	*ret_fd = fd;
 	return 0;
 }

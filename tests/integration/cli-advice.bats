@@ -37,6 +37,12 @@ advises() {
 	[[ $output != *'24 hours'* ]]
 }
 
+@test "advice for a store that cannot be there names the way out" {
+	for home in /proc/nowhere /dev/null/store /etc/passwd; do
+		ATOLL_HOME=$home advises 1 "the store '$home'" 'or set ATOLL_HOME to a directory of yours' list
+	done
+}
+
 @test "advice for a status file that cannot be written names it" {
 	two_dirs
 	atoll start p --dir a
