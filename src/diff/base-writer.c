@@ -49,7 +49,7 @@ void base_encode(unsigned char at[BASE_ENTRY_FIXED], const struct base_entry *e,
 	base_put(at + 40, e->src.size, 8);
 	base_put(at + 48, (uint64_t)e->src.mtime_ns, 8);
 	base_put(at + 56, (uint64_t)e->src.ctime_ns, 8);
-	base_put(at + 64, e->src.rdev, 8);
+	base_put(at + 64, S_ISDIR(e->src.mode) ? e->work_gen : e->src.rdev, 8);
 	base_put(at + 72, e->work_ino, 8);
 	base_put(at + 80, (uint64_t)e->work_ctime_ns, 8);
 	base_put(at + 88, e->xattrs, 8);

@@ -42,11 +42,15 @@ size_t base_decode(const unsigned char at[BASE_ENTRY_FIXED], struct base_entry *
 		.src.size = base_get(at + 40, 8),
 		.src.mtime_ns = (int64_t)base_get(at + 48, 8),
 		.src.ctime_ns = (int64_t)base_get(at + 56, 8),
-		.src.rdev = base_get(at + 64, 8),
 		.work_ino = base_get(at + 72, 8),
 		.work_ctime_ns = (int64_t)base_get(at + 80, 8),
 		.xattrs = base_get(at + 88, 8),
 	};
+	/* No directory is a device. */
+	if (S_ISDIR(ret->src.mode))
+		ret->work_gen = base_get(at + 64, 8);
+	else
+		ret->src.rdev = base_get(at + 64, 8);
 	return (size_t)base_get(at, 2);
 }
 

@@ -21,6 +21,9 @@
 
 #define BASE_NO_DIR UINT32_MAX
 
+#define BASE_GEN_ANY  0          /* not known: a directory of this name is the copy */
+#define BASE_GEN_NONE UINT64_MAX /* the workspace has no copy of it */
+
 #define BASE_UNREADABLE 0x1u /* its content could not be read: an empty stand-in is in the view */
 #define BASE_SKIPPED    0x2u /* not in the view at all (a device an ordinary user cannot make) */
 
@@ -29,7 +32,8 @@ struct base_entry {
 	unsigned flags;
 	struct fs_stat
 		src; /* the original when it was copied: id, mode, uid, gid, size, mtime, ctime, rdev */
-	uint64_t work_ino;     /* the copy, once complete */
+	uint64_t work_ino; /* the copy, once complete */
+	uint64_t work_gen; /* of a directory's copy (struct fs_id); BASE_GEN_ANY, BASE_GEN_NONE */
 	int64_t work_ctime_ns; /* 0: proves nothing. Of a directory: its own metadata, not below */
 	uint32_t dir;          /* number of the directory's block; BASE_NO_DIR for others */
 	uint64_t xattrs;       /* a directory's extended attributes, xattrs_hash(); 0 for others */
@@ -80,7 +84,7 @@ int base_lookup(const struct base *b, const char *path, struct base_entry *ret,
  */
 enum base_amend_kind {
 	BASE_SET = 0, /* this entry; of a directory without what OLD has below it */
-	BASE_META,    /* a directory's own SRC, XATTRS and WORK_*; what is below it stays */
+	BASE_META,    /* a directory's own SRC, XATTRS and WORK_* (not WORK_GEN); the rest stays */
 	BASE_REMOVE   /* not there, nor anything below it */
 };
 struct base_amendment {

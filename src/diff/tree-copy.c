@@ -471,7 +471,7 @@ static int finish_dir(struct copier *c, struct copy_dir *d)
 		return r;
 	r = write_block(c, d);
 	if (r == 0)
-		r = fs_stat_at(work_fd, "", 0, &made);
+		r = fs_stat_at(work_fd, "", FS_STAT_ID, &made);
 	if (r < 0)
 		return r;
 	*e = (struct base_entry){
@@ -479,6 +479,7 @@ static int finish_dir(struct copier *c, struct copy_dir *d)
 		.flags = d->flags,
 		.src = d->src,
 		.work_ino = made.id.ino,
+		.work_gen = made.id.gen,
 		.work_ctime_ns = made.ctime_ns,
 		.dir = d->number,
 		.xattrs = xattrs,

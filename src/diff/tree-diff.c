@@ -112,7 +112,7 @@ static int add_change(struct differ *d, const struct change *c)
 static int report(struct diff_dir *dd, const char *path, enum change_op op,
                   const struct base_entry *e, const struct fs_stat *work, struct scan s)
 {
-	struct change c = { .op = op, .base_dir = BASE_NO_DIR, .counted = true };
+	struct change c = { .op = op, .base_dir = BASE_NO_DIR };
 	cleanup_error struct error err = ERROR_INIT;
 
 	if (e) {
@@ -132,6 +132,8 @@ static int report(struct diff_dir *dd, const char *path, enum change_op op,
 	}
 	c.what = s.what;
 	c.base_flags |= s.base_flags;
+	/* What a directory shares with the one it replaces is not told. */
+	c.counted = op != CHANGE_REPLACE || !S_ISDIR(c.base.mode) || !S_ISDIR(c.work.mode);
 	c.entries = s.entries + 1;
 	dd->is_touched = true;
 	c.path = xstrdup(path);
@@ -153,11 +155,14 @@ static int report_changed(struct diff_dir *dd, const char *path, enum change_op 
 	return report(dd, path, op, e, &now, (struct scan){ .what = what });
 }
 
-/* An entry that takes no older one's place, or one of another type. */
+/* An entry that takes no older one's place, or one of another type, or another directory. */
 static int report_new(struct diff_dir *dd, const char *path, const struct base_entry *e,
                       const struct fs_stat *work)
 {
-	struct scan s = { .what = e ? ATOLL_CHANGE_TYPE : 0 };
+	struct scan s = { .what = !e ? 0
+		                  : S_ISDIR(e->src.mode) && S_ISDIR(work->mode)
+		                          ? ATOLL_CHANGE_CONTENT
+		                          : ATOLL_CHANGE_TYPE };
 	int r;
 
 	r = walk_tree(dd->d->t->work_fd, path, scan_new, NULL, &s);
@@ -213,6 +218,12 @@ static int diff_file(struct diff_dir *dd, const char *path, const struct base_en
 	return report_changed(dd, path, CHANGE_REPLACE, e, work, what);
 }
 
+/* Made anew under the old name: what the old one held went with it. */
+static bool is_another_dir(const struct base_entry *e, const struct fs_stat *work)
+{
+	return S_ISDIR(work->mode) && e->work_gen != BASE_GEN_ANY && e->work_gen != work->id.gen;
+}
+
 /* NAME as the workspace has it, once. E: as the base has it, or NULL. */
 static int diff_once(struct diff_dir *dd, const char *name, const char *path,
                      const struct base_entry *e)
@@ -228,7 +239,7 @@ static int diff_once(struct diff_dir *dd, const char *name, const char *path,
 	}
 	if (r < 0)
 		return r;
-	if (!e || (e->src.mode ^ work.mode) & S_IFMT)
+	if (!e || (e->src.mode ^ work.mode) & S_IFMT || is_another_dir(e, &work))
 		return report_new(dd, path, e, &work);
 	if (S_ISDIR(work.mode))
 		return diff_subdir(dd, path, e, &work);

@@ -103,17 +103,19 @@ static void complete(const struct dir_batch *b, const char *path, struct fs_stat
 	st->nlink = now.nlink;
 }
 
-/* An entry the batch installed; the workspace's own is proven equal to it by how it looked. */
+/* An entry the batch installed; the workspace's own is proven equal to it by how it looked. WORK NULL:
+ * one that was put back, of which the workspace has no copy. */
 static int add_installed(struct amendments *a, struct dir_batch *b, const struct manifest *work,
                          const char *path, const struct fs_stat *st)
 {
-	const struct fs_stat *copy = dir_installed_find(work, path);
-	struct base_entry e = { .src = *st };
+	const struct fs_stat *copy = work ? dir_installed_find(work, path) : NULL;
+	struct base_entry e = { .src = *st, .work_gen = work ? BASE_GEN_ANY : BASE_GEN_NONE };
 	int r = 0;
 
 	complete(b, path, &e.src);
 	if (copy) {
 		e.work_ino = copy->id.ino;
+		e.work_gen = copy->id.gen;
 		e.work_ctime_ns = copy->ctime_ns;
 	}
 	if (S_ISDIR(st->mode))
@@ -179,6 +181,7 @@ static int add_theirs(struct amendments *a, int dir_fd, struct dir_batch *b,
 		complete(b, path, &e.src);
 		if (work_stat(b, path, &st) == 0) {
 			e.work_ino = st.id.ino;
+			e.work_gen = st.id.gen;
 			e.work_ctime_ns = st.ctime_ns;
 		}
 		if (S_ISDIR(e.src.mode))
@@ -334,12 +337,11 @@ int copy_base_rebase(struct atoll_participant *p, struct dir_batch *b)
 
 static int add_now(struct amendments *a, struct dir_batch *b, const struct manifest *now)
 {
-	static const struct manifest unknown;
 	static const struct base_entry nothing;
 	int r = 0;
 
 	for (size_t i = 0; i < now->n_ops && r >= 0; i++)
-		r = add_installed(a, b, &unknown, now->ops[i].path, &now->ops[i].new_stat);
+		r = add_installed(a, b, NULL, now->ops[i].path, &now->ops[i].new_stat);
 	for (size_t k = 0; k < b->m.n_ops && r >= 0; k++)
 		if (!(b->m.ops[k].flags & MANIFEST_WORK) &&
 		    !dir_installed_find(now, b->m.ops[k].path))

@@ -33,7 +33,7 @@ sys.path.insert(0, os.environ.get('ATOLL_TEST_LIB') or os.path.join(os.path.dirn
 import model_agent  # noqa: E402
 from model_agent import dump  # noqa: E402
 from model_edits import NAMES, Edits  # noqa: E402
-from model_plan import Box, Entry, Model, join, parent  # noqa: E402
+from model_plan import MAY, Box, Entry, Model, below, join, parent  # noqa: E402
 
 LONG = os.environ.get('ATOLL_LONG') == '1'
 SEQUENCES = int(os.environ.get('ATOLL_MODEL_COUNT', 2000 if LONG else 150))
@@ -316,13 +316,20 @@ class Sequence(Edits):
 
     def step_settle(self):
         """Conflicts, all of them or some, this way or that."""
-        found = []
+        found, open_ones = [], []
         for box in self.model.boxes:
-            found += [f'{box.root}/{o.path}'.rstrip('/') for o in box.ops() if box.judge(o)]
+            for op in box.ops():
+                verdict, path = box.judge(op), f'{box.root}/{op.path}'.rstrip('/')
+                if verdict:
+                    found.append(path)
+                if verdict == MAY:
+                    open_ones.append(path)
         ours, theirs = [], []
         for path in found:
             if self.chance(90):
-                (ours if self.chance(50) else theirs).append(path)
+                # His version of what may be no conflict is taken or not.
+                is_open = any(below(p, path) for p in open_ones)
+                (ours if self.chance(50) or is_open else theirs).append(path)
         self.commit(ours=ours, theirs=theirs, paths=self.some_paths() if self.chance(30) else [])
 
     def step_rollback(self):

@@ -170,26 +170,32 @@ static void der_04_a_batch_is_the_base_of_the_next(void **state)
 static void atm_11_a_replaced_directory_goes_as_a_whole(void **state)
 {
 	struct fix *f = *state;
-	const char *root = make_tree(f, "r");
-	struct atoll_plan *p = plan_overlay(f, root);
-	char *before;
 
-	run_ok(f, p, root, edits);
-	before = man_inodes(root);
-	expect_code(f, commit_part(f, p, 0, NULL, fix_path(f, "%s/gone/y", root), NULL),
-	            -ATOLL_E_POLICY);
-	expect(strstr(atoll_result_message(f->res), "'gone' was replaced as a whole") != NULL);
-	expect_code(f, commit_part(f, p, 0, "y", fix_path(f, "%s/gone", root), NULL),
-	            -ATOLL_E_POLICY);
-	expect_inodes(root, before);
-	expect_changes(f, p, 13);
-	expect_ok(f, commit_part(f, p, 0, NULL, fix_path(f, "%s/gone", root), NULL));
-	expect_text(fix_path(f, "%s/gone/y", root), "y\n");
-	run_ok(f, p, root, "rm -r d");
-	expect_code(f, commit_part(f, p, 0, NULL, fix_path(f, "%s/d/c", root), NULL),
-	            -ATOLL_E_POLICY);
-	expect(strstr(atoll_result_message(f->res), "'d' was deleted as a whole") != NULL);
-	free(before);
+	for (size_t i = 0; i < KINDS; i++) {
+		const char *root = make_tree(f, kinds[i]);
+		struct atoll_plan *p = fix_plan(f, NULL);
+		char *before;
+
+		fix_add(f, p, root, kinds[i]);
+		run_ok(f, p, root, edits);
+		before = man_inodes(root);
+		expect_code(f, commit_part(f, p, 0, NULL, fix_path(f, "%s/gone/y", root), NULL),
+		            -ATOLL_E_POLICY);
+		expect(strstr(atoll_result_message(f->res), "'gone' was replaced as a whole") !=
+		       NULL);
+		expect_code(f, commit_part(f, p, 0, "y", fix_path(f, "%s/gone", root), NULL),
+		            -ATOLL_E_POLICY);
+		expect_inodes(root, before);
+		expect_changes(f, p, 13);
+		expect_ok(f, commit_part(f, p, 0, NULL, fix_path(f, "%s/gone", root), NULL));
+		expect_text(fix_path(f, "%s/gone/y", root), "y\n");
+		run_ok(f, p, root, "rm -r d");
+		expect_code(f, commit_part(f, p, 0, NULL, fix_path(f, "%s/d/c", root), NULL),
+		            -ATOLL_E_POLICY);
+		expect(strstr(atoll_result_message(f->res), "'d' was deleted as a whole") != NULL);
+		free(before);
+		expect_ok(f, atoll_plan_stop(p, ATOLL_FORCE, f->res));
+	}
 }
 
 static void atm_11_excluded_entries_stay(void **state)

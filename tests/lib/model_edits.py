@@ -133,7 +133,9 @@ class Edits:
             p, q = self.pick(movable), self.pick(free)
             if below(q, p):
                 return None
-            moved = {q + k[len(p):]: Entry(*e.seen) for k, e in subtree(view, p).items()}
+            # An overlay cannot rename a directory of the resource; it is copied and removed.
+            moved = {q + k[len(p):]: Entry(*e.seen, ino=e.ino if box.strategy == 'copy' else None)
+                     for k, e in subtree(view, p).items()}
             first = gone(p)
 
             def change(b):

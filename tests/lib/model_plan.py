@@ -97,14 +97,14 @@ class Box:
         return sorted(p for p in set(old) | set(self.view) if shown(old.get(p)) != shown(self.view.get(p)))
 
     def ops(self):
-        """The fewest operations on disjoint paths. A copy knows directories by their names."""
+        """The fewest operations on disjoint paths."""
         found = []
 
         def visit(path):
             old, new = self.base.get(path), self.view.get(path)
             if not old or not new:
                 found.append(Op('delete' if old else 'create', path))
-            elif old.kind == 'd' and new.kind == 'd' and (self.strategy == 'copy' or old.ino == new.ino):
+            elif old.kind == 'd' and new.kind == 'd' and old.ino == new.ino:
                 if old.mode != new.mode:
                     found.append(Op('attr', path))
                 for name in sorted({p for t in (self.base, self.view) for p in t
@@ -233,7 +233,7 @@ class Model:
                     if any(below(at, p) for p in ours):
                         verdict = NO
                     elif any(below(at, p) for p in theirs):
-                        how, verdict = ('theirs' if verdict == YES else 'either'), NO
+                        how, verdict = 'theirs', NO  # never asked for where it may be none
                 verdicts.append(verdict)
                 todo.append((op, chosen, how))
             if taken:

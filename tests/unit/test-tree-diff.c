@@ -51,9 +51,14 @@ static const struct edit edits[] = {
 	{ "rm -r a", "- a\n", ". " },
 	{ "rmdir e", "- e\n", ". " },
 	{ "rm -r a/b; rm link many/3", "- a/b\n- link\n- many/3\n", ". a many " },
+	/* another directory under the old name, also an equal one */
 	{ "rm -r a; mkdir -p a/b/c; cp -p $O/a/f a; cp -p $O/a/b/c/deep a/b/c; "
 	  "touch -r $O/a a; touch -r $O/a/b a/b; touch -r $O/a/b/c a/b/c; touch -r $O .",
-	  "", "" },
+	  "~ a c\n", ". " },
+	{ "rm -r a; mkdir a; ln -s / a/l", "~ a cE\n", ". " },
+	{ "rmdir e; mkdir e", "~ e c\n", ". " },
+	{ "mv a x; mv e a; mv x e", "~ a c\n~ e c\n", ". " },
+	{ "mv a x; mv x a", "", ". " },
 	{ "mv one zone", "- one\n+ zone\n", ". " },
 	{ "mv a moved", "- a\n+ moved\n", ". " },
 	{ "rm -rf ./*",
@@ -329,6 +334,40 @@ static void changes_one_by_one(void **state)
 	}
 }
 
+/* What both directories have is not told, unless it differs. */
+static void a_replaced_directory_one_by_one(void **state)
+{
+	static const char expected[] = "~ a m 4 4\n"
+				       "~ a/b T 4 10\n"
+				       "D a/b/c 4 0\n"
+				       "D a/b/c/deep 10 0\n"
+				       "~ a/g T 10 4\n"
+				       "A a/g/l E 0 12 -> /\n"
+				       "A a/n 0 4\n"
+				       "A a/n/m 0 10\n"
+				       "~ a/s/t ct 10 10\n"
+				       "D a/z 10 0\n";
+
+	for_each_dir(d, state)
+	{
+		cleanup_tree struct tree t = tree_start(d->fd);
+		struct listing all = { .end_after = -1 }, some = { .end_after = 4 };
+		cleanup_free char *changes = NULL;
+
+		tree_sh(&t, ORIGINAL "mkdir a/s; echo t > a/s/t; echo g > a/g; echo z > a/z");
+		tree_make(&t);
+		tree_sh(&t, "cd $W; rm -r a; mkdir -m 0700 a; cp -p $O/a/f a; echo > a/b; "
+		            "mkdir a/g a/n a/s; ln -s / a/g/l; echo > a/n/m; echo tt > a/s/t");
+		changes = tree_changes(&t);
+		assert_string_equal(changes, "~ a cE\n");
+		assert_int_equal(tree_expand(&t.cmp, &t.cs, list_entry, &all, &t.err), 0);
+		assert_string_equal(strbuf_str(&all.text), expected);
+		assert_int_equal(tree_expand(&t.cmp, &t.cs, list_entry, &some, &t.err), -ECANCELED);
+		strbuf_done(&all.text);
+		strbuf_done(&some.text);
+	}
+}
+
 static void changes_know_both_sides(void **state)
 {
 	for_each_dir(d, state)
@@ -479,6 +518,7 @@ int main(void)
 		TEST(devices_as_root),
 		TEST(what_cannot_be_proven_counts_as_changed),
 		TEST(changes_one_by_one),
+		TEST(a_replaced_directory_one_by_one),
 		TEST(changes_know_both_sides),
 		TEST(what_the_workspace_closed_as_user),
 		TEST(a_damaged_record_ends_the_comparison),
