@@ -104,6 +104,10 @@ static int finish_decided(struct txn *t, struct error *err)
 	crashpoint("recover.applied");
 	if (r >= 0)
 		r = record_committed(t, err);
+	/* The commit stands; what fails here is only housekeeping. */
+	for (size_t i = 0; r >= 0 && i < t->n; i++)
+		if (t->parts[i].selected)
+			(void)participant_finish(t->parts[i].part, NULL);
 	/* Nobody wanted to undo it. What cannot be released now is when its time has passed. */
 	if (r >= 0 && t->batch.flags & ATOLL_NO_UNDO)
 		(void)txn_release(t, t->batch.number, NULL);
