@@ -195,8 +195,9 @@ static int take(struct resource_lock *l, struct atoll *a, const char *what, int6
 	if (r < 0)
 		return r;
 	/* A root that is gone, or that we may no longer read, has the ticket alone: a plan must
-	 * be stoppable without its resource. O_NONBLOCK: it may have become a FIFO. */
-	l->fd = open(l->root, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	 * be stoppable without its resource. So has a file: SQLite's locks on it would be gone, in
+	 * all of this process, when our descriptor is closed. */
+	l->fd = open(l->root, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (l->fd < 0) {
 		l->fd = FD_NONE;
 		return 0;
