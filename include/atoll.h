@@ -658,7 +658,9 @@ ATOLL_API int atoll_participant_sync(struct atoll_participant *p, int fd);
 ATOLL_API int atoll_participant_fail(struct atoll_participant *p, int code, const char *op,
                                      const char *path, int os_errno);
 /* What a command will see at TARGET (absolute). UPPER and WORK NULL: SOURCE itself, writable;
- * else an overlay of UPPER over SOURCE, with WORK for the kernel's own use. */
+ * else an overlay of UPPER over SOURCE, with WORK for the kernel's own use. SOURCE itself may be a
+ * file, or a symbolic link, which then is one at TARGET; TARGET must be one of the two then. A
+ * directory below /run is made when it is missing. */
 ATOLL_API int atoll_participant_mount(struct atoll_participant *p, const char *target,
                                       const char *source, const char *upper, const char *work);
 /* In mounts: a variable of the command's environment. */

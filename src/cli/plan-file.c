@@ -46,8 +46,8 @@ static const struct kind {
 	const char *strategy; /* NULL: what fits, or what the file says */
 	bool supported;
 } kinds[] = {
-	{ "dir", NULL, true },         { "none", "none", true },          { "git", NULL, false },
-	{ "sqlite", "sqlite", false }, { "postgres", "postgres", false },
+	{ "dir", NULL, true },        { "none", "none", true },          { "git", NULL, false },
+	{ "sqlite", "sqlite", true }, { "postgres", "postgres", false },
 };
 
 static int settle_kind(const struct reading *rd, struct plan_file_resource *res)

@@ -48,6 +48,7 @@ static const struct kind {
 	bool is_path;
 } kinds[] = {
 	{ "dir", NULL, true },
+	{ "sqlite", "sqlite", true },
 	{ "none", "none", true },
 };
 

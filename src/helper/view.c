@@ -81,7 +81,7 @@ int views_read(struct views *views, const struct request *q)
 	return 0;
 }
 
-/* What is bound may also be a file. */
+/* What is bound may also be a file, or a symbolic link, which then is one in the view. */
 static int open_source(const struct view *v, int *ret_fd, struct failure *f)
 {
 	int fd = open(v->source,

@@ -350,8 +350,14 @@ static int exclude_area(void *ctx, const char *plan, const char *sandbox, const 
 static int exclude_sandbox(void *ctx, const struct sandbox_row *other)
 {
 	const struct excluding *e = ctx;
+	const char *relative = relative_to(other->root, e->root);
 
-	exclude(e->list, relative_to(other->root, e->root));
+	exclude(e->list, relative);
+	for (const char *const *side = strategy_sides(other->strategy); relative && *side; side++) {
+		cleanup_free char *path = xasprintf("%s%s", relative, *side);
+
+		exclude(e->list, path);
+	}
 	return 0;
 }
 

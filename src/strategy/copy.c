@@ -60,8 +60,23 @@ static void note_unreadable(void *ctx, const char *path, const char *why)
 	atoll_participant_note(ctx, ATOLL_NOTE_UNREADABLE, path, why);
 }
 
+/* A file is covered by a file, a directory by a directory. */
+static int make_mount_point(int root_fd, const char *path, int dir_fd, const char *name)
+{
+	cleanup_close int of_fd = FD_NONE, fd = FD_NONE;
+	const char *of;
+	struct fs_stat st;
+	int r = resolve_parent(root_fd, path, &of_fd, &of);
+
+	if (r >= 0)
+		r = fs_stat_at(of_fd, of, 0, &st);
+	if (r >= 0 && !S_ISDIR(st.mode))
+		return fs_create_at(dir_fd, name, 0600, &fd);
+	return fs_mkdir_at(dir_fd, name, 0700);
+}
+
 /* The root of another sandbox is not copied, but its own view is mounted there. */
-static int make_mount_points(struct atoll_participant *p, int work_fd)
+static int make_mount_points(struct atoll_participant *p, int root_fd, int work_fd)
 {
 	for (size_t i = 0; p->excludes && i < p->excludes->n; i++) {
 		const char *path = p->excludes->v[i], *name;
@@ -69,13 +84,14 @@ static int make_mount_points(struct atoll_participant *p, int work_fd)
 		struct fs_stat st;
 		int r;
 
-		if (strncmp(path, STRATEGY_AREA_PREFIX, strlen(STRATEGY_AREA_PREFIX)) == 0)
+		if (strncmp(path, STRATEGY_AREA_PREFIX, strlen(STRATEGY_AREA_PREFIX)) == 0 ||
+		    strategy_is_side(p->excludes, path))
 			continue;
 		r = resolve_parent(work_fd, path, &fd, &name);
 		if (r >= 0)
 			r = fs_stat_at(fd, "", 0, &st);
 		if (r >= 0)
-			r = fs_mkdir_at(fd, name, 0700);
+			r = make_mount_point(root_fd, path, fd, name);
 		if (r >= 0)
 			r = fs_set_mtime(fd, "", st.mtime_ns);
 		/* Gone or locked together with what holds it: exec says so. */
@@ -109,7 +125,7 @@ static int fill(struct atoll_participant *p, int dir_fd, const char *w, const ch
 		r = tree_copy(root_fd, work_fd, p->excludes, writer, 0, note_unreadable, p,
 		              &p->err);
 		if (r >= 0)
-			r = make_mount_points(p, work_fd);
+			r = make_mount_points(p, root_fd, work_fd);
 	}
 	crashpoint("copy.create.copied");
 	base_writer_free(writer);

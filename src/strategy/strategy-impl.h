@@ -55,5 +55,6 @@ struct atoll_participant {
 extern const struct atoll_strategy strategy_none;
 extern const struct atoll_strategy strategy_copy;
 extern const struct atoll_strategy strategy_overlay;
+extern const struct atoll_strategy strategy_sqlite;
 
 #endif

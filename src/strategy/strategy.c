@@ -19,8 +19,8 @@
 
 static pthread_mutex_t table_mutex = PTHREAD_MUTEX_INITIALIZER;
 static const struct atoll_strategy *table[MAX_STRATEGIES] = { &strategy_overlay, &strategy_copy,
-	                                                      &strategy_none };
-static size_t table_n = 3;
+	                                                      &strategy_none, &strategy_sqlite };
+static size_t table_n = 4;
 
 static const struct atoll_strategy *lookup(const char *name)
 {
@@ -28,6 +28,27 @@ static const struct atoll_strategy *lookup(const char *name)
 		if (strcmp(table[i]->name, name) == 0)
 			return table[i];
 	return NULL;
+}
+
+const char *const *strategy_sides(const char *name)
+{
+	static const char *const sqlite[] = { "-journal", "-wal", "-shm", NULL };
+
+	return strcmp(name, strategy_sqlite.name) == 0 ? sqlite : sqlite + 3;
+}
+
+bool strategy_is_side(const struct strlist *excludes, const char *path)
+{
+	const char *const *sides = strategy_sides(strategy_sqlite.name);
+
+	for (; *sides; sides++) {
+		size_t len = strlen(path), tail = strlen(*sides);
+		cleanup_free char *of = len > tail ? xstrndup(path, len - tail) : NULL;
+
+		if (of && strcmp(path + len - tail, *sides) == 0 && strlist_has(excludes, of))
+			return true;
+	}
+	return false;
 }
 
 static bool name_valid(const char *name)

@@ -26,6 +26,10 @@
 /* Built-in and registered ones. -ATOLL_E_NOT_FOUND names the known ones. */
 int strategy_find(const char *name, const struct atoll_strategy **ret, struct error *err);
 int strategy_register(const struct atoll_strategy *s, struct error *err);
+/* What is put behind a resource's name for files beside it that belong to it: NULL at the end. */
+const char *const *strategy_sides(const char *name);
+/* Is PATH such a file of another one of EXCLUDES? */
+bool strategy_is_side(const struct strlist *excludes, const char *path);
 
 struct participant_options {
 	const char *id;

@@ -36,6 +36,16 @@ static const char *below(const char *path, const char *root)
 	return strncmp(path, root, len) == 0 && path[len] == '/' ? path + len + 1 : NULL;
 }
 
+static void list_sides(struct txn_part *p, const char *root, const char *strategy)
+{
+	for (const char *const *side = strategy_sides(strategy); *side; side++) {
+		char *path = xasprintf("%s%s", root, *side);
+
+		strlist_add(p->excludes, path);
+		free(path);
+	}
+}
+
 /* An area that had to lie inside the root is no part of the resource; the root of another sandbox
  * below it is that one's business. */
 static void list_excludes(struct txn *t, struct txn_part *p)
@@ -44,8 +54,10 @@ static void list_excludes(struct txn *t, struct txn_part *p)
 		const char *root = below(t->parts[i].row.root, p->row.root);
 		const char *area = below(t->parts[i].row.area, p->row.root);
 
-		if (root)
+		if (root) {
 			strlist_add(p->excludes, root);
+			list_sides(p, root, t->parts[i].row.strategy);
+		}
 		if (area) {
 			char *first = xstrndup(area, strcspn(area, "/"));
 

@@ -9,10 +9,12 @@ usage: crash-matrix.py root|user
 """
 
 import shutil
+import sqlite3
 import sys
 from multiprocessing import Pool
 
-from crashlib import (LONG, WORKERS, Broken, World, become, ctimes, edit_again, manifest, points_in_source, run)
+from crashlib import (LONG, WORKERS, Broken, World, become, ctimes, database_content, edit_again, manifest,
+                      points_in_source, run)
 
 
 class Scenario:
@@ -361,6 +363,60 @@ class RefreshTree(Scenario):
         world.expect('old')
 
 
+class RowsCommit(Commit):
+    """Rows of one database, the schema of another, and files."""
+    resources = ['r1', 'd1.db', 'w2.db']
+
+
+class RowsCommitInside(Commit):
+    resources = ['o1', 'o1/data/d1.db', 'o1/data/w2.db']
+
+
+class RowsUndo(Undo):
+    resources = ['r1', 'd1.db', 'w2.db']
+
+
+class RowsUndoTwoBatches(UndoTwoBatches):
+    resources = ['d1.db', 'w2.db']
+
+
+class RowsRevoke(Revoke):
+    """The one that refuses comes after the databases, which others may have seen."""
+    resources = ['r1', 'd1.db', 'w2.db', 'l']
+
+
+class RowsRedo(Redo):
+    """The one that refuses to be undone comes after the databases are."""
+    resources = ['v', 'd1.db', 'w2.db']
+
+
+class RowsTaken(Scenario):
+    """A commit dies after its decision, and somebody else changes a row of it: recovery, which is what
+    is killed here, takes everything back."""
+    resources = ['r1', 'v', 'w2.db', 'd1.db']
+    verbs = ('recover',)
+
+    def prepare(self, world):
+        super().prepare(world)
+        world.kill('txn.apply.participant:2', 'commit')
+        write_row(world, 'theirs')
+        world.old['d1.db'] = database_content(world.base / 'd1.db')
+
+    def finish(self, world, state):
+        world.must('commit', status=3)
+        world.expect('old')
+        write_row(world, '0000000000')  # as it was
+        world.old['d1.db'] = database_content(world.base / 'd1.db')
+        super().finish(world, state)
+
+
+def write_row(world, text):
+    database = sqlite3.connect(world.base / 'd1.db', timeout=20)
+    database.execute('UPDATE t SET v = ? WHERE id = 5', (text,))
+    database.commit()
+    database.close()
+
+
 class Start(Scenario):
     verbs = ('start',)
 
@@ -396,6 +452,11 @@ class StartWithThree(StartWith):
     verbs = ('start=o1:overlay,v:value,r2:copy',)
 
 
+class RowsStart(StartWith):
+    resources = ['r1', 'd1.db', 'w2.db']
+    verbs = ('start=r1:copy,d1.db:sqlite,w2.db:sqlite',)
+
+
 class Exec(Scenario):
     verbs = ('exec',)
     before = after = 'old'
@@ -429,7 +490,8 @@ SCENARIOS = {cls.__name__: cls() for cls in (
     Commit, CommitThree, RefuseRecovery, CommitForGood, Undo, UndoTwoBatches, Withdraw, DryRun, Revoke, RevokeLast,
     Redo, OverlayCommit, OverlayUndo, OverlayRevoke, OverlayAdd, Part, PartRevoke, PartUndo,
     Settle, SettleRevoke, SettleUndo, KeepWork, Refresh, RefreshTree, Add, Start, StartWith,
-    StartWithThree, Exec, Reset, Stop)}
+    StartWithThree, RowsCommit, RowsCommitInside, RowsUndo, RowsUndoTwoBatches, RowsRevoke, RowsRedo,
+    RowsTaken, RowsStart, Exec, Reset, Stop)}
 
 # From where recovery is killed in turn: one for every state it can find.
 LEFT_BEHIND = [
@@ -447,6 +509,9 @@ LEFT_BEHIND = [
     ('Redo', 'txn.redo.recorded:1'), ('Redo', 'dir.apply.op:2'),
     ('Add', 'plan.add.after-area:1'), ('Add', 'plan.add.after-create:1'),
     ('StartWith', 'plan.add.after-create:2'), ('StartWithThree', 'plan.add.after-create:1'),
+    ('RowsCommit', 'txn.after-decision:1'), ('RowsCommit', 'sqlite.committed:1'),
+    ('RowsUndoTwoBatches', 'sqlite.undone:2'), ('RowsRevoke', 'txn.revoke.recorded:1'),
+    ('RowsRedo', 'txn.redo.recorded:1'), ('RowsTaken', 'recover.revoked:1'),
 ]
 # From here on a plan that was started with its resources is whole.
 COMPLETE = ('plan.start.after-complete:1', 'registry.after-commit:2')
@@ -617,6 +682,15 @@ def atm_14_kill_in_exec_reset_stop():
     return killed('Exec', 'Reset', 'Stop')
 
 
+def atm_14_kill_with_databases():
+    return killed('RowsCommit', 'RowsCommitInside', 'RowsUndo', 'RowsUndoTwoBatches', 'RowsRevoke', 'RowsRedo',
+                  'RowsStart')
+
+
+def atm_14_rows_changed_before_recovery_take_all_back():
+    return killed('RowsTaken')
+
+
 def place(name, point):
     """Index of POINT ("name:n") among the points of an undisturbed run."""
     word, n = point.rsplit(':', 1)
@@ -668,6 +742,8 @@ if __name__ == '__main__':
             der_13_kill_in_start_with_resources,
             der_03_kill_in_refresh,
             atm_14_kill_in_exec_reset_stop,
+            atm_14_kill_with_databases,
+            atm_14_rows_changed_before_recovery_take_all_back,
             der_01_kill_in_recovery,
             tst_08_every_crash_point_reached,
         ]))

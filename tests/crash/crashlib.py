@@ -26,7 +26,8 @@ LONG = os.environ.get('ATOLL_LONG') == '1'
 NOBODY = 65534
 WORKERS = 3
 KILLED = 77  # kill-at's exit status
-STRATEGIES = {'v': 'value', 'o': 'overlay'}  # by the first letter of a resource's name
+STRATEGIES = {'v': 'value', 'l': 'late', 'o': 'overlay'}  # by the first letter of a resource's name
+VALUES = ('v', 'l')
 OLD_VALUE, NEW_VALUE = (1000000001, 2, b'old\n'), (1000000002, 2, b'new\n')
 
 
@@ -94,9 +95,63 @@ def traced():
     return {'ASAN_OPTIONS': os.environ.get('ASAN_OPTIONS', '') + ':detect_leaks=0'}
 
 
+# ---- databases ----
+
+def is_database(name):
+    return name.endswith('.db')
+
+
+def make_database(path):
+    path.parent.mkdir(exist_ok=True)
+    database = sqlite3.connect(path)
+    database.executescript('CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT); CREATE TABLE u(x, y);'
+                           "INSERT INTO u VALUES(1, 2); WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT "
+                           "i + 1 FROM n WHERE i < 60) INSERT INTO t SELECT i, hex(zeroblob(i)) FROM n;")
+    database.close()
+
+
+ROWS = ("UPDATE t SET v = v || '{0}' WHERE id % 5 = 0; DELETE FROM t WHERE id = {1}; "
+        "INSERT INTO t VALUES({1} + 1000, '{0}');")
+WHOLE = 'CREATE TABLE n{1}(x); INSERT INTO n{1} VALUES(zeroblob(20000)); PRAGMA user_version={1};'
+
+
+def edit_database(path, how):
+    """Rows of those whose name begins with 'd', the schema of others; the second time the other way."""
+    again = how is edit_again
+    script = ROWS if (Path(path).name[0] == 'd') != again else WHOLE
+    database = sqlite3.connect(path)
+    database.executescript(script.format('again' if again else 'once', 2 if again else 1))
+    database.close()
+
+
+MARK = "name NOT LIKE '\\_atoll%' ESCAPE '\\'"
+
+
+def database_content(path):
+    database = sqlite3.connect(path, timeout=20)
+    try:
+        found = {'schema': database.execute(f'SELECT type, name, sql FROM sqlite_schema WHERE {MARK} ORDER BY 2').fetchall(),
+                 'version': database.execute('PRAGMA user_version').fetchall(),
+                 'check': database.execute('PRAGMA integrity_check').fetchall()}
+        for (table,) in database.execute(f"SELECT name FROM sqlite_schema WHERE type='table' AND {MARK}").fetchall():
+            found[table] = database.execute(f'SELECT rowid, * FROM {table}').fetchall()
+        return found
+    finally:
+        database.close()
+
+
+def has_mark(path):
+    database = sqlite3.connect(path, timeout=20)
+    try:
+        return database.execute(f'SELECT count(*) FROM sqlite_schema WHERE NOT {MARK}').fetchone()[0] > 0
+    finally:
+        database.close()
+
+
 class World:
-    """Resources and a store. RESOURCES: names; 'v' is one of the test's own strategy, those with
-    an 'o' are overlays, worked on by commands."""
+    """Resources and a store. RESOURCES: names; 'v' and 'l' are of the test's own strategies, those with
+    an 'o' are overlays, worked on by commands. X.db is a database, DIR/data/X.db one in another
+    resource, of which `data` is then no part."""
 
     def __init__(self, resources, where=None):
         self.base = Path(tempfile.mkdtemp(prefix='atoll-crash.', dir=where))
@@ -105,15 +160,18 @@ class World:
         self.log = self.base / 'points'
         self.log.touch()
         for name in resources:
+            if is_database(name):
+                make_database(self.base / name)
+                continue
             (self.base / name).mkdir()
-            if name == 'v':
+            if name in VALUES:
                 put(self.base / name / 'value', OLD_VALUE[2])
                 os.utime(self.base / name / 'value', ns=(OLD_VALUE[0] * 10**9 + 2,) * 2)
                 os.utime(self.base / name, ns=(1000000003 * 10**9 + 3,) * 2)
             else:
                 make_tree(self.base / name, name.encode())
         self.old = self.look()
-        self.plain = {name: manifest(self.base / name) for name in resources}
+        self.plain = self.look(inodes=False)
         self.new = None
 
     def __enter__(self):
@@ -127,9 +185,20 @@ class World:
                         os.chmod(os.path.join(folder, name), 0o700)
         shutil.rmtree(self.base)
 
-    def look(self):
+    def look(self, inodes=True):
         """The originals must be the very inodes; what the test's own strategy wrote need not."""
-        return {name: manifest(self.base / name, inodes=name != 'v') for name in self.resources}
+        return {name: self.look_at(name, inodes) for name in self.resources}
+
+    def look_at(self, name, inodes):
+        if is_database(name):
+            return database_content(self.base / name)
+        return self.tree(name, manifest(self.base / name, inodes=inodes and name not in VALUES))
+
+    def tree(self, name, found):
+        """Without what belongs to a database in it."""
+        if not any(other.startswith(f'{name}/data/') for other in self.resources):
+            return found
+        return {path: entry for path, entry in found.items() if not path.startswith(b'data')}
 
     def command(self, verbs):
         return [SCENARIO, str(self.base), *verbs]
@@ -163,31 +232,38 @@ class World:
             raise Broken(f'{" ".join(verbs)} did not die at {point}: exit {got}: {output.strip()}')
 
     def open_plan(self):
-        adds = [f'add={name}:{STRATEGIES.get(name[0], "copy")}' for name in self.resources]
-        self.find_works(self.must('start', *adds, 'path'))
+        kinds = [f'{name}:{"sqlite" if is_database(name) else STRATEGIES.get(name[0], "copy")}'
+                 for name in self.resources]
+        if any(map(is_database, self.resources)):  # which lie in others: only `start` sees that
+            self.find_works(self.must('start=' + ','.join(kinds), 'path'))
+        else:
+            self.find_works(self.must('start', *[f'add={kind}' for kind in kinds], 'path'))
 
     def find_works(self, output):
         for line in output.splitlines():
             if line.startswith('path '):
                 _, root, work = line.split(' ')
-                self.works[Path(root).name] = Path(work)
+                self.works[str(Path(root).relative_to(self.base))] = Path(work)
 
     def edit(self, how=edit_tree):
         """Works in every view, and takes the views for what a commit must make of the originals."""
         self.new = {}
         for name in self.resources:
-            if name == 'v':
-                self.new[name] = self.value_after()
+            if name in VALUES:
+                self.new[name] = self.value_after(name)
+            elif is_database(name):
+                edit_database(self.works[name], how)
+                self.new[name] = database_content(self.works[name])
             elif name[0] == 'o':
-                self.new[name] = self.edit_by_command(how, name)
+                self.new[name] = self.tree(name, self.edit_by_command(how, name))
             else:
                 how(self.works[name], name.encode())
-                self.new[name] = manifest(self.works[name])
+                self.new[name] = self.tree(name, manifest(self.works[name]))
 
     def expect_part(self, paths):
         """From now on 'new' is what a commit of PATHS alone makes of the trees."""
         self.full = self.new
-        self.new = {name: tree if name == 'v' else part_of(self.plain[name], tree, paths)
+        self.new = {name: tree if name in VALUES else part_of(self.plain[name], tree, paths)
                     for name, tree in self.full.items()}
 
     def edit_by_command(self, how, name):
@@ -197,8 +273,8 @@ class World:
                            env={'SCENARIO_TREES': read('tests/crash/trees.py')})
         return ast.literal_eval(output[output.index('{'):output.rindex('}') + 1])
 
-    def value_after(self):
-        found = dict(self.old['v'])
+    def value_after(self, name):
+        found = dict(self.old[name])
         entry = list(found[b'value'])
         entry[4] = repr(NEW_VALUE[0] * 10**9 + 2)
         entry[6] = repr(hashlib.sha256(NEW_VALUE[2]).hexdigest())
@@ -207,7 +283,7 @@ class World:
 
     def state(self):
         """'old' or 'new', for all resources together; anything else is what may never be."""
-        plain = {name: manifest(self.base / name) for name in self.resources}
+        plain = self.look(inodes=False)
         if self.look() == self.old:
             return 'old'
         if plain == self.new:
@@ -266,6 +342,9 @@ class World:
         self.must('stop=force')
         if self.look() != before:
             raise Broken('stop changed a resource')
+        marked = [name for name in self.resources if is_database(name) and has_mark(self.base / name)]
+        if marked:
+            raise Broken(f'a mark was left in {marked}')
         self.nothing_left()
 
     def nothing_left(self):

@@ -10,12 +10,13 @@
  *
  * `commit=part` takes of every tree the paths of $SCENARIO_PART, one per line, and of the others all;
  * without it everything. Conflicts at the paths of $SCENARIO_OURS and $SCENARIO_THEIRS it settles.
- * `path` prints "path ROOT WORKSPACE" for every resource of strategy copy. The first verb that fails
+ * `path` prints "path ROOT WORKSPACE" for every resource of strategy copy or sqlite. The first verb that fails
  * ends it: the code's name goes to stderr, the exit status is the command's (atoll_code_exit).
  *
  * Strategy "value" swaps the content of the file `value` in its directory and can be told by
  * $SCENARIO_FAIL (prepare, commit or undo) to refuse for good, and by "conflict" to refuse to commit
- * because of somebody else. $SCENARIO_SYNC (1: syncfs, 2: each) picks the barrier's way.
+ * because of somebody else; "late" is the same and comes after databases. $SCENARIO_SYNC (1: syncfs,
+ * 2: each) picks the barrier's way.
  */
 #include <atoll.h>
 
@@ -132,6 +133,8 @@ static const struct atoll_strategy value_strategy = {
 	.remove = value_nothing,
 };
 
+static struct atoll_strategy late_strategy; /* the same, committed after databases */
+
 /* ---- the verbs ---- */
 
 /* "DIR[:STRATEGY]" as a resource; *ret_root is to be freed. */
@@ -193,7 +196,7 @@ static int print_path(void *user, const struct atoll_sandbox_info *info)
 	struct run *run = user;
 	char *path = NULL;
 
-	if (strcmp(info->strategy, "copy") != 0)
+	if (strcmp(info->strategy, "copy") != 0 && strcmp(info->strategy, "sqlite") != 0)
 		return 0;
 	if (atoll_sandbox_path(run->plan, info->id, &path, run->res) < 0)
 		return atoll_result_code(run->res);
@@ -397,7 +400,12 @@ int main(int argc, char **argv)
 	run.base = argv[1];
 	if (asprintf(&home, "%s/store", run.base) < 0)
 		return 2;
+	late_strategy = value_strategy;
+	late_strategy.name = "late";
+	late_strategy.capabilities |= ATOLL_CAP_LATE;
 	r = atoll_strategy_register(&value_strategy, run.res);
+	if (r >= 0)
+		r = atoll_strategy_register(&late_strategy, run.res);
 	if (r >= 0)
 		r = atoll_open(home, &run.atoll, run.res);
 	if (r < 0)

@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Consistent copies of a database that others write to, and the workspace made of one.
+ *
+ * With a rollback journal the file itself is consistent as long as we hold a read lock: it is read
+ * through SQLite's own descriptor (closing another one would drop the lock) as fast as `cp` does.
+ * With a WAL the newest pages are elsewhere, and the backup interface knows where.
+ */
+#include "strategy/sqlite-impl.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fs/atomic.h"
+#include "fs/copy.h"
+#include "fs/remove.h"
+#include "fs/stat.h"
+#include "fs/walk.h"
+#include "util/cleanup.h"
+#include "util/crashpoint.h"
+#include "util/mem.h"
+
+#define CHUNK (1 << 20)
+/* Where a command finds the work: in a directory that is its own anyway. */
+#define VIEW_DIR "/run/atoll"
+
+static const char *name_of(const struct atoll_participant *p)
+{
+	return strrchr(p->root, '/') + 1;
+}
+
+char *sqldb_base_path(const struct atoll_participant *p)
+{
+	return xasprintf("%s/base%" PRIu64, p->work, p->generation);
+}
+
+char *sqldb_work_dir(const struct atoll_participant *p)
+{
+	return xasprintf("%s/w%" PRIu64, p->work, p->generation);
+}
+
+char *sqldb_work_path(const struct atoll_participant *p)
+{
+	return xasprintf("%s/w%" PRIu64 "/%s", p->work, p->generation, name_of(p));
+}
+
+char *sqldb_link_path(const struct atoll_participant *p)
+{
+	return xasprintf("%s/link%" PRIu64, p->work, p->generation);
+}
+
+char *sqldb_view_dir(const struct atoll_participant *p)
+{
+	return xasprintf("%s/%s", VIEW_DIR, p->id);
+}
+
+static int open_dir(struct atoll_participant *p, const char *path, int *ret_fd)
+{
+	*ret_fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return *ret_fd < 0 ? error_sys(&p->err, -errno, "open", path) : 0;
+}
+
+/* ---- copies ---- */
+
+static int read_through(struct atoll_participant *p, sqlite3 *db, int to_fd, const char *to)
+{
+	cleanup_free char *chunk = malloc(CHUNK);
+	sqlite3_file *file = NULL;
+	sqlite3_int64 size = 0;
+	int rc = sqlite3_file_control(db, "main", SQLITE_FCNTL_FILE_POINTER, &file), r = 0;
+
+	if (!chunk)
+		return error_set(&p->err, -ENOMEM, "no memory to copy '%s'", p->root);
+	if (rc == SQLITE_OK)
+		rc = file->pMethods->xFileSize(file, &size);
+	for (sqlite3_int64 at = 0; rc == SQLITE_OK && r == 0 && at < size; at += CHUNK) {
+		int n = size - at < CHUNK ? (int)(size - at) : CHUNK;
+
+		rc = file->pMethods->xRead(file, chunk, n, at);
+		if (rc == SQLITE_OK)
+			r = fs_write_all(to_fd, chunk, (size_t)n);
+	}
+	if (rc != SQLITE_OK)
+		return sqldb_fail(p, db, rc, "read");
+	return r < 0 ? error_sys(&p->err, r, "write", to) : 0;
+}
+
+static int back_up(struct atoll_participant *p, sqlite3 *db, const char *to)
+{
+	cleanup_sqldb sqlite3 *copy = NULL;
+	sqlite3_backup *backup;
+	int rc, r = sqldb_open(p, SQLDB_OWN, to, &copy);
+
+	if (r >= 0)
+		r = sqldb_exec(p, copy,
+		               "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=OFF; "
+		               "PRAGMA cache_size=200");
+	if (r < 0)
+		return r;
+	backup = sqlite3_backup_init(copy, "main", db, "main");
+	if (!backup)
+		return sqldb_fail(p, copy, sqlite3_errcode(copy), "write");
+	do
+		rc = sqlite3_backup_step(backup, -1);
+	while (rc == SQLITE_OK);
+	(void)sqlite3_backup_finish(backup);
+	return rc == SQLITE_DONE ? 0 : sqldb_fail(p, copy, rc, "copy into");
+}
+
+/* Marks of commits under way are no content. */
+static int drop_marks(struct atoll_participant *p, const char *path)
+{
+	cleanup_sqldb sqlite3 *db = NULL;
+	int r = sqldb_open(p, SQLDB_OWN, path, &db);
+
+	return r < 0 ? r : sqldb_exec(p, db, "DROP TABLE IF EXISTS main." SQLDB_MARKER);
+}
+
+static int has_marks(struct atoll_participant *p, sqlite3 *db, bool *ret)
+{
+	int64_t n = 0;
+	int r = sqldb_number(
+		p, db, &n, "SELECT count(*) FROM main.sqlite_schema WHERE name='" SQLDB_MARKER "'");
+
+	*ret = n > 0;
+	return r;
+}
+
+int sqldb_snapshot(struct atoll_participant *p, sqlite3 *db, const char *dir, const char *name)
+{
+	cleanup_free char *path = xasprintf("%s/%s", dir, name);
+	cleanup_close int dir_fd = FD_NONE, fd = FD_NONE;
+	bool in_transaction = !sqlite3_get_autocommit(db), marked = false;
+	int r = open_dir(p, dir, &dir_fd);
+
+	if (r >= 0) {
+		r = remove_tree_at(dir_fd, name);
+		if (r >= 0)
+			r = fs_create_at(dir_fd, name, 0600, &fd);
+		if (r < 0)
+			return error_sys(&p->err, r, "make", path);
+	}
+	if (r >= 0 && !in_transaction)
+		r = sqldb_exec(p, db, "BEGIN");
+	/* The first look takes the lock; what is no database shows itself here. */
+	if (r >= 0)
+		r = has_marks(p, db, &marked);
+	if (r >= 0)
+		r = sqldb_is_wal(db) ? back_up(p, db, path) : read_through(p, db, fd, path);
+	if (!in_transaction)
+		(void)sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
+	if (r >= 0 && marked)
+		r = drop_marks(p, path);
+	return r;
+}
+
+/* ---- the workspace ---- */
+
+void sqldb_workspace_remove(struct atoll_participant *p, uint64_t generation)
+{
+	static const char *const parts[] = { "base", "base-journal", "w", "link" };
+	cleanup_close int dir_fd = open(p->work, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	for (size_t i = 0; dir_fd >= 0 && i < sizeof(parts) / sizeof(parts[0]); i++) {
+		size_t letters = strcspn(parts[i], "-");
+		char name[48];
+
+		(void)snprintf(name, sizeof(name), "%.*s%" PRIu64 "%s", (int)letters, parts[i],
+		               generation, parts[i] + letters);
+		(void)remove_tree_at(dir_fd, name);
+	}
+}
+
+/* Side files are made in the directory of what a link leads to: so the link leads into a directory
+ * of the sandbox's own, which commands see at VIEW_DIR. */
+static int make_work(struct atoll_participant *p, int dir_fd, const struct fs_stat *live)
+{
+	cleanup_free char *view = sqldb_view_dir(p), *dir = sqldb_work_dir(p);
+	cleanup_free char *to = xasprintf("%s/%s", view, name_of(p));
+	cleanup_close int work_fd = FD_NONE;
+	char w[32], base[32], link[32];
+	int r;
+
+	(void)snprintf(w, sizeof(w), "w%" PRIu64, p->generation);
+	(void)snprintf(base, sizeof(base), "base%" PRIu64, p->generation);
+	(void)snprintf(link, sizeof(link), "link%" PRIu64, p->generation);
+	r = fs_mkdir_at(dir_fd, w, 0700);
+	if (r >= 0) {
+		work_fd = openat(dir_fd, w, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		r = work_fd < 0 ? -errno : 0;
+	}
+	if (r >= 0)
+		r = copy_entry_at(dir_fd, base, work_fd, name_of(p), NULL, NULL);
+	if (r >= 0)
+		r = fs_set_mode(work_fd, name_of(p), live->mode & 0777);
+	if (r >= 0)
+		r = fs_symlink_at(to, dir_fd, link);
+	return r < 0 ? error_sys(&p->err, r, "make the workspace in", dir) : 0;
+}
+
+/* What a commit will need, asked now. */
+static int check_writable(struct atoll_participant *p, sqlite3 *db)
+{
+	cleanup_free char *dir = xstrndup(p->root, (size_t)(name_of(p) - p->root));
+
+	if (sqlite3_db_readonly(db, "main") == 1)
+		return error_set(&p->err, -EACCES,
+		                 "you may read '%s' but not write to it, so nothing could be "
+		                 "committed",
+		                 p->root);
+	if (faccessat(AT_FDCWD, dir, W_OK | X_OK, AT_EACCESS) < 0)
+		return error_set(&p->err, -EACCES,
+		                 "you may not make files in '%s', where SQLite needs a journal to "
+		                 "commit to '%s'",
+		                 dir, p->root);
+	return 0;
+}
+
+static int fill(struct atoll_participant *p, int dir_fd)
+{
+	cleanup_sqldb sqlite3 *live = NULL;
+	char base[32];
+	struct fs_stat st;
+	int r = sqldb_open(p, SQLDB_LIVE, p->root, &live);
+
+	(void)snprintf(base, sizeof(base), "base%" PRIu64, p->generation);
+	if (r >= 0)
+		r = check_writable(p, live);
+	if (r >= 0) {
+		r = fs_stat_at(AT_FDCWD, p->root, 0, &st);
+		if (r < 0)
+			return error_sys(&p->err, r, "look at", p->root);
+		r = sqldb_snapshot(p, live, p->work, base);
+	}
+	crashpoint("sqlite.create.copied");
+	return r < 0 ? r : make_work(p, dir_fd, &st);
+}
+
+int sqldb_workspace_make(struct atoll_participant *p)
+{
+	cleanup_close int dir_fd = FD_NONE;
+	int r = open_dir(p, p->work, &dir_fd);
+
+	if (r < 0)
+		return r;
+	sqldb_workspace_remove(p, p->generation); /* what an interrupted attempt left */
+	r = fill(p, dir_fd);
+	if (r < 0)
+		sqldb_workspace_remove(p, p->generation);
+	return r;
+}
+
+/* Only what SQLite makes is opened: a FIFO would hold us for ever. A journal over several databases
+ * means that a command was killed in such a transaction; only where it ran can that be ended. */
+static int check_files(struct atoll_participant *p, bool alone)
+{
+	static const char *const sides[] = { "", "-journal", "-wal", "-shm" };
+	cleanup_free char *dir = sqldb_work_dir(p);
+	cleanup_dirlist struct dirlist list = DIRLIST_INIT;
+	cleanup_close int fd = FD_NONE;
+	size_t len = strlen(name_of(p));
+	bool found = false;
+	int r = open_dir(p, dir, &fd);
+
+	if (r >= 0 && (r = dirlist_read(fd, &list)) < 0)
+		return error_sys(&p->err, r, "read", dir);
+	for (size_t i = 0; r >= 0 && i < list.n; i++) {
+		const char *name = list.v[i].name;
+
+		if (strncmp(name, name_of(p), len) != 0)
+			continue;
+		for (size_t k = 0; k < sizeof(sides) / sizeof(sides[0]); k++)
+			if (strcmp(name + len, sides[k]) == 0 && list.v[i].type != DT_REG)
+				return error_set(&p->err, -ATOLL_E_POLICY,
+				                 "'%s/%s' is no regular file any more", dir, name);
+		found = found || !name[len];
+		if (alone && strncmp(name + len, "-mj", 3) == 0) {
+			r = error_set(&p->err, -ATOLL_E_CANNOT_PREPARE,
+			              "a command was killed in a transaction over '%s' and other "
+			              "databases",
+			              p->root);
+			error_hint(&p->err, "atoll exec %s -- sqlite3 %s .schema ends it", p->plan,
+			           p->root);
+		}
+	}
+	if (r >= 0 && !found) {
+		r = error_set(&p->err, -ATOLL_E_UNSUPPORTED,
+		              "the plan deleted the database '%s', which is not committed",
+		              p->root);
+		error_hint(&p->err, "atoll reset %s begins again", p->plan);
+	}
+	return r;
+}
+
+int sqldb_workspace_open(struct atoll_participant *p, bool alone, sqlite3 **ret)
+{
+	cleanup_free char *path = sqldb_work_path(p), *base = sqldb_base_path(p);
+	cleanup_free char *uri = sqldb_uri(base);
+	cleanup_sqldb sqlite3 *db = NULL;
+	int r = check_files(p, alone);
+
+	if (r >= 0)
+		r = sqldb_open(p, SQLDB_WORK, path, &db);
+	if (r >= 0 && alone) /* no shared memory that a command could have left in any state */
+		r = sqldb_exec(p, db, "PRAGMA locking_mode=EXCLUSIVE");
+	if (r >= 0)
+		r = sqldb_exec(p, db, "ATTACH %Q AS " SQLDB_BASE, uri);
+	if (r < 0)
+		return r;
+	*ret = take_ptr(db);
+	return 0;
+}

@@ -1,0 +1,750 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SQLite databases in plans, with the real thing: the command line, sqlite3(1), Python's sqlite3.
+
+    sqlite.py             everything as root and as an ordinary user (without root: only that)
+    sqlite.py root|user   as one of the two
+    ATOLL_SQLITE_ONLY=WORD  only the tests with WORD in their names
+
+ATOLL_LONG=1 runs more random rounds; one that fails names its seed.
+"""
+
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+LONG = os.environ.get('ATOLL_LONG') == '1'
+ONLY = os.environ.get('ATOLL_SQLITE_ONLY', '')
+ATOLL = os.environ.get('ATOLL', '')
+NOBODY = 65534
+CONFLICT, POLICY, TIMEOUT, UNSUPPORTED = 3, 4, 5, 6
+MODES = ('delete', 'wal')
+USERS = 'CREATE TABLE users(id INTEGER PRIMARY KEY, name TEXT, age INT);' \
+        "INSERT INTO users VALUES(1,'ann',30),(2,'bob',40),(3,'cid',50);"
+
+
+class Broken(Exception):
+    pass
+
+
+def same(got, want, what=''):
+    if got != want:
+        raise Broken(f'{what}: {got!r} where {want!r} is due')
+
+
+def has(text, *words):
+    for word in words:
+        if word not in text:
+            raise Broken(f'{word!r} is not in {text!r}')
+
+
+def sql(path, *statements, timeout=10):
+    """Rows of the last one. Opened, and closed, as any program does."""
+    db = sqlite3.connect(path, timeout=timeout, isolation_level=None)
+    try:
+        rows = None
+        for statement in statements:
+            if statement.count(';') > 1:
+                db.executescript(statement)
+            else:
+                rows = db.execute(statement).fetchall()
+        return rows
+    finally:
+        db.close()
+
+
+def dump(path):
+    """All that is in it, and nothing else: free pages and the like do not count."""
+    db = sqlite3.connect(path, timeout=10)
+    try:
+        check = db.execute('PRAGMA integrity_check').fetchall()
+        same(check, [('ok',)], f'integrity of {path}')
+        version = db.execute('PRAGMA user_version').fetchone()[0]
+        tables = [r[0] for r in db.execute("SELECT name FROM sqlite_schema WHERE type='table' AND sql NOT LIKE "
+                                           "'CREATE VIRTUAL%' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY 1")]
+        rows = {t: sorted(db.execute(f'SELECT * FROM "{t}"').fetchall(), key=repr) for t in tables}
+        schema = sorted(db.execute("SELECT type, name, sql FROM sqlite_schema WHERE name NOT LIKE "
+                                   "'sqlite\\_%' ESCAPE '\\'").fetchall())
+        return version, schema, rows
+    finally:
+        db.close()
+
+
+class World:
+    """A store, and a directory `app` with a file and a database in it."""
+
+    def __init__(self, top, mode='delete', schema=USERS):
+        self.top = Path(top)
+        self.app = self.top / 'app'
+        self.app.mkdir()
+        self.db = self.app / 'dev.db'
+        (self.app / 'file').write_text('old\n')
+        self.mode = mode
+        sql(self.db, f'PRAGMA journal_mode={mode}')
+        sql(self.db, schema + ';;')
+        self.env = {**os.environ, 'ATOLL_HOME': str(self.top / 'store')}
+
+    def atoll(self, *args, status=0, env=()):
+        done = subprocess.run([ATOLL, *map(str, args)], env={**self.env, **dict(env)}, cwd=self.app,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              text=True, timeout=120)
+        if status is not None and done.returncode != status:
+            raise Broken(f'atoll {" ".join(map(str, args))}: exit {done.returncode}, want {status}: {done.stdout}')
+        return done.stdout
+
+    def start(self, *more):
+        return self.atoll('start', 'p', *(more or ('--dir', self.app, '--sqlite', self.db)))
+
+    def exec(self, script, status=0):
+        return self.atoll('exec', 'p', '--', 'sh', '-ec', script, status=status)
+
+    def work(self, *statements):
+        """Statements in the plan, each with a program of its own."""
+        for one in statements:
+            self.exec(f"sqlite3 {self.db} \"{one}\"")
+
+    def path(self):
+        done = subprocess.run([ATOLL, 'path', 'p', str(self.db)], env=self.env, stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL, text=True, check=True)
+        return done.stdout.strip()
+
+    def changes(self):
+        found = json.loads(self.atoll('diff', 'p', '--json'))['changes']
+        return {(Path(c['root']).name, c['path']): c['detail'] for c in found}
+
+    def dump(self):
+        return dump(self.db), (self.app / 'file').read_text()
+
+    def names(self):
+        return sorted(os.listdir(self.app))
+
+
+def marks(world):
+    return sql(world.db, "SELECT count(*) FROM sqlite_schema WHERE name LIKE '\\_atoll%' ESCAPE '\\'")[0][0]
+
+
+# ---- commit and undo ----
+
+def dbt_02_files_and_rows_commit_as_one(new):
+    for mode in MODES:
+        w = new(mode)
+        w.start()
+        w.work("UPDATE users SET name='BOB' WHERE id=2; DELETE FROM users WHERE id=3; INSERT INTO users VALUES(4,'dan',1)")
+        w.exec('echo new > file')
+        before = w.dump()
+        same(w.changes(), {('app', 'file'): '', ('dev.db', 'users'): '1 row added, 1 changed, 1 deleted'}, mode)
+        w.atoll('commit', 'p')
+        same(sql(w.db, 'SELECT * FROM users'), [(1, 'ann', 30), (2, 'BOB', 40), (4, 'dan', 1)], mode)
+        same((w.app / 'file').read_text(), 'new\n')
+        same(sql(w.db, 'PRAGMA journal_mode'), [(mode,)], 'the mode stays')
+        same(w.names(), ['dev.db', 'file'], mode)
+        same(marks(w), 0, 'marks in the database')
+        same(w.changes(), {})
+        w.atoll('rollback', 'p')
+        same(w.dump(), before, f'{mode} undone')
+        same(marks(w), 0)
+
+
+def dbt_02_a_conflict_of_rows_leaves_the_files(new):
+    for mode in MODES:
+        w = new(mode)
+        w.start()
+        w.work("UPDATE users SET name='BOB' WHERE id=2; UPDATE users SET name='X' WHERE id=1")
+        w.exec('echo new > file')
+        sql(w.db, 'UPDATE users SET age=41 WHERE id=2')  # another column of the same row
+        before = w.dump()
+        said = w.atoll('commit', 'p', status=CONFLICT)
+        has(said, 'users(2)', 'changed by somebody else')
+        same(w.dump(), before, mode)
+        same(w.names(), ['dev.db', 'file'])
+        same(w.changes()[('dev.db', 'users')], '2 rows changed')
+
+
+def dbt_02_other_rows_of_somebody_else_survive(new):
+    for mode in MODES:
+        w = new(mode)
+        w.start()
+        w.work("UPDATE users SET name='BOB' WHERE id=2; INSERT INTO users VALUES(10,'new',1)")
+        sql(w.db, "UPDATE users SET name='CID' WHERE id=3", "INSERT INTO users VALUES(11,'theirs',2)",
+            'CREATE TABLE theirs(x)')
+        w.atoll('commit', 'p')
+        same(sql(w.db, 'SELECT id, name FROM users'),
+             [(1, 'ann'), (2, 'BOB'), (3, 'CID'), (10, 'new'), (11, 'theirs')], mode)
+        sql(w.db, "UPDATE users SET name='ANN' WHERE id=1")
+        w.atoll('rollback', 'p')
+        same(sql(w.db, 'SELECT id, name FROM users'), [(1, 'ANN'), (2, 'bob'), (3, 'CID'), (11, 'theirs')])
+
+
+def dbt_02_the_same_change_on_both_sides_is_none(new):
+    w = new()
+    w.start()
+    w.work("UPDATE users SET name='BOB' WHERE id=2; DELETE FROM users WHERE id=3; INSERT INTO users VALUES(4,'dan',1)",
+           "UPDATE users SET name='ANN' WHERE id=1")
+    sql(w.db, "UPDATE users SET name='BOB' WHERE id=2; DELETE FROM users WHERE id=3; INSERT INTO users VALUES(4,'dan',1);")
+    before = dump(w.db)
+    w.atoll('commit', 'p')
+    same(sql(w.db, 'SELECT id, name FROM users'), [(1, 'ANN'), (2, 'BOB'), (4, 'dan')])
+    w.atoll('rollback', 'p')  # takes back what the plan did, and that alone
+    same(dump(w.db), before)
+
+
+def dbt_02_conflicts_can_be_settled(new):
+    for how, want in (('--ours', [(1, 'mine'), (2, 'mine'), (4, 'mine')]),
+                      ('--theirs', [(1, 'mine'), (3, 'theirs'), (4, 'theirs')])):
+        w = new()
+        w.start()
+        w.work("UPDATE users SET name='mine'; DELETE FROM users WHERE id=3; INSERT INTO users VALUES(4,'mine',1)")
+        sql(w.db, "DELETE FROM users WHERE id=2", "UPDATE users SET name='theirs' WHERE id=3",
+            "INSERT INTO users VALUES(4,'theirs',2)")
+        before = dump(w.db)
+        has(w.atoll('commit', 'p', status=CONFLICT), 'users(2)', 'users(3)', 'users(4)')
+        w.atoll('commit', 'p', how, w.db)
+        same(sql(w.db, 'SELECT id, name FROM users'), want, how)
+        w.atoll('rollback', 'p')
+        same(dump(w.db), before, how)
+
+
+def dbt_01_an_undo_that_would_lose_rows_is_refused(new):
+    w = new()
+    w.start()
+    w.work("UPDATE users SET name='BOB' WHERE id=2; UPDATE users SET name='ANN' WHERE id=1")
+    w.exec('echo new > file')
+    w.atoll('commit', 'p')
+    sql(w.db, "UPDATE users SET name='robert' WHERE id=2")
+    before = w.dump()
+    has(w.atoll('rollback', 'p', status=CONFLICT), 'users(2)')
+    same(w.dump(), before)
+    w.atoll('rollback', 'p', '--keep-theirs')
+    same(sql(w.db, 'SELECT name FROM users'), [('ann',), ('robert',), ('cid',)])
+    same((w.app / 'file').read_text(), 'old\n')
+
+
+def dbt_01_batches_are_undone_newest_first(new):
+    """Of rows, of the schema, of rows again: all of it, or nothing."""
+    for mode in MODES:
+        w = new(mode)
+        w.start()
+        before = w.dump()
+        w.work("UPDATE users SET name='one' WHERE id=2")
+        w.atoll('commit', 'p')
+        w.work('ALTER TABLE users ADD COLUMN mail; UPDATE users SET mail=7; PRAGMA user_version=5')
+        w.exec('echo new > file')
+        w.atoll('commit', 'p')
+        w.work("UPDATE users SET name='three' WHERE id=2; INSERT INTO users VALUES(9,'x',1,2)")
+        w.atoll('commit', 'p')
+        same(sql(w.db, 'SELECT name, mail FROM users WHERE id=2', ), [('three', 7)], mode)
+        w.atoll('rollback', 'p')
+        same(w.dump(), before, mode)
+        same(marks(w), 0)
+
+
+def dbt_01_an_older_batch_that_conflicts_keeps_all(new):
+    w = new()
+    w.start()
+    w.work("UPDATE users SET name='one' WHERE id=1")
+    w.atoll('commit', 'p')
+    w.work("UPDATE users SET name='two' WHERE id=2")
+    w.atoll('commit', 'p')
+    sql(w.db, "UPDATE users SET name='theirs' WHERE id=1")
+    before = w.dump()
+    has(w.atoll('rollback', 'p', status=CONFLICT), 'users(1)')
+    same(w.dump(), before)
+
+
+# ---- what rows cannot tell ----
+
+WHOLE = {
+    'schema': (USERS, 'CREATE INDEX i ON users(name); CREATE VIEW v AS SELECT 1; DROP TABLE gone'),
+    'version': (USERS, 'PRAGMA user_version=7; PRAGMA application_id=9'),
+    'no key': ("CREATE TABLE t(a,b); INSERT INTO t VALUES(1,2),(1,2);", 'INSERT INTO t VALUES(3,4); DELETE FROM t WHERE a=1'),
+    'null key': ("CREATE TABLE t(a TEXT PRIMARY KEY,b); INSERT INTO t VALUES(NULL,2),('k',2);",
+                 'UPDATE t SET b=9 WHERE a IS NULL'),
+    'generated': ('CREATE TABLE t(a INTEGER PRIMARY KEY,b,c AS (b*2) STORED); INSERT INTO t(a,b) VALUES(1,2);',
+                  'UPDATE t SET b=5'),
+    'letters': ("CREATE TABLE t(a INTEGER PRIMARY KEY, b TEXT COLLATE NOCASE, c); INSERT INTO t VALUES(1,'abc',1);",
+                "UPDATE t SET b='ABC', c=1.0"),
+    'swap': ("CREATE TABLE t(a INTEGER PRIMARY KEY, b UNIQUE); INSERT INTO t VALUES(1,1),(2,2);",
+             'UPDATE t SET b=9 WHERE a=1; UPDATE t SET b=1 WHERE a=2; UPDATE t SET b=2 WHERE a=1'),
+    'fts': ("CREATE VIRTUAL TABLE f USING fts5(body); INSERT INTO f VALUES('one two');", "INSERT INTO f VALUES('three')"),
+}
+
+
+def atm_01_what_is_no_row_is_carried_over_whole(new):
+    for mode in MODES:
+        for name, (schema, work) in WHOLE.items():
+            w = new(mode, schema + 'CREATE TABLE gone(x INTEGER PRIMARY KEY);')
+            w.start()
+            w.work(work)
+            w.exec('echo new > file')
+            before = w.dump()
+            if not w.changes() and name != 'fts':
+                raise Broken(f'{name}: no change is shown')
+            path = w.path()
+            want = dump(path)
+            w.atoll('commit', 'p')
+            same(dump(w.db), want, f'{name} {mode}')
+            same(sql(w.db, 'PRAGMA journal_mode'), [(mode,)], name)
+            same(marks(w), 0, name)
+            w.atoll('rollback', 'p')
+            same(w.dump(), before, f'{name} {mode} undone')
+
+
+def atm_01_whole_and_changed_by_somebody_else_is_a_conflict(new):
+    for mode in MODES:
+        w = new(mode)
+        w.start()
+        w.work('CREATE TABLE more(x); INSERT INTO more VALUES(1)')
+        w.exec('echo new > file')
+        sql(w.db, "INSERT INTO users VALUES(7,'theirs',1)")
+        before = w.dump()
+        has(w.atoll('commit', 'p', status=CONFLICT), 'cannot be merged', 'schema')
+        same(w.dump(), before)
+        w.atoll('commit', 'p', '--ours', w.db)
+        same(sql(w.db, 'SELECT count(*) FROM users'), [(3,)])
+        same(sql(w.db, 'SELECT * FROM more'), [(1,)])
+        w.atoll('rollback', 'p')
+        same(w.dump(), before, mode)
+
+
+def atm_01_a_table_altered_by_somebody_else_is_a_conflict(new):
+    w = new()
+    w.start()
+    w.work("UPDATE users SET name='x' WHERE id=1")
+    sql(w.db, 'ALTER TABLE users ADD COLUMN extra')
+    before = w.dump()
+    has(w.atoll('commit', 'p', status=CONFLICT), 'users', 'altered')
+    same(w.dump(), before)
+
+
+def atm_01_pages_of_another_size(new):
+    for mode in MODES:
+        w = new(mode)
+        w.start()
+        w.exec(f'sqlite3 {w.db} "PRAGMA journal_mode=delete; PRAGMA page_size=1024; VACUUM; CREATE TABLE more(x)"')
+        w.atoll('commit', 'p')
+        same(sql(w.db, 'SELECT name FROM sqlite_schema'), [('users',), ('more',)])
+        same(sql(w.db, 'PRAGMA journal_mode'), [(mode,)])
+
+
+# ---- triggers, keys ----
+
+def der_09_foreign_keys_broken_together_show_up_in_prepare(new):
+    w = new(schema='CREATE TABLE a(id INTEGER PRIMARY KEY); CREATE TABLE b(id INTEGER PRIMARY KEY, a REFERENCES a);'
+                   'INSERT INTO a VALUES(1),(2);')
+    w.start()
+    w.work('INSERT INTO b VALUES(1,2)')
+    sql(w.db, 'DELETE FROM a WHERE id=2')
+    before = w.dump()
+    has(w.atoll('commit', 'p', status=CONFLICT), 'foreign key')
+    same(w.dump(), before)
+
+
+def der_09_triggers_do_not_run_twice(new):
+    w = new(schema='CREATE TABLE t(id INTEGER PRIMARY KEY); CREATE TABLE log(id INTEGER PRIMARY KEY, n INT);'
+                   'CREATE TRIGGER r AFTER INSERT ON t BEGIN INSERT INTO log(n) VALUES(new.id); END;')
+    w.start()
+    w.work('INSERT INTO t VALUES(5)')
+    w.atoll('commit', 'p')
+    same(sql(w.db, 'SELECT n FROM log'), [(5,)])
+
+
+# ---- the view ----
+
+def ovl_01_side_files_stay_in_the_sandbox(new):
+    for mode in MODES:
+        for strategy in ('overlay', 'copy'):
+            w = new(mode)
+            holder = sqlite3.connect(w.db, isolation_level=None)  # the live one has side files of its own
+            holder.execute('BEGIN IMMEDIATE')
+            holder.execute("INSERT INTO users VALUES(100,'uncommitted',1)")
+            w.atoll('start', 'p', '--dir', w.app, '--strategy', strategy, '--sqlite', w.db)
+            live = w.names()
+            # Killed in the middle: what was committed is there, what was not is not.
+            w.exec(f'''python3 - <<EOF
+import sqlite3, os
+db = sqlite3.connect("{w.db}", isolation_level=None)
+db.execute("UPDATE users SET age=1")
+db.execute("PRAGMA cache_size=1")
+db.execute("BEGIN")
+db.execute("CREATE TABLE half(x)")
+db.executemany("INSERT INTO half VALUES(?)", [("y" * 4000,) for _ in range(200)])
+print(sorted(os.listdir(os.path.dirname(os.path.realpath("{w.db}")))), flush=True)
+os.kill(os.getpid(), 9)
+EOF''', status=137)
+            same(w.names(), live, f'{mode} {strategy}')
+            same(w.changes(), {('dev.db', 'users'): '3 rows changed'}, f'{mode} {strategy}')
+            w.exec(f'test -z "$(ls {w.app} | grep half)"; echo x > other')
+            holder.execute('ROLLBACK')
+            holder.close()
+            w.atoll('commit', 'p')
+            same(w.names(), ['dev.db', 'file', 'other'], f'{mode} {strategy}')
+            same(sql(w.db, 'SELECT age FROM users'), [(1,)] * 3)
+            same(sql(w.db, "SELECT name FROM sqlite_schema"), [('users',)])
+
+
+def ovl_01_a_database_alone(new):
+    """The rest of its directory is there to be read; the database itself cannot be taken away."""
+    w = new()
+    w.start('--sqlite', w.db)
+    has(w.exec(f'cat {w.app}/file; echo x > {w.app}/file || echo refused; rm {w.db} || echo refused; '
+               f'sqlite3 {w.db} "INSERT INTO users VALUES(9,9,9)"'), 'old', 'refused')
+    same((w.app / 'file').read_text(), 'old\n')
+    w.atoll('commit', 'p')
+    same(sql(w.db, 'SELECT count(*) FROM users'), [(4,)])
+
+
+def ovl_01_by_path(new):
+    w = new('wal')
+    w.start('--sqlite', w.db)
+    path = w.path()
+    sql(path, "UPDATE users SET name='x'")
+    same(sql(w.db, 'SELECT count(*) FROM users WHERE name=?'.replace('?', "'x'")), [(0,)])
+    w.atoll('commit', 'p')
+    same(sql(w.db, "SELECT count(*) FROM users WHERE name='x'"), [(3,)])
+
+
+def dif_01_rows_as_text(new):
+    w = new(schema="CREATE TABLE t(id INTEGER PRIMARY KEY, v); INSERT INTO t VALUES(1,'a'),(2,NULL);CREATE TABLE k(x);")
+    w.start('--sqlite', w.db)
+    w.exec(f'''python3 -c "
+import sqlite3
+db = sqlite3.connect('{w.db}')
+db.execute('UPDATE t SET v=? WHERE id=1', ('it\\'s\\ntwo',))
+db.execute('DELETE FROM t WHERE id=2')
+db.execute('INSERT INTO t VALUES(3, x\\'00ff\\')')
+db.execute('INSERT INTO k VALUES(1.5)')
+db.commit()"''')
+    has(w.atoll('diff', 'p', '--patch'), '''-INSERT INTO "t"("id","v") VALUES(1,'a');''',
+        """+INSERT INTO "t"("id","v") VALUES(1,replace(replace('it''s\\ntwo','\\n',char(10)),'\\r',char(13)));""",
+        '-INSERT INTO "t"("id","v") VALUES(2,NULL);', """+INSERT INTO "t"("id","v") VALUES(3,X'00FF');""",
+        '+INSERT INTO "k"("x") VALUES(1.5);')
+    w.work('CREATE TABLE n(a,b); INSERT INTO n VALUES(1,2); PRAGMA user_version=4; DROP TABLE k')
+    said = w.atoll('diff', 'p', '--patch')
+    has(said, '+CREATE TABLE n(a,b);', '+INSERT INTO "n"("a","b") VALUES(1,2);', '-CREATE TABLE k(x);',
+        '-PRAGMA user_version=0;', '+PRAGMA user_version=4;')
+    same(w.changes(), {('dev.db', 'k'): 'table deleted', ('dev.db', 'n'): 'table added, 1 row added',
+                       ('dev.db', 't'): '1 row added, 1 changed, 1 deleted', ('dev.db', 'user_version'): '0 -> 4'})
+
+
+# ---- others ----
+
+def con_01_snapshots_are_consistent_while_others_write(new):
+    """Money moves between two accounts all the time; no copy has more or less of it."""
+    for mode in MODES:
+        w = new(mode, 'CREATE TABLE acc(id INTEGER PRIMARY KEY, n INT, pad); '
+                      "INSERT INTO acc VALUES(1,500,'');" +
+                      ''.join(f"INSERT INTO acc VALUES({i},0,hex(zeroblob(1500)));" for i in range(2, 400)) +
+                      'UPDATE acc SET n=500 WHERE id=399;')
+        stop = threading.Event()
+        moved = []
+
+        def move():
+            db = sqlite3.connect(w.db, timeout=30, isolation_level=None)
+            while not stop.is_set():
+                db.execute('BEGIN IMMEDIATE')
+                db.execute('UPDATE acc SET n=n-1 WHERE id=1')
+                db.execute("UPDATE acc SET pad=hex(randomblob(700)) WHERE id%7=2")
+                db.execute('UPDATE acc SET n=n+1 WHERE id=399')
+                db.execute('COMMIT')
+                moved.append(1)
+                time.sleep(0.002)
+            db.close()
+
+        thread = threading.Thread(target=move)
+        thread.start()
+        try:
+            for i in range(3):
+                w.start('--sqlite', w.db)
+                path = w.path()
+                same(sql(path, 'PRAGMA integrity_check'), [('ok',)], mode)
+                same(sql(path, 'SELECT sum(n) FROM acc'), [(1000,)], mode)
+                sql(path, f'INSERT INTO acc VALUES({1000 + i},0,0)')
+                w.atoll('commit', 'p')
+                w.atoll('stop', 'p')
+        finally:
+            stop.set()
+            thread.join()
+        if len(moved) < 10:
+            raise Broken(f'{mode}: only {len(moved)} transfers')
+        same(sql(w.db, 'SELECT sum(n), count(*) FROM acc'), [(1000, 402)], mode)
+
+
+def con_01_readers_go_on(new):
+    """With a WAL a reader that is in the middle keeps what it reads."""
+    w = new('wal')
+    reader = sqlite3.connect(w.db, isolation_level=None)
+    for work in ("UPDATE users SET name='x'", 'CREATE TABLE more(x)'):
+        reader.execute('BEGIN')
+        before = reader.execute('SELECT * FROM users').fetchall()
+        w.start('--sqlite', w.db)
+        w.work(work)
+        w.atoll('commit', 'p')
+        same(reader.execute('SELECT * FROM users').fetchall(), before)
+        reader.execute('ROLLBACK')
+        w.atoll('stop', 'p')
+    same(reader.execute('SELECT name FROM users').fetchall(), [('x',)] * 3)
+    same(reader.execute('SELECT * FROM more').fetchall(), [])
+    reader.close()
+
+
+def err_04_who_keeps_it_locked_is_waited_for_and_not_for_ever(new):
+    w = new()
+    w.start()
+    w.work("UPDATE users SET name='x'")
+    w.exec('echo new > file')
+    holder = sqlite3.connect(w.db, isolation_level=None)
+    holder.execute('BEGIN EXCLUSIVE')
+    began = time.monotonic()
+    has(w.atoll('commit', 'p', status=TIMEOUT), 'locked by somebody else')
+    has(w.atoll('start', 'q', '--sqlite', w.db, status=TIMEOUT), 'locked by somebody else')
+    if time.monotonic() - began > 30:
+        raise Broken('waited too long')
+    holder.execute('ROLLBACK')
+    holder.close()
+    same((w.app / 'file').read_text(), 'old\n')
+    same([p['name'] for p in json.loads(w.atoll('list', '--json'))['plans']], ['p'])
+    w.atoll('commit', 'p')
+
+
+def err_04_what_is_no_database_is_refused(new):
+    w = new()
+    other = w.app / 'other'
+    for content in (b'x' * 5000, os.urandom(8192), b'SQLite format 3\0' + os.urandom(4080)):
+        other.write_bytes(content)
+        said = w.atoll('start', 'p', '--sqlite', other, status=2 if content[:6] != b'SQLite' else None)
+        has(said, str(other))
+    has(w.atoll('start', 'p', '--sqlite', w.app, status=UNSUPPORTED), 'regular file')
+    has(w.atoll('start', 'p', '--sqlite', w.app / 'none', status=1), 'none')
+    same(sorted(w.names()), ['dev.db', 'file', 'other'])
+    other.write_bytes(b'')  # an empty file is an empty database
+    w.start('--sqlite', other)
+    w.exec(f'sqlite3 {other} "CREATE TABLE t(x); INSERT INTO t VALUES(1)"')
+    w.atoll('commit', 'p')
+    same(sql(other, 'SELECT * FROM t'), [(1,)])
+    w.atoll('rollback', 'p')
+    same(dump(other)[1], [])
+    w.atoll('stop', 'p')
+    (w.app / 'link').symlink_to(w.db)
+    has(w.start('--sqlite', w.app / 'link'), 'sqlite')
+    has(w.atoll('show', 'p'), str(w.db))
+
+
+def err_04_no_permission(new):
+    if os.geteuid() == 0:
+        return
+    w = new()
+    os.chmod(w.db, 0o444)
+    has(w.atoll('start', 'p', '--sqlite', w.db, status=1), str(w.db))
+    os.chmod(w.db, 0o644)
+    os.chmod(w.app, 0o555)
+    try:
+        has(w.atoll('start', 'p', '--sqlite', w.db, status=1), 'journal')
+    finally:
+        os.chmod(w.app, 0o755)
+
+
+def sec_01_hostile_files(new):
+    """What a command leaves must neither hold us for ever nor reach anything outside."""
+    w = new()
+    victim = w.top / 'victim'
+    victim.write_text('precious')
+    hostile = {
+        'fifo': 'rm -f dev.db-journal; mkfifo dev.db-journal',
+        'wal': 'mkfifo dev.db-wal',
+        'link': f'rm dev.db; ln -s {victim} dev.db',
+        'gone': 'rm dev.db',
+        'noise': 'head -c 9000 /dev/urandom > dev.db',
+        'cut': 'truncate -s 3000 dev.db',
+    }
+    before = w.dump()
+    for name, script in hostile.items():
+        w.start()
+        w.exec(f'cd "$(dirname "$(readlink {w.db})")"; {script}')
+        for verb in ('diff', 'commit'):
+            said = w.atoll(verb, 'p', status=None)
+            if 'precious' in said or 'committed p' in said:
+                raise Broken(f'{name}: {said}')
+        same(w.dump(), before, name)
+        w.atoll('reset', 'p')
+        same(w.changes(), {}, name)
+        w.atoll('stop', 'p', '--force')
+    # A journal that names a file which SQLite would delete when it rolls back.
+    w.start()
+    path = Path(w.path())
+    db = sqlite3.connect(path, isolation_level=None)
+    db.execute('PRAGMA cache_size=1')
+    db.execute('BEGIN')
+    db.execute('CREATE TABLE big(x)')
+    db.executemany('INSERT INTO big VALUES(?)', [('y' * 4000,) for _ in range(100)])
+    journal = Path(f'{path}-journal').read_bytes()
+    content = path.read_bytes()
+    db.execute('ROLLBACK')
+    db.close()
+    name = str(victim).encode()
+    tail = (sum(name) & 0xffffffff).to_bytes(4, 'big')
+    page = (0x40000000 // 4096 + 1).to_bytes(4, 'big')
+    path.write_bytes(content)
+    Path(f'{path}-journal').write_bytes(journal + page + name + len(name).to_bytes(4, 'big') + tail +
+                                        bytes.fromhex('d9d505f920a163d7'))
+    w.atoll('diff', 'p', status=None)
+    w.atoll('commit', 'p', status=None)
+    same(victim.read_text(), 'precious')
+
+
+def err_04_a_full_disk_changes_nothing(new):
+    if os.geteuid() != 0:
+        return
+    for work in ("WITH RECURSIVE n(i) AS (SELECT 10 UNION ALL SELECT i+1 FROM n WHERE i<5000) "
+                 "INSERT INTO users SELECT i, hex(zeroblob(500)), 1 FROM n",
+                 'CREATE TABLE more(x); INSERT INTO more VALUES(zeroblob(4000000))'):
+        w = new()
+        small = w.top / 'small'
+        small.mkdir()
+        subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=24m', 'none', small], check=True)
+        try:
+            shutil.copy(w.db, small / 'dev.db')
+            w.db = small / 'dev.db'
+            w.atoll('start', 'p', '--dir', w.app, '--sqlite', w.db, '--work-in-store')
+            w.work(work)
+            w.exec('echo new > file')
+            before = w.dump()
+            free = os.statvfs(small)
+            (small / 'fill').write_bytes(b'x' * (free.f_bavail * free.f_frsize - 300_000))
+            said = w.atoll('commit', 'p', status=None)
+            if 'committed p' in said:
+                raise Broken(said)
+            same(w.dump(), before, work)
+            (small / 'fill').unlink()
+            w.atoll('commit', 'p')
+            same((w.app / 'file').read_text(), 'new\n')
+            w.atoll('stop', 'p')
+        finally:
+            subprocess.run(['umount', '-l', small], check=True)
+
+
+# ---- random ----
+
+def statement(rnd, table, ids, who):
+    """One that changes a row of the IDS, adds or deletes one."""
+    number = rnd.choice(ids)
+    return rnd.choice([f"UPDATE {table} SET v='{who}{rnd.randrange(9)}' WHERE id={number}",
+                       f'UPDATE {table} SET n=n+{rnd.randrange(1, 9)} WHERE id={number}',
+                       f'DELETE FROM {table} WHERE id={number}',
+                       f"INSERT OR REPLACE INTO {table} VALUES({number},{rnd.randrange(9)},'{who}')"])
+
+
+def random_round(w, seed):
+    """The plan and somebody else write; rows of both are there in the end, or nothing of the plan."""
+    rnd = random.Random(seed)
+    first = True
+    w.start()
+    for _ in range(rnd.randrange(1, 4)):
+        base = dump(w.db)
+        mine, theirs = list(range(1, 12)), list(range(rnd.choice([1, 12]), 20))
+        plan = [statement(rnd, rnd.choice('ab'), mine, 'p') for _ in range(rnd.randrange(1, 6))]
+        if rnd.random() < .2:
+            plan.append(f'CREATE TABLE t{rnd.randrange(10**6)}(x)')
+        w.exec(f"echo {rnd.random()} > file; sqlite3 {w.db} <<'EOF'\n" + ';\n'.join(plan) + ';\nEOF')
+        foreign = [statement(rnd, rnd.choice('ab'), theirs, 'f') for _ in range(rnd.randrange(0, 4))]
+        for one in foreign:
+            sql(w.db, one)
+        before = w.dump()
+        work = dump(w.path())
+        done = subprocess.run([ATOLL, 'commit', 'p'], env=w.env, cwd=w.app, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True)
+        if done.returncode == CONFLICT:
+            same(w.dump(), before, f'seed {seed}: after a conflict')
+            w.atoll('reset', 'p')
+            continue
+        same(done.returncode, 0, f'seed {seed}: {done.stdout}')
+        now = dump(w.db)
+        for table in now[2]:
+            rows = {side: {r[0]: r for r in content[2].get(table, [])}
+                    for side, content in (('base', base), ('theirs', before[0]), ('work', work), ('now', now))}
+            for key in set().union(*rows.values()):
+                was, their, mine_, is_ = (rows[s].get(key) for s in ('base', 'theirs', 'work', 'now'))
+                want = their if mine_ == was else mine_
+                if their not in (was, mine_) and mine_ != was:
+                    raise Broken(f'seed {seed}: row {table}({key}) should be a conflict')
+                same(is_, want, f'seed {seed}: {table}({key})')
+        if first and rnd.random() < .5:
+            w.atoll('rollback', 'p')
+            same(w.dump(), before, f'seed {seed}: undone')
+        else:
+            first = False  # a rollback takes all of them back
+    w.atoll('stop', 'p', '--force')
+
+
+def atm_01_random_rounds_with_somebody_else(new):
+    schema = ''.join(f"CREATE TABLE {t}(id INTEGER PRIMARY KEY, n INT, v TEXT);" + ''.join(
+        f"INSERT INTO {t} VALUES({i},{i},'o');" for i in range(1, 20, 2)) for t in 'ab')
+    first = 1 if os.geteuid() == 0 else 100_000
+    for seed in range(first, first + (200 if LONG else 8)):
+        random_round(new(MODES[seed % 2], schema), seed)
+
+
+# ---- running ----
+
+# Slow, and the same for everybody: not once more as a user where root ran them.
+ONCE = {'atm_01_what_is_no_row_is_carried_over_whole', 'con_01_snapshots_are_consistent_while_others_write',
+        'err_04_who_keeps_it_locked_is_waited_for_and_not_for_ever'}
+
+
+def run_as(who, again):
+    """Prints a line per test, for the parent to count. AGAIN: root did so before."""
+    tests = [fn for name, fn in globals().items()
+             if re.match(r'[a-z]{3}_\d\d_', name) and ONLY in name and not (again and name in ONCE)]
+    bad = False
+    for test in tests:
+        began = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix='atoll-sqlite-', dir=os.environ.get('ATOLL_TEST_DIR', '/var/tmp'),
+                                         ignore_cleanup_errors=True) as top:
+            count = iter(range(10**6))
+
+            def new(mode='delete', schema=USERS):
+                place = Path(top) / str(next(count))
+                place.mkdir()
+                return World(place, mode, schema)
+
+            try:
+                test(new)
+                text = ''
+            except (Broken, subprocess.SubprocessError, sqlite3.Error, OSError) as broken:
+                text = re.sub('^', '# ', f'{broken!r}' if not isinstance(broken, Broken) else str(broken), flags=re.M)
+        print(f'{"not ok" if text else "ok"} {test.__name__}_as_{who} # {time.monotonic() - began:.1f} s')
+        if text:
+            print(text)
+        sys.stdout.flush()
+        bad = bad or bool(text)
+    return 1 if bad else 0
+
+
+def main():
+    if len(sys.argv) > 1:
+        return run_as(sys.argv[1], 'again' in sys.argv)
+    number = status = 0
+    whos = ['root', 'user'] if os.geteuid() == 0 else ['user']
+    for who in whos:
+        drop = ['setpriv', f'--reuid={NOBODY}', f'--regid={NOBODY}', '--clear-groups'] \
+            if who == 'user' and os.geteuid() == 0 else []
+        child = subprocess.Popen([*drop, sys.executable, __file__, who, *(['again'] if drop else [])], stdout=subprocess.PIPE, text=True)
+        for line in child.stdout:
+            match = re.match('(not ok|ok) ', line)
+            number += bool(match)
+            print(re.sub('^(not ok|ok) ', rf'\1 {number} - ', line), end='', flush=True)
+        status = child.wait() or status
+    print(f'1..{number}')
+    return 1 if status else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
