@@ -46,7 +46,7 @@ static const struct kind {
 	const char *strategy; /* NULL: what fits, or what the file says */
 	bool supported;
 } kinds[] = {
-	{ "dir", NULL, true },        { "none", "none", true },          { "git", NULL, false },
+	{ "dir", NULL, true },        { "none", "none", true },          { "git", "git", true },
 	{ "sqlite", "sqlite", true }, { "postgres", "postgres", false },
 };
 

@@ -49,6 +49,7 @@ static const struct kind {
 } kinds[] = {
 	{ "dir", NULL, true },
 	{ "sqlite", "sqlite", true },
+	{ "git", "git", true },
 	{ "none", "none", true },
 };
 

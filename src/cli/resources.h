@@ -8,6 +8,7 @@
 /* Rows for the option table of a command that calls resources_start(). */
 #define RESOURCE_OPTIONS                                                                          \
 	{ "dir", "DIR", "a directory; may be given again (default: the current one)" },           \
+		{ "git", "DIR", "a git repository with its working tree" },                       \
 		{ "sqlite", "FILE", "an SQLite database; may be given again" },                   \
 		{ "none", "PATH", "a resource worked on in place, without protection" },          \
 		{ "strategy", "NAME", "how the directories are isolated (default: what fits)" },  \

@@ -136,9 +136,8 @@ int choose_check(struct atoll *a, const struct sandbox_row *row, int root_fd, st
 {
 	cleanup_free char *why = NULL;
 	bool works;
-	int r = strcmp(row->strategy, "overlay") == 0
-	                ? overlay_works(a, row, root_fd, &works, &why, err)
-	                : 1;
+	bool needed = strcmp(row->strategy, "overlay") == 0 || strcmp(row->strategy, "git") == 0;
+	int r = needed ? overlay_works(a, row, root_fd, &works, &why, err) : 1;
 
 	if (r != 0 || works)
 		return r < 0 ? r : 0;

@@ -476,8 +476,9 @@ static int prepare_commit(struct atoll_participant *p)
 	if (r >= 0)
 		r = v.cs.n ? dir_weed(p, &v.cs, judge, judge_dir, &v) : 0;
 	if (r >= 0)
-		r = v.cs.n || v.cs.n_theirs ? dir_prepare(p, upper, &source, &v.cs)
-		                            : ATOLL_NO_CHANGE;
+		r = v.cs.n || v.cs.n_theirs || p->batch_anyway
+		            ? dir_prepare(p, upper, &source, &v.cs)
+		            : ATOLL_NO_CHANGE;
 	if (r == ATOLL_READY)
 		r = dir_same_base(p, &v.cs, false);
 	view_done(&v);

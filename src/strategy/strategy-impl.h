@@ -50,11 +50,17 @@ struct atoll_participant {
 
 	void *state; /* the strategy's own, from one verb to the next within a batch */
 	void (*state_free)(void *state);
+	/* Of a strategy that builds on another one: its own, as long as the participant, */
+	void *extra;
+	void (*extra_free)(void *extra);
+	struct strlist own_excludes; /* what it keeps from the other one */
+	bool batch_anyway;           /* and that prepare makes a batch even of no change */
 };
 
 extern const struct atoll_strategy strategy_none;
 extern const struct atoll_strategy strategy_copy;
 extern const struct atoll_strategy strategy_overlay;
 extern const struct atoll_strategy strategy_sqlite;
+extern const struct atoll_strategy strategy_git;
 
 #endif

@@ -19,8 +19,9 @@
 
 static pthread_mutex_t table_mutex = PTHREAD_MUTEX_INITIALIZER;
 static const struct atoll_strategy *table[MAX_STRATEGIES] = { &strategy_overlay, &strategy_copy,
-	                                                      &strategy_none, &strategy_sqlite };
-static size_t table_n = 4;
+	                                                      &strategy_git, &strategy_sqlite,
+	                                                      &strategy_none };
+static size_t table_n = 5;
 
 static const struct atoll_strategy *lookup(const char *name)
 {
@@ -205,6 +206,9 @@ void participant_free(struct atoll_participant *p)
 	if (!p)
 		return;
 	drop_state(p);
+	if (p->extra)
+		p->extra_free(p->extra);
+	strlist_done(&p->own_excludes);
 	error_done(&p->err);
 	strlist_done(&p->env);
 	strlist_done(&p->undone);

@@ -181,7 +181,9 @@ static int prepare_actions(posix_spawn_file_actions_t *acts, const struct child_
 	r = posix_spawn_file_actions_init(acts);
 	if (r != 0)
 		return -r;
-	r = add_moves(acts, opt);
+	r = opt->cwd ? -posix_spawn_file_actions_addchdir_np(acts, opt->cwd) : 0;
+	if (r == 0)
+		r = add_moves(acts, opt);
 	if (r == 0)
 		r = add_closes(acts, opt);
 	if (r < 0)
@@ -197,7 +199,7 @@ int child_spawn(struct child *c, const struct child_options *opt)
 
 	if (r < 0)
 		return r;
-	r = spawn_with(&pid, opt, 0, &acts);
+	r = spawn_with(&pid, opt, opt->leads_group ? POSIX_SPAWN_SETPGROUP : 0, &acts);
 	(void)posix_spawn_file_actions_destroy(&acts);
 	if (r < 0)
 		return r;
@@ -282,6 +284,13 @@ int child_kill(struct child *c, int sig)
 	if (c->pid < 0)
 		return -ESRCH;
 	return syscall(SYS_pidfd_send_signal, c->pidfd, sig, NULL, 0) < 0 ? -errno : 0;
+}
+
+int child_kill_group(struct child *c, int sig)
+{
+	if (c->pid < 0)
+		return -ESRCH;
+	return kill(-c->pid, sig) < 0 ? -errno : 0;
 }
 
 void child_done(struct child *c)

@@ -23,7 +23,9 @@ struct child_options {
 	const char *const *argv; /* NULL-terminated */
 	const char *const *envp; /* NULL: the caller's environment */
 	const struct child_fd *fds;
-	unsigned n_fds; /* besides 0, 1, 2, which pass through unless named here */
+	unsigned n_fds;   /* besides 0, 1, 2, which pass through unless named here */
+	const char *cwd;  /* NULL: the caller's */
+	bool leads_group; /* a process group of its own, for child_kill_group() */
 };
 
 /* posix_spawn. 0 or -errno. Every descriptor but 0, 1, 2 and FDS is closed in the child, where no
@@ -35,6 +37,8 @@ int child_spawn_detached(const struct child_options *opt);
 /* Waits until it ended or DEADLINE (clock.h): wait status, or -ETIMEDOUT. */
 int child_wait(struct child *c, int64_t deadline, int *ret_wait_status);
 int child_kill(struct child *c, int sig);
+/* And all that it started and left in its group. Only until it was waited for. */
+int child_kill_group(struct child *c, int sig);
 /* Kills and reaps when still running. */
 void child_done(struct child *c);
 

@@ -59,7 +59,7 @@ build() {
 	run atoll start p --strategy nosuch --dir app.conf
 	status_is 1
 	says "there is no strategy 'nosuch'"
-	says 'use one of: overlay, copy, none'
+	says 'use one of: overlay, copy,'
 	says onefile
 	cp strategies/onefile.so strategies/other.so
 	run atoll start p --strategy other --dir app.conf

@@ -85,7 +85,7 @@ refused() {
 	refused 2 2 'git-config'
 	printf '[resource "a"]\n\tpath = a\n\tkind = dri\n' | plan_file
 	refused 3 2 "did you mean 'dir'?"
-	for kind in git postgres; do
+	for kind in postgres; do
 		printf '[resource "a"]\n\tpath = a\n[resource "b"]\n\tpath = b\n\tkind = %s\n' $kind | plan_file
 		refused 5 6 "'$kind' are not supported"
 	done

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The swaps of refs and HEAD, forward and back, by git itself. Each can be repeated. */
+#include "strategy/git.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fs/atomic.h"
+#include "fs/resolve.h"
+#include "util/cleanup.h"
+#include "util/clock.h"
+#include "util/crashpoint.h"
+#include "util/mem.h"
+
+#define LOCK_MAX   4096
+#define LOCK_STALE 1000 /* ms that nobody holds an empty lock of a ref, unless he died */
+
+static const char *from_value(const struct git_swap *s, bool back)
+{
+	return back ? s->new_value : s->old_value;
+}
+
+static const char *to_value(const struct git_swap *s, bool back)
+{
+	return back ? s->old_value : s->new_value;
+}
+
+/* Not what we left there. Taking a batch back that nobody heard of leaves it as it is. */
+static int foreign(struct atoll_participant *p, const struct git_swap *s, bool back,
+                   const char *now)
+{
+	cleanup_free char *why =
+		xasprintf("is at %.10s, not at %.10s any more", *now ? now : "nothing",
+	                  *from_value(s, back) ? from_value(s, back) : "nothing");
+
+	atoll_participant_note(p, ATOLL_NOTE_CONFLICT, s->key, why);
+	if (back && !p->batch.undoing)
+		return 0;
+	return error_set(&p->err, -ATOLL_E_CONFLICT,
+	                 "'%s' was moved by somebody else: it is at '%s', not at '%s' any more",
+	                 s->key, *now ? now : "nothing",
+	                 *from_value(s, back) ? from_value(s, back) : "nothing");
+}
+
+/* Lines for update-ref, of what is still to do. */
+static int swap_lines(struct atoll_participant *p, const struct git_record *rec, bool back,
+                      struct strbuf *in, size_t *ret_n)
+{
+	cleanup_git_map struct git_map now = GIT_MAP_INIT;
+	struct git_state *st;
+	struct git g;
+	int r = git_state(p, &st);
+
+	*ret_n = 0;
+	if (r < 0)
+		return r;
+	g = GIT_AT(st->dir);
+	r = git_refs_read(p, &g, &now);
+	for (size_t i = 0; i < rec->parts[GIT_REFS].n && r >= 0; i++) {
+		const struct git_swap *s = &rec->parts[GIT_REFS].v[i];
+		const char *is = git_map_get(&now, s->key);
+		const char *from = from_value(s, back), *to = to_value(s, back);
+
+		if (strcmp(is, to) == 0)
+			continue;
+		if (strcmp(is, from) != 0) {
+			r = foreign(p, s, back, is);
+			continue;
+		}
+		if (!*from)
+			strbuf_printf(in, "create %s %s\n", s->key, to);
+		else if (!*to)
+			strbuf_printf(in, "delete %s %s\n", s->key, from);
+		else
+			strbuf_printf(in, "update %s %s %s\n", s->key, to, from);
+		(*ret_n)++;
+	}
+	return r;
+}
+
+static int update_refs(struct atoll_participant *p, const struct git_record *rec, bool back,
+                       bool only_try)
+{
+	cleanup_strbuf struct strbuf in = STRBUF_INIT;
+	cleanup_free char *objects = xasprintf("%s/b%u/objects", p->area, p->batch.number);
+	cleanup_free char *message =
+		xasprintf("atoll: %s of plan %s", back ? "rollback" : "commit", p->plan);
+	cleanup_strbuf struct strbuf list = STRBUF_INIT;
+	struct git_state *st;
+	struct git g;
+	size_t n;
+	int r = git_state(p, &st);
+
+	if (r < 0)
+		return r;
+	strbuf_puts(&in, "start\n");
+	r = swap_lines(p, rec, back, &in, &n);
+	if (r < 0 || n == 0)
+		return r;
+	strbuf_puts(&in, only_try ? "prepare\nabort\n" : "prepare\ncommit\n");
+	g = GIT_AT(st->dir);
+	g.durable = !only_try;
+	g.held_fd = st->busy_fd;
+	/* Before the decision the objects are only there. */
+	git_path_list(&list, objects);
+	g.alternates = only_try && rec->pack ? strbuf_str(&list) : NULL;
+	r = git_do(p, &g, GIT_ARGS("update-ref", "--stdin", "-m", message), &in, NULL);
+	return r;
+}
+
+int git_refs_try(struct atoll_participant *p, const struct git_record *rec)
+{
+	return rec->parts[GIT_REFS].n ? update_refs(p, rec, false, true) : 0;
+}
+
+int git_refs_swap(struct atoll_participant *p, const struct git_record *rec, bool back)
+{
+	return rec->parts[GIT_REFS].n ? update_refs(p, rec, back, false) : 0;
+}
+
+int git_head_swap(struct atoll_participant *p, const struct git_record *rec, bool back)
+{
+	const struct git_swap *s = rec->parts[GIT_HEAD].v;
+	cleanup_free char *now = NULL, *message = NULL;
+	struct git_state *st;
+	struct git g;
+	int r = rec->parts[GIT_HEAD].n ? git_state(p, &st) : 1;
+
+	if (r != 0)
+		return r < 0 ? r : 0;
+	r = git_head_read(p, st->dir_fd, "HEAD", &now);
+	if (r < 0 || strcmp(now, to_value(s, back)) == 0)
+		return r;
+	if (strcmp(now, from_value(s, back)) != 0)
+		return foreign(p, s, back, now);
+	message = xasprintf("atoll: %s of plan %s", back ? "rollback" : "commit", p->plan);
+	g = GIT_AT(st->dir);
+	g.durable = true;
+	g.held_fd = st->busy_fd;
+	if (strncmp(to_value(s, back), "ref: ", 5) == 0)
+		return git_do(
+			p, &g,
+			GIT_ARGS("symbolic-ref", "-m", message, "HEAD", to_value(s, back) + 5),
+			NULL, NULL);
+	return git_do(
+		p, &g,
+		GIT_ARGS("update-ref", "--no-deref", "-m", message, "HEAD", to_value(s, back)),
+		NULL, NULL);
+}
+
+/* ---- locks that a git of ours left ---- */
+
+static bool holds(int dir_fd, const char *name, const char *value)
+{
+	cleanup_close int fd = FD_NONE;
+	cleanup_free char *text = NULL;
+	size_t len = 0;
+
+	if (resolve_file(dir_fd, name, &fd) < 0 || fs_read_all(fd, LOCK_MAX, &text, &len) < 0)
+		return false;
+	text[strcspn(text, "\n")] = '\0';
+	return strcmp(text, value) == 0;
+}
+
+/* A living git holds a lock without content for a moment only. */
+static bool is_left_empty(int dir_fd, const char *name)
+{
+	int64_t deadline = clock_deadline(LOCK_STALE);
+	struct fs_stat first, st;
+
+	if (fs_stat_at(dir_fd, name, FS_STAT_ID, &first) < 0 || first.size != 0)
+		return false;
+	while (clock_left_ms(deadline) > 0) {
+		clock_sleep_ns(20 * 1000000ll);
+		if (fs_stat_at(dir_fd, name, FS_STAT_ID, &st) < 0 || st.size != 0 ||
+		    !fs_id_equal(st.id, first.id))
+			return false;
+	}
+	return true;
+}
+
+static int clear_lock(struct atoll_participant *p, const struct git_state *st,
+                      const struct git_swap *s)
+{
+	cleanup_free char *path = xasprintf("%s.lock", s->key);
+	cleanup_close int fd = FD_NONE;
+	const char *name;
+	int r = resolve_parent(st->dir_fd, path, &fd, &name);
+
+	if (r == -ENOENT)
+		return 0;
+	if (r >= 0 && ((*s->new_value && holds(fd, name, s->new_value)) ||
+	               (*s->old_value && holds(fd, name, s->old_value)) || is_left_empty(fd, name)))
+		r = fs_unlink_at(fd, name);
+	return r < 0 && r != -ENOENT ? error_sys(&p->err, r, "remove the lock", path) : 0;
+}
+
+/* Nobody of ours is left who could hold one: git_state() waited for them. */
+int git_locks_clear(struct atoll_participant *p, const struct git_record *rec)
+{
+	static const char *const others[] = { "HEAD.lock", "packed-refs.lock", "packed-refs.new" };
+	struct git_state *st;
+	int r = git_state(p, &st);
+
+	for (size_t i = 0; r >= 0 && i < rec->parts[GIT_REFS].n; i++)
+		r = clear_lock(p, st, &rec->parts[GIT_REFS].v[i]);
+	for (size_t i = 0; r >= 0 && i < rec->parts[GIT_HEAD].n; i++)
+		r = clear_lock(p, st, &rec->parts[GIT_HEAD].v[i]);
+	for (size_t i = 0; r >= 0 && i < sizeof(others) / sizeof(others[0]); i++)
+		if (is_left_empty(st->dir_fd, others[i]))
+			(void)fs_unlink_at(st->dir_fd, others[i]);
+	return r;
+}
+
+/* ---- the barrier ---- */
+
+static int sync_parents(struct atoll_participant *p, const struct git_state *st, const char *ref)
+{
+	cleanup_free char *path = xstrdup(ref);
+	char *slash;
+	int r = syncset_add(p->batch.sync, st->dir_fd, path);
+
+	while (r >= 0 && (slash = strrchr(path, '/'))) {
+		*slash = '\0';
+		r = syncset_add(p->batch.sync, st->dir_fd, path);
+	}
+	return r;
+}
+
+int git_sync(struct atoll_participant *p, const struct git_record *rec)
+{
+	static const char *const files[] = { "", "HEAD", "index", "packed-refs", "objects/pack" };
+	struct git_state *st;
+	int r = git_state(p, &st);
+
+	if (r < 0 || !p->batch.sync)
+		return r;
+	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]) && r >= 0; i++)
+		r = syncset_add(p->batch.sync, st->dir_fd, files[i]);
+	for (size_t i = 0; i < rec->parts[GIT_REFS].n && r >= 0; i++)
+		r = sync_parents(p, st, rec->parts[GIT_REFS].v[i].key);
+	return r < 0 ? error_sys(&p->err, r, "note for the barrier", p->root) : 0;
+}

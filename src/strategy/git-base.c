@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the workspace was made of: HEAD, refs and index of the repository, then. */
+#include "strategy/git.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fs/atomic.h"
+#include "fs/copy.h"
+#include "fs/resolve.h"
+#include "util/cleanup.h"
+#include "util/crashpoint.h"
+#include "util/limits.h"
+#include "util/mem.h"
+
+#define NAME_LEN 48
+#define HEAD_MAX 4096
+#define REFS_MAX (1u << 30)
+
+void git_base_done(struct git_base *b)
+{
+	free(b->head);
+	git_map_done(&b->refs);
+	*b = GIT_BASE_INIT;
+}
+
+static int open_work(struct atoll_participant *p, int *ret_fd)
+{
+	*ret_fd = open(p->work, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return *ret_fd < 0 ? error_sys(&p->err, -errno, "open", p->work) : 0;
+}
+
+static void names(const struct atoll_participant *p, char refs[NAME_LEN], char index[NAME_LEN])
+{
+	(void)snprintf(refs, NAME_LEN, "refs%" PRIu64, p->generation);
+	(void)snprintf(index, NAME_LEN, "index%" PRIu64, p->generation);
+}
+
+char *git_base_index(const struct atoll_participant *p)
+{
+	return xasprintf("%s/index%" PRIu64, p->work, p->generation);
+}
+
+bool git_base_exists(const struct atoll_participant *p)
+{
+	cleanup_free char *path = xasprintf("%s/refs%" PRIu64, p->work, p->generation);
+	struct fs_stat st;
+
+	return fs_stat_at(AT_FDCWD, path, 0, &st) == 0;
+}
+
+/* ---- reading a repository ---- */
+
+static bool head_valid(const char *head)
+{
+	static const char branch[] = "ref: refs/";
+	size_t len = strlen(head);
+
+	if (strncmp(head, branch, sizeof(branch) - 1) == 0)
+		return strcspn(head + sizeof(branch) - 1, " \t\n~^:?*[\\") ==
+		       len - (sizeof(branch) - 1);
+	return (len == 40 || len == 64) && strspn(head, "0123456789abcdef") == len;
+}
+
+int git_head_read(struct atoll_participant *p, int git_fd, const char *name, char **ret)
+{
+	cleanup_close int fd = FD_NONE;
+	cleanup_free char *text = NULL;
+	size_t len = 0;
+	int r = resolve_file(git_fd, name, &fd);
+
+	if (r >= 0)
+		r = fs_read_all(fd, HEAD_MAX, &text, &len);
+	if (r < 0)
+		return error_sys(&p->err, r, "read HEAD of", p->root);
+	text[strcspn(text, "\n")] = '\0';
+	if (!head_valid(text))
+		return error_set(&p->err, -ATOLL_E_UNSUPPORTED,
+		                 "HEAD of '%s' is neither a branch nor a commit", p->root);
+	*ret = take_ptr(text);
+	return 0;
+}
+
+static int refs_text(struct atoll_participant *p, const struct git *g, struct strbuf *out)
+{
+	return git_do(p, g, GIT_ARGS("for-each-ref", "--format=%(objectname) %(refname) %(symref)"),
+	              NULL, out);
+}
+
+int git_refs_read(struct atoll_participant *p, const struct git *g, struct git_map *ret)
+{
+	cleanup_strbuf struct strbuf out = STRBUF_INIT;
+	int r = refs_text(p, g, &out);
+
+	return r < 0 ? r : git_map_refs(ret, strbuf_take(&out), &p->err);
+}
+
+int git_index_read(struct atoll_participant *p, const char *dir, const char *path,
+                   struct git_map *ret)
+{
+	cleanup_strbuf struct strbuf out = STRBUF_INIT;
+	struct git g = GIT_AT(dir);
+	const char *unmerged;
+	size_t len;
+	int r;
+
+	g.index = path;
+	r = git_do(p, &g, GIT_ARGS("ls-files", "-s", "-z"), NULL, &out);
+	if (r < 0)
+		return r;
+	len = out.len;
+	r = git_map_index(ret, strbuf_take(&out), len, &unmerged, &p->err);
+	if (r >= 0 && unmerged)
+		r = error_set(&p->err, -ATOLL_E_CONFLICT, "'%s' is not merged yet in the index",
+		              unmerged);
+	return r;
+}
+
+/* ---- the record ---- */
+
+static int write_refs(struct atoll_participant *p, const struct git_state *st, int work_fd,
+                      const char *name)
+{
+	cleanup_strbuf struct strbuf sb = STRBUF_INIT;
+	cleanup_free char *head = NULL;
+	cleanup_close int fd = FD_NONE;
+	const struct git g = GIT_AT(st->dir);
+	int r = git_head_read(p, st->dir_fd, "HEAD", &head);
+
+	if (r < 0)
+		return r;
+	strbuf_printf(&sb, "%s\n", head);
+	r = refs_text(p, &g, &sb);
+	if (r < 0)
+		return r;
+	r = fs_create_at(work_fd, name, 0600, &fd);
+	if (r >= 0)
+		r = fs_write_all(fd, sb.buf, sb.len);
+	return r < 0 ? error_sys(&p->err, r, "write the base record in", p->work) : 0;
+}
+
+int git_base_write(struct atoll_participant *p)
+{
+	char refs[NAME_LEN], index[NAME_LEN];
+	cleanup_close int work_fd = FD_NONE;
+	struct git_state *st;
+	int r = git_state(p, &st);
+
+	if (r >= 0)
+		r = open_work(p, &work_fd);
+	if (r < 0)
+		return r;
+	names(p, refs, index);
+	(void)fs_unlink_at(work_fd, refs); /* what an interrupted attempt left */
+	(void)fs_unlink_at(work_fd, index);
+	/* Replaced by rename, never written to: what is opened is whole. */
+	r = copy_entry_at(st->dir_fd, "index", work_fd, index, NULL, NULL);
+	if (r < 0 && r != -ENOENT)
+		return error_sys(&p->err, r, "copy the index of", p->root);
+	crashpoint("git.base.index");
+	return write_refs(p, st, work_fd, refs);
+}
+
+int git_base_read(struct atoll_participant *p, struct git_base *ret)
+{
+	char refs[NAME_LEN], index[NAME_LEN];
+	cleanup_close int work_fd = FD_NONE, fd = FD_NONE;
+	cleanup_free char *text = NULL;
+	char *end;
+	size_t len;
+	int r = open_work(p, &work_fd);
+
+	if (r < 0)
+		return r;
+	names(p, refs, index);
+	r = resolve_file(work_fd, refs, &fd);
+	if (r >= 0)
+		r = fs_read_all(fd, REFS_MAX, &text, &len);
+	if (r < 0)
+		return error_sys(&p->err, r, "read the base record in", p->work);
+	end = strchr(text, '\n');
+	if (!end)
+		return error_set(&p->err, -ATOLL_E_DAMAGED, "the base record in '%s' is damaged",
+		                 p->work);
+	ret->head = xstrndup(text, (size_t)(end - text));
+	return git_map_refs(&ret->refs, xstrdup(end + 1), &p->err);
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which repositories can be worked with. What is refused is refused when the sandbox is made. */
+#include "strategy/git.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fs/walk.h"
+#include "util/cleanup.h"
+#include "util/mem.h"
+
+static const struct {
+	const char *name; /* in .git */
+	const char *what;
+} operations[] = {
+	{ "MERGE_HEAD", "a merge" },
+	{ "rebase-merge", "a rebase" },
+	{ "rebase-apply", "a rebase or am" },
+	{ "CHERRY_PICK_HEAD", "a cherry-pick" },
+	{ "REVERT_HEAD", "a revert" },
+	{ "BISECT_LOG", "a bisection" },
+	{ "sequencer", "a series of commits" },
+};
+
+const char *git_operation(int git_fd)
+{
+	for (size_t i = 0; i < sizeof(operations) / sizeof(operations[0]); i++) {
+		struct fs_stat st;
+
+		if (fs_stat_at(git_fd, operations[i].name, 0, &st) == 0 &&
+		    !overlay_is_whiteout(&st))
+			return operations[i].what;
+	}
+	return NULL;
+}
+
+static int refuse(struct atoll_participant *p, const char *what, const char *hint)
+{
+	(void)error_set(&p->err, -ATOLL_E_UNSUPPORTED, "'%s' %s", p->root, what);
+	error_hint(&p->err, "%s; or atoll start --dir %s protects it as a directory", hint,
+	           p->root);
+	return -ATOLL_E_UNSUPPORTED;
+}
+
+/* `.git` itself. */
+static int check_place(struct atoll_participant *p)
+{
+	cleanup_close int root_fd = open(p->root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	struct fs_stat st;
+	int r = root_fd < 0 ? -errno : fs_stat_at(root_fd, ".git", 0, &st);
+
+	if (r == 0 && S_ISDIR(st.mode))
+		return 0;
+	if (r < 0 && r != -ENOENT)
+		return error_sys(&p->err, r, "look at", p->root);
+	if (r == 0 && S_ISREG(st.mode))
+		return refuse(p, "is a linked worktree or a submodule: its repository is elsewhere",
+		              "give the main worktree");
+	if (r == 0)
+		return refuse(p, "has a .git that is no directory", "give the repository itself");
+	if (fs_stat_at(root_fd, "HEAD", 0, &st) == 0 && fs_stat_at(root_fd, "objects", 0, &st) == 0)
+		return refuse(p, "is a bare repository", "give a clone with a working tree");
+	return refuse(p, "is not the root of a git repository", "git init");
+}
+
+static const struct {
+	const char *key;
+	const char *value; /* NULL: any but false; "": true */
+	const char *what, *hint;
+} settings[] = {
+	{ "core.bare", "", "is a bare repository", "give a clone with a working tree" },
+	{ "core.worktree", NULL, "has its working tree elsewhere (core.worktree)",
+	  "git config --unset core.worktree" },
+	{ "core.sparsecheckout", "", "has a sparse checkout", "git sparse-checkout disable" },
+	{ "extensions.partialclone", NULL, "is a partial clone: objects may be missing",
+	  "give a full clone" },
+	{ "extensions.refstorage", NULL, "keeps its refs in a reftable", "use refs in files" },
+};
+
+static bool is_set(const char *want, const char *value)
+{
+	if (want && !*want)
+		return !*value || strcasecmp(value, "true") == 0 || strcasecmp(value, "yes") == 0 ||
+		       strcasecmp(value, "on") == 0 || strcmp(value, "1") == 0;
+	return true;
+}
+
+/* KEY\nVALUE\0 each. */
+static int check_settings(struct atoll_participant *p, const struct git_state *st)
+{
+	cleanup_strbuf struct strbuf out = STRBUF_INIT;
+	const struct git g = GIT_AT(st->dir);
+	int r = git_ask(p, &g, GIT_ARGS("config", "--local", "--list", "-z"), NULL, &out);
+
+	for (const char *at = out.buf; r == 0 && at && at < out.buf + out.len;
+	     at += strlen(at) + 1) {
+		const char *value = strchr(at, '\n');
+		size_t len = value ? (size_t)(value - at) : strlen(at);
+
+		for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++)
+			if (strlen(settings[i].key) == len &&
+			    strncmp(at, settings[i].key, len) == 0 &&
+			    is_set(settings[i].value, value ? value + 1 : ""))
+				return refuse(p, settings[i].what, settings[i].hint);
+	}
+	return r < 0 ? r : 0;
+}
+
+static bool has_entries(int git_fd, const char *name)
+{
+	cleanup_close int fd =
+		openat(git_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	cleanup_dirlist struct dirlist list = DIRLIST_INIT;
+
+	return fd >= 0 && dirlist_read(fd, &list) >= 0 && list.n > 0;
+}
+
+int git_check_repository(struct atoll_participant *p)
+{
+	struct git_state *st;
+	const char *what;
+	int r = check_place(p);
+
+	if (r >= 0)
+		r = git_state(p, &st);
+	if (r >= 0)
+		r = check_settings(p, st);
+	if (r < 0)
+		return r;
+	if (has_entries(st->dir_fd, "modules"))
+		return refuse(p, "has submodules with repositories of their own",
+		              "give the submodule's own clone");
+	what = git_operation(st->dir_fd);
+	if (what) {
+		cleanup_free char *text = xasprintf("has %s under way", what);
+
+		return refuse(p, text, "end it first");
+	}
+	return 0;
+}

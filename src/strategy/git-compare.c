@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a commit would do: each key of refs, HEAD and index, by three values. See git.h. */
+#include "strategy/git.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fs/walk.h"
+#include "util/cleanup.h"
+#include "util/limits.h"
+#include "util/mem.h"
+
+#define SHORT 10 /* digits of an id that are shown */
+
+struct compare {
+	struct atoll_participant *p;
+	const struct git_view *v;
+	struct git_state *st;
+	struct git_record *rec;
+	size_t conflicts;
+};
+
+static void conflict(struct compare *c, const char *key, const char *why)
+{
+	if (c->conflicts++ < LIMIT_CONFLICTS)
+		atoll_participant_note(c->p, ATOLL_NOTE_CONFLICT, key, why);
+}
+
+static char *brief(const char *value)
+{
+	return *value ? xstrndup(value, SHORT) : xstrdup("nothing");
+}
+
+static void both_moved(struct compare *c, const char *key, const char *v, const char *now)
+{
+	cleanup_free char *ours = brief(v), *theirs = brief(now);
+	cleanup_free char *why =
+		xasprintf("moved by somebody else to %s, to %s in the plan", theirs, ours);
+
+	conflict(c, key, why);
+}
+
+/* ---- refs ---- */
+
+/* Another worktree has it checked out: moving it would leave that one behind. */
+static bool is_checked_out(const struct compare *c, const char *ref, char **ret_where)
+{
+	cleanup_dirlist struct dirlist names = DIRLIST_INIT;
+	cleanup_close int fd =
+		openat(c->st->dir_fd, "worktrees", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	if (fd < 0 || dirlist_read(fd, &names) < 0)
+		return false;
+	for (size_t i = 0; i < names.n; i++) {
+		cleanup_free char *name = xasprintf("%s/HEAD", names.v[i].name), *head = NULL;
+		bool hit = git_head_read(c->p, fd, name, &head) == 0 &&
+		           strncmp(head, "ref: ", 5) == 0 && strcmp(head + 5, ref) == 0;
+
+		error_done(&c->p->err);
+		if (!hit)
+			continue;
+		*ret_where = xstrdup(names.v[i].name);
+		return true;
+	}
+	return false;
+}
+
+static int compare_ref(void *ctx, const char *ref, const char *base, const char *v, const char *now)
+{
+	struct compare *c = ctx;
+	cleanup_free char *where = NULL;
+
+	if (is_checked_out(c, ref, &where)) {
+		cleanup_free char *why = xasprintf("checked out in the worktree '%s'", where);
+
+		conflict(c, ref, why);
+	} else if (strcmp(base, now) != 0) {
+		both_moved(c, ref, v, now);
+	} else {
+		git_swap_add(&c->rec->parts[GIT_REFS], ref, now, v);
+	}
+	return 0;
+}
+
+static int compare_head(struct compare *c, const struct git_base *base)
+{
+	cleanup_free char *v = NULL, *now = NULL;
+	int r = git_head_read(c->p, c->v->fd, "HEAD", &v);
+
+	if (r >= 0)
+		r = git_head_read(c->p, c->st->dir_fd, "HEAD", &now);
+	if (r < 0 || strcmp(v, now) == 0 || strcmp(v, base->head) == 0)
+		return r;
+	if (strcmp(now, base->head) != 0)
+		both_moved(c, "HEAD", v, now);
+	else
+		git_swap_add(&c->rec->parts[GIT_HEAD], "HEAD", now, v);
+	return 0;
+}
+
+static int compare_refs(struct compare *c)
+{
+	cleanup_git_base struct git_base base = GIT_BASE_INIT;
+	cleanup_git_map struct git_map v = GIT_MAP_INIT, now = GIT_MAP_INIT;
+	const struct git real = GIT_AT(c->st->dir);
+	struct git mine = GIT_AT(c->v->path);
+	int r = git_base_read(c->p, &base);
+
+	mine.alternates = c->v->alternates;
+	if (r >= 0)
+		r = git_refs_read(c->p, &mine, &v);
+	if (r >= 0)
+		r = git_refs_read(c->p, &real, &now);
+	if (r >= 0)
+		r = git_three_way(&base.refs, &v, &now, compare_ref, c);
+	return r < 0 ? r : compare_head(c, &base);
+}
+
+/* ---- the index ---- */
+
+static int compare_entry(void *ctx, const char *path, const char *base, const char *v,
+                         const char *now)
+{
+	struct compare *c = ctx;
+
+	if (strcmp(base, now) != 0)
+		conflict(c, path, "staged by somebody else, and in the plan");
+	else
+		git_swap_add(&c->rec->parts[GIT_INDEX], path, now, v);
+	return 0;
+}
+
+static int compare_index(struct compare *c)
+{
+	cleanup_git_map struct git_map base = GIT_MAP_INIT, v = GIT_MAP_INIT, now = GIT_MAP_INIT;
+	cleanup_free char *at_base = git_base_index(c->p);
+	cleanup_free char *at_v = xasprintf("%s/index", c->v->path);
+	cleanup_free char *at_now = xasprintf("%s/index", c->st->dir);
+	int r = git_index_read(c->p, c->v->path, at_v, &v);
+
+	error_prefix(&c->p->err, r, "in the plan");
+	if (r >= 0)
+		r = git_index_read(c->p, c->st->dir, at_base, &base);
+	if (r >= 0)
+		r = git_index_read(c->p, c->st->dir, at_now, &now);
+	return r < 0 ? r : git_three_way(&base, &v, &now, compare_entry, c);
+}
+
+/* ---- the whole ---- */
+
+int git_head_moved(struct atoll_participant *p, bool *ret)
+{
+	cleanup_git_base struct git_base base = GIT_BASE_INIT;
+	cleanup_free char *now = NULL;
+	struct git_state *st;
+	int r = git_state(p, &st);
+
+	if (r >= 0)
+		r = git_base_read(p, &base);
+	if (r >= 0)
+		r = git_head_read(p, st->dir_fd, "HEAD", &now);
+	if (r >= 0)
+		*ret = strcmp(now, base.head) != 0;
+	return r;
+}
+
+int git_compare(struct atoll_participant *p, const struct git_view *v, struct git_record *rec,
+                size_t *ret_conflicts)
+{
+	struct compare c = { .p = p, .v = v, .rec = rec };
+	int r = git_state(p, &c.st);
+
+	if (r >= 0 && v->has_refs)
+		r = compare_refs(&c);
+	if (r >= 0 && v->has_index)
+		r = compare_index(&c);
+	*ret_conflicts = c.conflicts;
+	return r;
+}

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "strategy/git-run.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "util/cleanup.h"
+#include "util/clock.h"
+#include "util/list.h"
+#include "util/mem.h"
+#include "util/run.h"
+
+#define DEFAULT_TIMEOUT 600          /* seconds */
+#define OUTPUT_MAX      (1ull << 30) /* the index of some million files */
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct strlist base_env; /* immutable after ONCE */
+static char *program;           /* NULL: there is no git */
+
+static const char *const fixed_env[] = {
+	"GIT_CONFIG_NOSYSTEM=1",
+	"GIT_TERMINAL_PROMPT=0",
+	"GIT_OPTIONAL_LOCKS=0",
+	"GIT_NO_REPLACE_OBJECTS=1",
+	"GIT_NO_LAZY_FETCH=1",
+	"GIT_LITERAL_PATHSPECS=1",
+	"GIT_ASKPASS=/bin/false",
+	"GIT_EDITOR=/bin/false",
+	"GIT_PAGER=cat",
+	"GIT_ATTR_NOSYSTEM=1",
+	"LC_ALL=C",
+};
+
+/* Hooks are the original's, and do not run; what else could start programs or leave work for later is
+ * off. */
+static const struct {
+	const char *key, *value;
+} fixed_config[] = {
+	{ "core.hooksPath", "/dev/null" },
+	{ "core.fsmonitor", "false" },
+	{ "gc.auto", "0" },
+	{ "maintenance.auto", "false" },
+	{ "protocol.allow", "never" },
+	{ "core.splitIndex", "false" },
+	{ "core.fsyncMethod", "fsync" },
+	{ "core.multiPackIndex", "false" },
+};
+#define N_CONFIG (sizeof(fixed_config) / sizeof(fixed_config[0]))
+
+static char *find_program(const char *name)
+{
+	const char *path = getenv("PATH");
+
+	if (!path || !*path)
+		path = "/usr/local/bin:/usr/bin:/bin";
+	while (*path) {
+		size_t len = strcspn(path, ":");
+		cleanup_free char *file = xasprintf("%.*s/%s", (int)len, path, name);
+
+		if (*path == '/' && access(file, X_OK) == 0)
+			return take_ptr(file);
+		path += len + (path[len] == ':');
+	}
+	return NULL;
+}
+
+static void make_env(void)
+{
+	for (char **e = environ; e && *e; e++)
+		if (strncmp(*e, "GIT_", 4) != 0 && strncmp(*e, "LC_", 3) != 0 &&
+		    strncmp(*e, "LANGUAGE=", 9) != 0 && strncmp(*e, "SSH_", 4) != 0)
+			strlist_add(&base_env, *e);
+	for (size_t i = 0; i < sizeof(fixed_env) / sizeof(fixed_env[0]); i++)
+		strlist_add(&base_env, fixed_env[i]);
+	for (size_t i = 0; i < N_CONFIG; i++) {
+		cleanup_free char *key = xasprintf("GIT_CONFIG_KEY_%zu=%s", i, fixed_config[i].key);
+		cleanup_free char *value =
+			xasprintf("GIT_CONFIG_VALUE_%zu=%s", i, fixed_config[i].value);
+
+		strlist_add(&base_env, key);
+		strlist_add(&base_env, value);
+	}
+	program = find_program("git");
+}
+
+static int64_t time_limit(void)
+{
+	const char *text = getenv("ATOLL_GIT_TIMEOUT");
+	long seconds = text ? strtol(text, NULL, 10) : 0;
+
+	return clock_deadline((seconds > 0 ? seconds : DEFAULT_TIMEOUT) * 1000);
+}
+
+static void add_env(struct strlist *env, const char *name, const char *value)
+{
+	cleanup_free char *pair = value ? xasprintf("%s=%s", name, value) : NULL;
+
+	if (pair)
+		strlist_add(env, pair);
+}
+
+static void call_env(const struct git *g, struct strlist *env)
+{
+	cleanup_free char *fsync_key = xasprintf("GIT_CONFIG_KEY_%zu", N_CONFIG);
+	cleanup_free char *fsync_value = xasprintf("GIT_CONFIG_VALUE_%zu", N_CONFIG);
+	cleanup_free char *count = xasprintf("%zu", N_CONFIG + 1);
+
+	add_env(env, "GIT_CONFIG_COUNT", count);
+	add_env(env, fsync_key, "core.fsync");
+	add_env(env, fsync_value, g->durable ? "all" : "none");
+	add_env(env, "GIT_DIR", g->dir);
+	add_env(env, "GIT_INDEX_FILE", g->index);
+	add_env(env, "GIT_OBJECT_DIRECTORY", g->objects);
+	add_env(env, "GIT_ALTERNATE_OBJECT_DIRECTORIES", g->alternates);
+	add_env(env, "GIT_WORK_TREE", g->work_tree);
+	for (const char *const *e = g->env; e && *e; e++)
+		strlist_add(env, *e);
+}
+
+/* The first line that says what is wrong. */
+static char *complaint(const struct strbuf *err)
+{
+	const char *text = strbuf_str(err);
+	const char *at = strstr(text, "fatal: ");
+
+	if (!at)
+		at = strstr(text, "error: ");
+	at = at ? at + 7 : text;
+	return xstrndup(at, strcspn(at, "\n"));
+}
+
+static int fail(struct atoll_participant *p, const char *command, const char *how,
+                const struct strbuf *err)
+{
+	cleanup_free char *said = complaint(err);
+
+	(void)error_set(&p->err, -ATOLL_E_CANNOT_PREPARE, "git %s %s%s%s", command, how,
+	                *said ? ": " : "", said);
+	error_cause(&p->err, command, p->root, 0, strbuf_str(err));
+	return -ATOLL_E_CANNOT_PREPARE;
+}
+
+static int run_git(struct atoll_participant *p, const struct git *g, const char *const *args,
+                   const struct strbuf *in, struct strbuf *out, struct strbuf *err, int *status)
+{
+	cleanup_strlist struct strlist env = STRLIST_INIT;
+	cleanup_free const char **argv = NULL;
+	cleanup_free const char **envp = NULL;
+	size_t n = 0;
+
+	while (args[n])
+		n++;
+	argv = xcalloc(n + 2, sizeof(*argv));
+	argv[0] = "git";
+	for (size_t i = 0; i < n; i++)
+		argv[i + 1] = args[i];
+	call_env(g, &env);
+	envp = xcalloc(base_env.n + env.n + 1, sizeof(*envp));
+	for (size_t i = 0; i < base_env.n; i++)
+		envp[i] = base_env.v[i];
+	for (size_t i = 0; i < env.n; i++)
+		envp[base_env.n + i] = env.v[i];
+	return run_program(&(struct run){ .file = program,
+	                                  .argv = argv,
+	                                  .envp = envp,
+	                                  .cwd = g->work_tree ? g->work_tree : p->area,
+	                                  .in = in ? in->buf : NULL,
+	                                  .in_len = in ? in->len : 0,
+	                                  .in_fd = g->in_fd,
+	                                  .out_fd = g->out_fd,
+	                                  .held_fd = g->held_fd,
+	                                  .max = OUTPUT_MAX,
+	                                  .deadline = time_limit() },
+	                   out, err, status);
+}
+
+int git_ask(struct atoll_participant *p, const struct git *g, const char *const *args,
+            const struct strbuf *in, struct strbuf *out)
+{
+	cleanup_strbuf struct strbuf err = STRBUF_INIT;
+	int status = 0, r;
+
+	(void)pthread_once(&once, make_env);
+	if (!program)
+		return error_set(&p->err, -ATOLL_E_UNSUPPORTED, "there is no git on this machine");
+	r = run_git(p, g, args, in, out, &err, &status);
+	if (r == -ETIMEDOUT)
+		return fail(p, args[0], "took too long and was ended", &err);
+	if (r < 0)
+		return error_sys(&p->err, r, "run git", args[0]);
+	if (WIFSIGNALED(status)) {
+		cleanup_free char *how = xasprintf("was killed by signal %d", WTERMSIG(status));
+
+		return fail(p, args[0], how, &err);
+	}
+	return WEXITSTATUS(status) <= 1 && !(WEXITSTATUS(status) == 1 && err.len)
+	               ? WEXITSTATUS(status)
+	               : fail(p, args[0], "failed", &err);
+}
+
+int git_do(struct atoll_participant *p, const struct git *g, const char *const *args,
+           const struct strbuf *in, struct strbuf *out)
+{
+	int r = git_ask(p, g, args, in, out);
+
+	return r > 0 ? fail(p, args[0], "ended with status 1", &STRBUF_INIT) : r;
+}
+
+void git_path_list(struct strbuf *list, const char *path)
+{
+	if (list->len)
+		strbuf_putc(list, ':');
+	strbuf_putc(list, '"');
+	for (const char *c = path; *c; c++) {
+		if (*c == '"' || *c == '\\')
+			strbuf_putc(list, '\\');
+		if (*c == '\n')
+			strbuf_puts(list, "\\n");
+		else
+			strbuf_putc(list, *c);
+	}
+	strbuf_putc(list, '"');
+}

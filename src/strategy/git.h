@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `git`: a repository with its working tree. The workspace is an overlay over all of it (the strategy
+ * `overlay` does that part), so that commands use git as they would outside; but of `.git` no file
+ * ever leaves the workspace. What a commit takes from it is what git itself says of it:
+ *
+ *   objects   those that refs, HEAD and the index newly need: packed, sent through index-pack, which
+ *             hashes and checks every one, and added as one pack
+ *   refs      a swap for each that was changed (git-record.h)
+ *   HEAD      the same
+ *   index     a swap for each entry that was changed
+ *   others    hooks, config and the like: shown by diff, never installed
+ *
+ * Each key is judged by three values: BASE, when the workspace was made; V, in the workspace; NOW, in
+ * the repository. Changed in the workspace only: swapped. Changed by others only, or by both to the
+ * same: nothing to do. By both: a conflict. That the lower layer is live does no harm: what a command
+ * did not touch has V equal to NOW.
+ *
+ * In the work directory, per generation G of the workspace:
+ *
+ *   refsG    HEAD and the refs when it was made
+ *   indexG   the index then, a copy
+ *
+ * In the area:
+ *
+ *   gN/           while batch N is prepared: a bare repository with our own configuration, put together
+ *                 of the refs, the index and the new objects of the workspace, for git to read
+ *   bN/git        what batch N does (git-record.h)
+ *   bN/objects/   its pack
+ *   bN/index      an index on its way: the new one, then the one it displaced
+ *   index.lock    second name of `.git/index.lock` while that lock is ours
+ *   busy          locked by us and by every git we started to write; who comes after a crash waits
+ *                 until the last of those is gone
+ *
+ * Invariants:
+ *   1. Until the decision the repository is not written to, but for `.git/index.lock`, which keeps
+ *      git's own commands out from prepare to the end of commit.
+ *   2. Nothing in the workspace is executed or believed: its configuration is not read, its links are
+ *      not followed, its objects are hashed again.
+ *   3. No object is ever removed: somebody may have come to count on it.
+ *   4. Every swap can be repeated and taken back, by another process; foreign values stay.
+ *
+ * Crash: before the decision, `index.lock`, removed by abort. After it, any part of the swaps may be
+ * done; commit does the rest. Git itself, killed in the middle, leaves locks of refs: those with our
+ * values in them are removed then.
+ */
+#ifndef STRATEGY_GIT_H
+#define STRATEGY_GIT_H
+
+#include "fs/overlayfs.h"
+#include "strategy/git-record.h"
+#include "strategy/git-run.h"
+#include "strategy/strategy-impl.h"
+
+/* Lasts as long as the participant; hangs from p->extra. */
+struct git_state {
+	char *dir;     /* root/.git */
+	char *objects; /* list for struct git: the repository's own */
+	int dir_fd;
+	int busy_fd;
+	struct git_record rec;
+	uint32_t batch; /* whose record REC is; 0: none */
+	/* What newer batches of the same undo will have put back. */
+	struct git_swaps undone[GIT_PART_END_];
+};
+int git_state(struct atoll_participant *p, struct git_state **ret);
+
+/* ---- git-check.c ---- */
+
+/* Is it a repository that can be worked with? Otherwise says what it is, and what to do. */
+int git_check_repository(struct atoll_participant *p);
+/* The name of an operation that was begun and not ended, or NULL. MARKS: in the upper of an overlay. */
+const char *git_operation(int git_fd);
+
+/* ---- git-base.c: what the workspace was made of ---- */
+
+struct git_base {
+	char *head;
+	struct git_map refs;
+};
+#define GIT_BASE_INIT ((struct git_base){ 0 })
+void git_base_done(struct git_base *b);
+#define cleanup_git_base __attribute__((__cleanup__(git_base_done)))
+int git_base_write(struct atoll_participant *p);
+int git_base_read(struct atoll_participant *p, struct git_base *ret);
+bool git_base_exists(const struct atoll_participant *p);
+/* Path of the copy of the index; caller frees. */
+char *git_base_index(const struct atoll_participant *p);
+/* "ref: refs/heads/x" or an object id, as NAME (HEAD) below GIT_FD says; caller frees. */
+int git_head_read(struct atoll_participant *p, int git_fd, const char *name, char **ret);
+int git_refs_read(struct atoll_participant *p, const struct git *g, struct git_map *ret);
+/* Of the file PATH; absent: an empty one. */
+int git_index_read(struct atoll_participant *p, const char *dir, const char *path,
+                   struct git_map *ret);
+
+/* ---- git-view.c: what is in the workspace ---- */
+
+struct git_view {
+	int upper_fd; /* .git in the upper layer, or FD_NONE */
+	int fd;       /* of the repository put together at PATH */
+	char *path;
+	char *alternates; /* for git to read what is in the workspace: the repository's objects */
+	bool has_refs;    /* something about refs or HEAD was written */
+	bool has_index;
+};
+#define GIT_VIEW_INIT ((struct git_view){ .upper_fd = -1, .fd = -1 })
+/* Looks only. */
+int git_view_open(struct atoll_participant *p, struct git_view *v);
+/* Puts the repository together, in the area, as NAME. */
+int git_view_make(struct atoll_participant *p, struct git_view *v, const char *name);
+/* And its objects. */
+int git_view_objects(struct atoll_participant *p, struct git_view *v);
+void git_view_done(struct git_view *v); /* what was made stays */
+void git_view_remove(struct atoll_participant *p, struct git_view *v);
+#define cleanup_git_view __attribute__((__cleanup__(git_view_done)))
+
+/* ---- git-compare.c ---- */
+
+/* Fills REC with what a commit would do to refs, HEAD and index. Conflicts are named by notes, and
+ * *RET_CONFLICTS counts them. Objects are not looked at. */
+int git_compare(struct atoll_participant *p, const struct git_view *v, struct git_record *rec,
+                size_t *ret_conflicts);
+/* HEAD was moved by somebody else since the workspace was made. */
+int git_head_moved(struct atoll_participant *p, bool *ret);
+
+/* ---- git-objects.c ---- */
+
+/* What REC needs and the repository lacks, as a pack in bN/objects. */
+int git_objects_stage(struct atoll_participant *p, struct git_view *v, int batch_fd,
+                      struct git_record *rec);
+int git_objects_install(struct atoll_participant *p, const struct git_record *rec);
+
+/* ---- git-apply.c ---- */
+
+int git_index_lock(struct atoll_participant *p);
+/* Only if it is ours. */
+int git_index_unlock(struct atoll_participant *p);
+/* Could the swaps of refs be made now? Nothing is changed. */
+int git_refs_try(struct atoll_participant *p, const struct git_record *rec);
+/* BACK: from new to old. -ATOLL_E_CONFLICT when a value is neither; nothing of that part is changed
+ * then. */
+int git_refs_swap(struct atoll_participant *p, const struct git_record *rec, bool back);
+int git_head_swap(struct atoll_participant *p, const struct git_record *rec, bool back);
+int git_index_swap(struct atoll_participant *p, const struct git_record *rec, bool back);
+/* After a crash: locks that a git of ours left. */
+int git_locks_clear(struct atoll_participant *p, const struct git_record *rec);
+int git_sync(struct atoll_participant *p, const struct git_record *rec);
+
+#endif
