@@ -166,13 +166,14 @@ static bool holds(int dir_fd, const char *name, const char *value)
 	return strcmp(text, value) == 0;
 }
 
-/* A living git holds a lock without content for a moment only. */
-static bool is_left_empty(int dir_fd, const char *name)
+/* A living git holds a lock without content for a moment only. Older than the batch: not ours. */
+static bool is_left_empty(int dir_fd, const char *name, int64_t since_ns)
 {
 	int64_t deadline = clock_deadline(LOCK_STALE);
 	struct fs_stat first, st;
 
-	if (fs_stat_at(dir_fd, name, FS_STAT_ID, &first) < 0 || first.size != 0)
+	if (fs_stat_at(dir_fd, name, FS_STAT_ID, &first) < 0 || first.size != 0 ||
+	    first.ctime_ns < since_ns)
 		return false;
 	while (clock_left_ms(deadline) > 0) {
 		clock_sleep_ns(20 * 1000000ll);
@@ -184,7 +185,7 @@ static bool is_left_empty(int dir_fd, const char *name)
 }
 
 static int clear_lock(struct atoll_participant *p, const struct git_state *st,
-                      const struct git_swap *s)
+                      const struct git_swap *s, int64_t since_ns)
 {
 	cleanup_free char *path = xasprintf("%s.lock", s->key);
 	cleanup_close int fd = FD_NONE;
@@ -193,26 +194,45 @@ static int clear_lock(struct atoll_participant *p, const struct git_state *st,
 
 	if (r == -ENOENT)
 		return 0;
-	if (r >= 0 && ((*s->new_value && holds(fd, name, s->new_value)) ||
-	               (*s->old_value && holds(fd, name, s->old_value)) || is_left_empty(fd, name)))
+	if (r >= 0 &&
+	    ((*s->new_value && holds(fd, name, s->new_value)) ||
+	     (*s->old_value && holds(fd, name, s->old_value)) || is_left_empty(fd, name, since_ns)))
 		r = fs_unlink_at(fd, name);
 	return r < 0 && r != -ENOENT ? error_sys(&p->err, r, "remove the lock", path) : 0;
 }
 
-/* Nobody of ours is left who could hold one: git_state() waited for them. */
+/* Git locks HEAD, too, when it moves the branch that HEAD is at, and the packed refs to delete one. */
+static void clear_others(struct git_state *st, const struct git_record *rec, int64_t since_ns)
+{
+	static const char *const packed[] = { "packed-refs.lock", "packed-refs.new" };
+	bool deletes = false;
+
+	for (size_t i = 0; i < rec->parts[GIT_REFS].n; i++)
+		deletes = deletes || !*rec->parts[GIT_REFS].v[i].new_value ||
+		          !*rec->parts[GIT_REFS].v[i].old_value;
+	if (is_left_empty(st->dir_fd, "HEAD.lock", since_ns))
+		(void)fs_unlink_at(st->dir_fd, "HEAD.lock");
+	for (size_t i = 0; deletes && i < sizeof(packed) / sizeof(packed[0]); i++)
+		if (is_left_empty(st->dir_fd, packed[i], since_ns))
+			(void)fs_unlink_at(st->dir_fd, packed[i]);
+}
+
+/* Nobody of ours is left who could hold one: the caller waited for them. */
 int git_locks_clear(struct atoll_participant *p, const struct git_record *rec)
 {
-	static const char *const others[] = { "HEAD.lock", "packed-refs.lock", "packed-refs.new" };
+	cleanup_free char *record = xasprintf("%s/b%u/" GIT_RECORD, p->area, p->batch.number);
 	struct git_state *st;
+	struct fs_stat since;
 	int r = git_state(p, &st);
 
+	if (r < 0 || fs_stat_at(AT_FDCWD, record, 0, &since) < 0)
+		return r;
 	for (size_t i = 0; r >= 0 && i < rec->parts[GIT_REFS].n; i++)
-		r = clear_lock(p, st, &rec->parts[GIT_REFS].v[i]);
+		r = clear_lock(p, st, &rec->parts[GIT_REFS].v[i], since.ctime_ns);
 	for (size_t i = 0; r >= 0 && i < rec->parts[GIT_HEAD].n; i++)
-		r = clear_lock(p, st, &rec->parts[GIT_HEAD].v[i]);
-	for (size_t i = 0; r >= 0 && i < sizeof(others) / sizeof(others[0]); i++)
-		if (is_left_empty(st->dir_fd, others[i]))
-			(void)fs_unlink_at(st->dir_fd, others[i]);
+		r = clear_lock(p, st, &rec->parts[GIT_HEAD].v[i], since.ctime_ns);
+	if (r >= 0 && rec->parts[GIT_REFS].n + rec->parts[GIT_HEAD].n)
+		clear_others(st, rec, since.ctime_ns);
 	return r;
 }
 

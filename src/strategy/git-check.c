@@ -95,7 +95,7 @@ static int check_settings(struct atoll_participant *p, const struct git_state *s
 {
 	cleanup_strbuf struct strbuf out = STRBUF_INIT;
 	const struct git g = GIT_AT(st->dir);
-	int r = git_ask(p, &g, GIT_ARGS("config", "--local", "--list", "-z"), NULL, &out);
+	int r = git_ask(p, &g, GIT_ARGS("config", "--list", "-z"), NULL, &out);
 
 	for (const char *at = out.buf; r == 0 && at && at < out.buf + out.len;
 	     at += strlen(at) + 1) {

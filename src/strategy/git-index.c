@@ -137,6 +137,40 @@ static int entry_lines(struct atoll_participant *p, const struct git_state *st,
 	return r;
 }
 
+int git_index_try(struct atoll_participant *p, const struct git_view *v,
+                  const struct git_record *rec)
+{
+	cleanup_git_map struct git_map taken = GIT_MAP_INIT;
+	cleanup_free char *path = xasprintf("%s/try", v->path);
+	cleanup_strbuf struct strbuf in = STRBUF_INIT;
+	struct git g = GIT_AT(v->path);
+	int r;
+
+	for (size_t i = 0; i < rec->parts[GIT_INDEX].n; i++) {
+		const struct git_swap *s = &rec->parts[GIT_INDEX].v[i];
+
+		if (!*s->new_value)
+			continue;
+		strbuf_printf(&in, "%s 0\t%s", s->new_value, s->key);
+		strbuf_putc(&in, '\0');
+	}
+	if (!in.len)
+		return 0;
+	g.index = path;
+	r = git_do(p, &g, GIT_ARGS("update-index", "-z", "--index-info"), &in, NULL);
+	if (r >= 0)
+		r = git_index_read(p, v->path, path, &taken);
+	for (size_t i = 0; i < rec->parts[GIT_INDEX].n && r >= 0; i++) {
+		const struct git_swap *s = &rec->parts[GIT_INDEX].v[i];
+
+		if (*s->new_value && strcmp(git_map_get(&taken, s->key), s->new_value) != 0)
+			r = error_set(&p->err, -ATOLL_E_POLICY,
+			              "'%s' in the plan's index is a name that git does not allow",
+			              s->key);
+	}
+	return r;
+}
+
 static int make_beside(struct atoll_participant *p, const struct git_state *st, int batch_fd,
                        const struct strbuf *in)
 {

@@ -16,6 +16,7 @@
 #include "fs/atomic.h"
 #include "fs/remove.h"
 #include "fs/walk.h"
+#include "strategy/dir.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/crashpoint.h"
@@ -342,17 +343,26 @@ static int report_others(struct atoll_participant *p, const struct git_view *v)
 	struct git_state *st;
 	struct upper_compare u;
 	struct others o = { p, &u };
+	cleanup_close int root_fd = FD_NONE, upper_fd = FD_NONE;
+	struct dir_sides sides;
 	int r = git_state(p, &st);
 
 	if (r < 0 || v->upper_fd == FD_NONE)
 		return r;
+	root_fd = openat(st->dir_fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	upper_fd = openat(v->upper_fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	for (size_t i = 0; i < sizeof(internal) / sizeof(internal[0]); i++)
 		strlist_add(&excludes, internal[i]);
 	u = (struct upper_compare){ .upper_fd = v->upper_fd,
 		                    .orig_fd = st->dir_fd,
 		                    .marks = geteuid() == 0 ? OVERLAY_TRUSTED : OVERLAY_USER,
 		                    .excludes = &excludes };
-	return upper_each(&u, report_others_change, &o, &p->err);
+	dir_sides_init(&sides, root_fd, upper_fd);
+	p->sides = &sides;
+	r = upper_each(&u, report_others_change, &o, &p->err);
+	p->sides = NULL;
+	dir_sides_done(&sides);
+	return r;
 }
 
 static int git_diff(struct atoll_participant *p)
@@ -383,7 +393,7 @@ static int git_diff(struct atoll_participant *p)
 static int git_content(struct atoll_participant *p, const struct atoll_change *change,
                        enum atoll_side side, int *ret_fd)
 {
-	if (*change->detail)
+	if (!change->old_mode && !change->new_mode) /* a ref */
 		return -ATOLL_E_UNSUPPORTED;
 	return files->content(p, change, side, ret_fd);
 }
@@ -459,6 +469,8 @@ static int stage(struct atoll_participant *p, struct git_view *v, struct git_rec
 	               : git_state(p, &st);
 
 	if (r >= 0)
+		r = git_index_try(p, v, rec);
+	if (r >= 0)
 		r = git_objects_stage(p, v, fd, rec);
 	if (r < 0)
 		return r;
@@ -488,12 +500,54 @@ static int prepare_files(struct atoll_participant *p, bool anyway)
 	return r;
 }
 
+/* The index as it is; mode 0: there is none. */
+static struct fs_stat look_at_index(const struct git_state *st)
+{
+	struct fs_stat now = { 0 };
+
+	(void)fs_stat_at(st->dir_fd, "index", FS_STAT_ID, &now);
+	return now;
+}
+
+static int compare_conflicts(struct atoll_participant *p, struct git_view *v, const char *name,
+                             struct git_record *rec)
+{
+	size_t conflicts = 0;
+	int r = compare(p, v, name, rec, &conflicts);
+
+	return r < 0 ? r : fail_conflicts(p, conflicts);
+}
+
+/* Locks only when there is something to do: else not even a time changes. What was compared is then
+ * still there, or is compared once more. */
+static int compare_alone(struct atoll_participant *p, struct git_view *v, const char *name,
+                         struct git_record *rec)
+{
+	struct fs_stat before, after;
+	struct git_state *st;
+	int r = git_state(p, &st);
+
+	if (r < 0)
+		return r;
+	before = look_at_index(st);
+	r = compare_conflicts(p, v, name, rec);
+	if (r < 0 || git_record_empty(rec))
+		return r;
+	r = git_index_lock(p);
+	after = look_at_index(st);
+	if (r < 0 || (after.ctime_ns == before.ctime_ns && after.id.ino == before.id.ino &&
+	              after.id.gen == before.id.gen))
+		return r;
+	git_record_done(rec);
+	git_view_done(v);
+	return compare_conflicts(p, v, name, rec);
+}
+
 static int prepare_commit(struct atoll_participant *p)
 {
 	cleanup_git_view struct git_view v = GIT_VIEW_INIT;
 	cleanup_git_record struct git_record rec = GIT_RECORD_INIT;
 	cleanup_free char *name = xasprintf("g%u", p->batch.number);
-	size_t conflicts = 0;
 	int r;
 
 	if (p->stale)
@@ -505,11 +559,7 @@ static int prepare_commit(struct atoll_participant *p)
 	if (r >= 0)
 		r = check_outside(p);
 	if (r >= 0)
-		r = git_index_lock(p);
-	if (r >= 0)
-		r = compare(p, &v, name, &rec, &conflicts);
-	if (r >= 0)
-		r = fail_conflicts(p, conflicts);
+		r = compare_alone(p, &v, name, &rec);
 	if (r < 0)
 		return r;
 	note_others(p, &v);
@@ -744,17 +794,22 @@ static int git_undo(struct atoll_participant *p)
 
 static int git_abort(struct atoll_participant *p)
 {
+	const struct git_record *rec = NULL;
 	struct hashes h = { "" };
 	int r;
 
 	hide_git(p);
 	r = be_alone(p);
+	/* Before the decision git only tried; killed at that it leaves locks, too. What is not whole
+	 * was not tried. */
+	if (r >= 0 && load(p, &rec, &h) < 0)
+		error_done(&p->err);
+	if (r >= 0 && rec)
+		r = git_locks_clear(p, rec);
 	if (r >= 0)
 		r = git_index_unlock(p);
 	crashpoint("git.abort.unlocked");
 	drop_view(p);
-	(void)memcpy(h.outer, p->manifest, sizeof(h.outer));
-	p->manifest[0] = '\0';
 	if (r >= 0)
 		r = files->abort(p);
 	give_back(p, &h);

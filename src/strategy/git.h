@@ -142,6 +142,9 @@ int git_refs_try(struct atoll_participant *p, const struct git_record *rec);
 int git_refs_swap(struct atoll_participant *p, const struct git_record *rec, bool back);
 int git_head_swap(struct atoll_participant *p, const struct git_record *rec, bool back);
 int git_index_swap(struct atoll_participant *p, const struct git_record *rec, bool back);
+/* Would git take the new entries? It leaves out names that it does not allow, and says nothing. */
+int git_index_try(struct atoll_participant *p, const struct git_view *v,
+                  const struct git_record *rec);
 /* After a crash: locks that a git of ours left. */
 int git_locks_clear(struct atoll_participant *p, const struct git_record *rec);
 int git_sync(struct atoll_participant *p, const struct git_record *rec);

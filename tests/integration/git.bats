@@ -1,0 +1,487 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# A git repository as a resource: what was done with git inside arrives as if it had been done outside,
+# and nothing else does.
+
+load cli
+
+repository() {
+	outside_tmp
+	export HOME=$elsewhere GIT_CONFIG_NOSYSTEM=1
+	git config --global user.name 'A Person'
+	git config --global user.email person@example.org
+	git config --global init.defaultBranch main
+	git init -q repo
+	cd repo || return 1
+	mkdir dir
+	echo one >one
+	echo two >two
+	echo deep >dir/deep
+	printf '*.ignored\n' >.gitignore
+	git add .
+	git commit -qm first
+	first=$(git rev-parse HEAD)
+	repo=$PWD
+}
+
+# all: everything about a repository that a person could notice.
+all() {
+	(cd "$repo" && git for-each-ref && cat .git/HEAD && git ls-files -s && git status --porcelain=v2 &&
+		git stash list --format=%H && find . -path ./.git -prune -o -printf '%p %y %m %s %T@ %l\n' | sort)
+	(cd "$repo" && find . -path ./.git -prune -o -type f -exec sha256sum {} + | sort)
+}
+
+# sound: git finds nothing wrong, and nothing of ours is left in the repository.
+sound() {
+	[ -z "$(git -C "$repo" fsck --no-dangling 2>&1)" ]
+	[ -z "$(find "$repo/.git" -name '*.lock' -o -name '*.keep' -o -name '*atoll*')" ]
+	[ ! -e "$repo/.git/MERGE_HEAD" ]
+}
+
+started() {
+	"$ATOLL" start p --git . >/dev/null
+}
+
+inside() {
+	"$ATOLL" exec p -- sh -c "set -e; $1"
+}
+
+committed() {
+	"$ATOLL" commit p >/dev/null
+}
+
+undone() {
+	"$ATOLL" rollback p >/dev/null
+}
+
+@test "commits, branches, tags, index and files go together, and back" {
+	repository
+	echo mine >mine
+	old=$(all)
+	started
+	inside 'echo more >>one; git commit -qam second; git tag light; git tag -a -m heavy heavy
+		git checkout -q -b topic; git rm -q two; mkdir -p new/deep; echo n >new/deep/n; git add new
+		git commit -qm third; echo staged >staged; git add staged; echo loose >>dir/deep; echo un >untracked'
+	[ "$(all)" = "$old" ]
+	view=$("$ATOLL" exec p -- sh -c 'git for-each-ref; cat .git/HEAD; git ls-files -s; git status --porcelain')
+	committed
+	[ "$(git for-each-ref; cat .git/HEAD; git ls-files -s; git status --porcelain)" = "$view" ]
+	[ "$(cat mine)" = mine ]
+	sound
+	undone
+	[ "$(all)" = "$old" ]
+	sound
+}
+
+@test "a plan that only reads changes nothing, down to the last time" {
+	repository
+	old=$(untouched .)
+	started
+	inside 'git status; git log; git diff; git grep one' >/dev/null
+	"$ATOLL" diff p --exit-code
+	committed
+	[ "$(untouched .)" = "$old" ]
+}
+
+@test "a ref alone is a change" {
+	repository
+	started
+	inside 'git tag only; git branch other'
+	run "$ATOLL" diff p --name-status
+	says 'refs/tags/only'
+	run "$ATOLL" stop p
+	status_is 1
+	says 'uncommitted work'
+	committed
+	[ "$(git rev-parse only)" = "$first" ]
+	[ "$(git rev-parse other)" = "$first" ]
+	sound
+}
+
+@test "diff shows refs, and what is never installed" {
+	repository
+	started
+	inside 'echo x >>one; git commit -qam x; echo y >>one; git commit -qam y; git config my.key v
+		printf "#!/bin/sh\n" >.git/hooks/post-commit; echo "*.o" >>.git/info/exclude'
+	run "$ATOLL" diff p --name-status
+	says 'refs/heads/main'
+	says ', 2 commits'
+	says '.git/config  (stays in the plan'
+	says '.git/hooks/post-commit  (stays in the plan'
+	says '.git/info/exclude  (stays in the plan'
+	config=$(sha256sum .git/config .git/info/exclude)
+	committed
+	[ "$(sha256sum .git/config .git/info/exclude)" = "$config" ]
+	[ ! -e .git/hooks/post-commit ]
+}
+
+@test "amend, rebase, reset, cherry-pick, stash and gc inside, as outside" {
+	repository
+	for n in 1 2 3 4; do
+		echo "$n" >"file$n"
+		git add .
+		git commit -qm "n$n"
+	done
+	old=$(all)
+	started
+	inside 'git checkout -q -b side HEAD~2; echo s >s; git add s; git commit -qm side
+		git rebase -q main; git commit -q --amend -m "side, again"; git checkout -q main
+		git cherry-pick side >/dev/null; git reset -q --hard HEAD~2; git branch copy side
+		git gc -q --prune=now; git repack -adq; git pack-refs --all'
+	view=$("$ATOLL" exec p -- sh -c 'git for-each-ref; cat .git/HEAD; git ls-files -s; git status --porcelain; git log --format=%H%s --all')
+	committed
+	[ "$(git for-each-ref; cat .git/HEAD; git ls-files -s; git status --porcelain; git log --format=%H%s --all)" = "$view" ]
+	sound
+	undone
+	[ "$(all)" = "$old" ]
+}
+
+@test "two batches are undone as one" {
+	repository
+	old=$(all)
+	started
+	inside 'echo a >>one; git commit -qam a; git branch b1; echo s >s; git add s'
+	committed
+	inside 'echo b >>one; git commit -qam b; git branch -D -q b1; git rm -q --cached -f s; git branch b2'
+	committed
+	sound
+	undone
+	[ "$(all)" = "$old" ]
+	sound
+}
+
+@test "detached HEAD, and a branch without a commit" {
+	repository
+	git checkout -q --detach
+	started
+	inside 'echo x >>one; git commit -qam x'
+	old=$(all)
+	committed
+	[ "$(git log -1 --format=%s HEAD)" = x ]
+	[ "$(git rev-parse main)" = "$first" ]
+	undone
+	[ "$(all)" = "$old" ]
+	"$ATOLL" stop p >/dev/null
+	git init -q ../unborn
+	cd ../unborn
+	repo=$PWD
+	old=$(all)
+	started
+	inside 'echo x >x; git add x; git commit -qm x'
+	committed
+	[ "$(git log --format=%s main)" = x ]
+	sound
+	undone
+	[ "$(all)" = "$old" ]
+}
+
+@test "a repository with SHA-256" {
+	repository
+	git init -q --object-format=sha256 ../long
+	cd ../long
+	repo=$PWD
+	echo a >a
+	git add a
+	git commit -qm a
+	old=$(all)
+	started
+	inside 'echo b >b; git rm -q a; git add b; git commit -qm b; git checkout -q -b x'
+	committed
+	[ "$(git log -1 --format=%s x)" = b ]
+	sound
+	undone
+	[ "$(all)" = "$old" ]
+}
+
+@test "what cannot be worked with is refused at the start" {
+	repository
+	refused() {
+		run "$ATOLL" start q --git "$1"
+		status_is 6
+		says "$2"
+		says 'hint: '
+		no_plans
+	}
+	refused "$repo/dir" 'is not the root of a git repository'
+	git clone -q --bare . ../bare.git
+	refused ../bare.git 'is a bare repository'
+	git worktree add -q ../linked -b linked
+	refused ../linked 'is a linked worktree'
+	git clone -q . ../sparse
+	git -C ../sparse sparse-checkout set dir
+	refused ../sparse 'has a sparse checkout'
+	git clone -q . ../super
+	git -C ../super -c protocol.file.allow=always submodule --quiet add "$repo" sub
+	refused ../super 'has submodules'
+	git clone -q . ../busy
+	git -C ../busy checkout -q -b x
+	echo x >../busy/one
+	git -C ../busy commit -qam x
+	git -C ../busy checkout -q main
+	echo y >../busy/one
+	git -C ../busy commit -qam y
+	! git -C ../busy merge -q x
+	refused ../busy 'has a merge under way'
+}
+
+@test "an operation that was not ended inside is refused, and can be ended" {
+	repository
+	git checkout -q -b x
+	echo x >one
+	git commit -qam x
+	git checkout -q main
+	echo y >one
+	git commit -qam y
+	old=$(all)
+	started
+	inside 'git merge -q x || true' >/dev/null
+	run "$ATOLL" commit p
+	status_is 4
+	says 'a merge is under way in the plan'
+	[ "$(all)" = "$old" ]
+	inside 'echo both >one; git commit -qam merged'
+	committed
+	[ "$(git rev-list --count --merges main)" -eq 1 ]
+	sound
+}
+
+@test "git_01 a damaged object stops the commit, and the work is there when it is mended" {
+	repository
+	started
+	inside 'echo x >>one; git commit -qam x'
+	old=$(all)
+	upper=$(find "$elsewhere" -path '*/u1/.git/objects' -type d)
+	for kind in blob tree; do
+		id=$("$ATOLL" exec p -- git rev-parse "$([ $kind = blob ] && echo main:one || echo 'main^{tree}')")
+		file=$upper/${id:0:2}/${id:2}
+		cp -p "$file" "$elsewhere/saved"
+		chmod u+w "$file"
+		echo garbage >"$file"
+		run "$ATOLL" commit p
+		status_is 4
+		says 'git '
+		[ "$(all)" = "$old" ]
+		sound
+		cp -p "$elsewhere/saved" "$file"
+	done
+	committed
+	[ "$(git log -1 --format=%s)" = x ]
+	sound
+}
+
+@test "git_01 an object under a false name does not come in" {
+	repository
+	started
+	inside 'echo secret >>one; git commit -qam x; echo other >other; git hash-object -w other >/dev/null'
+	old=$(all)
+	upper=$(find "$elsewhere" -path '*/u1/.git/objects' -type d)
+	id=$("$ATOLL" exec p -- git rev-parse main:one)
+	false=$("$ATOLL" exec p -- git hash-object other)
+	chmod u+w "$upper/${id:0:2}/${id:2}"
+	cp "$upper/${false:0:2}/${false:2}" "$upper/${id:0:2}/${id:2}"
+	run "$ATOLL" commit p
+	status_is 4
+	[ "$(all)" = "$old" ]
+	sound
+}
+
+@test "git_02 a hook of the original never runs, and a git that hangs is ended" {
+	repository
+	for hook in pre-commit reference-transaction post-checkout post-index-change post-commit; do
+		printf '#!/bin/sh\necho %s >>%s/ran\nsleep 1000\n' "$hook" "$elsewhere" >.git/hooks/$hook
+		chmod +x .git/hooks/$hook
+	done
+	started
+	"$ATOLL" exec p -- sh -c 'rm .git/hooks/*; echo x >>one; git commit -qam x; git checkout -q -b y'
+	committed
+	[ ! -e "$elsewhere/ran" ]
+	sound
+	rm .git/hooks/*
+	inside 'echo z >>one; git commit -qam z'
+	old=$(all)
+	mkdir "$elsewhere/bin"
+	printf '#!/bin/sh\n[ "$1" != update-ref ] || sleep 1000\nexec %s "$@"\n' "$(command -v git)" \
+		>"$elsewhere/bin/git"
+	chmod +x "$elsewhere/bin/git"
+	begin=$SECONDS
+	PATH=$elsewhere/bin:$PATH ATOLL_GIT_TIMEOUT=1 run "$ATOLL" commit p
+	status_is 4
+	says 'took too long'
+	[ $((SECONDS - begin)) -le 5 ]
+	[ "$(all)" = "$old" ]
+	sound
+	[ -z "$(processes)" ]
+	committed
+}
+
+@test "git_03 undo leaves foreign commits alone" {
+	repository
+	started
+	inside 'echo x >>one; git commit -qam x'
+	committed
+	ours=$(git rev-parse HEAD)
+	echo theirs >theirs
+	git add theirs
+	git commit -qm theirs
+	tip=$(git rev-parse HEAD)
+	old=$(all)
+	run "$ATOLL" rollback p
+	status_is 3
+	says "refs/heads/main: is at ${tip:0:17}, not at ${ours:0:17} any more"
+	[ "$(all)" = "$old" ]
+	git reset -q --soft "$ours"
+	git rm -q --cached theirs
+	echo dirty >>two
+	undone
+	[ "$(git rev-parse HEAD)" = "$first" ]
+	[ "$(cat theirs)" = theirs ]
+	[ "$(tail -1 two)" = dirty ]
+	[ "$(git status --porcelain)" = "$(printf ' M two\n?? theirs')" ]
+	sound
+}
+
+@test "git_04 undo gives back the exact tip and tree" {
+	repository
+	git checkout -q -b side
+	echo s >s
+	git add s
+	git commit -qm s
+	git checkout -q main
+	for what in 'git merge -q --no-ff -m m side' 'git merge -q --ff-only side'; do
+		old=$(all)
+		started
+		inside "$what"
+		committed
+		[ -e s ]
+		undone
+		[ "$(all)" = "$old" ]
+		sound
+		"$ATOLL" stop p >/dev/null
+	done
+}
+
+@test "git_06 after stop nothing of the plan is left" {
+	repository
+	refs=$(git for-each-ref; git worktree list)
+	started
+	inside 'git branch x; echo x >>one; git commit -qam x'
+	"$ATOLL" stop p --force >/dev/null
+	[ "$(git for-each-ref; git worktree list)" = "$refs" ]
+	sound
+	no_plans
+}
+
+@test "git_07 a branch that somebody else moved, too, is never overwritten" {
+	repository
+	started
+	inside 'echo inside >one; git commit -qam inside'
+	ours=$("$ATOLL" exec p -- git rev-parse main)
+	echo outside >one
+	git commit -qam outside
+	old=$(all)
+	run "$ATOLL" commit p
+	status_is 3
+	says "refs/heads/main"
+	says "${ours:0:10}"
+	[ "$(all)" = "$old" ]
+	[ "$("$ATOLL" exec p -- git rev-parse main)" = "$ours" ]
+	sound
+}
+
+@test "git_07 what somebody else checked out or staged meanwhile is a conflict only where both did" {
+	repository
+	started
+	inside 'echo x >x; git add x; echo more >>two; git branch from-plan'
+	echo y >y
+	git add y
+	git branch from-outside
+	echo dirty >>one
+	committed
+	[ "$(git status --porcelain)" = "$(printf ' M one\n M two\nA  x\nA  y')" ]
+	[ "$(git rev-parse from-plan from-outside)" = "$(printf '%s\n%s' "$first" "$first")" ]
+	sound
+	inside 'echo z >z; git add z'
+	git checkout -q -f -b elsewhere "$first"
+	run "$ATOLL" commit p
+	status_is 3
+	says 'another branch or commit was checked out'
+}
+
+@test "a branch that another worktree has checked out is a conflict" {
+	repository
+	git worktree add -q ../linked -b linked
+	started
+	inside 'git update-ref refs/heads/linked "$(git commit-tree -p linked -m x "linked^{tree}")"'
+	run "$ATOLL" commit p
+	status_is 3
+	says "checked out in the worktree 'linked'"
+	sound
+}
+
+@test "a command of git that is at work outside is waited for, then named" {
+	repository
+	started
+	inside 'echo x >>one; git commit -qam x'
+	: >.git/index.lock
+	run "$ATOLL" commit p
+	status_is 5
+	says 'a command of git is at work'
+	[ -e .git/index.lock ]
+	(sleep 1; rm .git/index.lock) &
+	committed
+	wait
+	sound
+}
+
+@test "a recovery that finds the branch moved takes everything back" {
+	repository
+	mkdir ../dir
+	echo old >../dir/file
+	"$ATOLL" start p --git . --dir ../dir >/dev/null
+	"$ATOLL" exec p -- sh -c 'echo x >>one; git commit -qam x; echo new >../dir/file'
+	ATOLL_CRASHPOINT=txn.after-decision run "$ATOLL" commit p
+	status_is 137
+	rm .git/index.lock
+	git commit -q --allow-empty -m foreign
+	old=$(all)
+	run "$ATOLL" recover
+	[ "$(all)" = "$old" ]
+	[ "$(cat ../dir/file)" = old ]
+	sound
+	run "$ATOLL" commit p
+	status_is 3
+}
+
+@test "hostile things in the workspace's .git go nowhere" {
+	repository
+	echo 'not yours' >"$elsewhere/secret"
+	started
+	inside "echo x >>one; git commit -qam x
+		ln -s $elsewhere/secret .git/refs/heads/link; mkfifo .git/refs/heads/fifo; mkfifo .git/objects/pack/pack-00.pack
+		echo 'ref: ../../secret' >.git/refs/heads/odd; mkdir -p .git/refs/heads/deep/er
+		echo $elsewhere >.git/objects/info/alternates; echo garbage >.git/packed-refs.bak
+		git config core.fsmonitor 'touch $elsewhere/ran'; git config core.pager 'touch $elsewhere/ran'"
+	"$ATOLL" diff p >/dev/null
+	run timeout 20 "$ATOLL" commit p
+	[ ! -e "$elsewhere/ran" ]
+	[ ! -e .git/refs/heads/link ]
+	[ ! -e .git/objects/info/alternates ]
+	sound
+}
+
+@test "an index made by hand cannot reach into .git" {
+	repository
+	started
+	inside 'id=$(echo "#!/bin/sh" | git hash-object -w --stdin)
+		printf "100755 %s 0\t.gix/hooks/post-checkout\n" "$id" | git update-index --index-info
+		/usr/bin/python3 -c "
+import hashlib
+data = open(\".git/index\", \"rb\").read()[:-20].replace(b\".gix/\", b\".git/\")
+open(\".git/index\", \"wb\").write(data + hashlib.sha1(data).digest())"'
+	old=$(all)
+	run "$ATOLL" commit p
+	status_is 4
+	says "'.git/hooks/post-checkout' in the plan's index"
+	[ "$(all)" = "$old" ]
+	sound
+}
