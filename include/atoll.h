@@ -454,6 +454,7 @@ ATOLL_API int atoll_change_lines(const struct atoll_change *change, atoll_line_f
 #define ATOLL_DRY_RUN             0x20u  /* prepare, then withdraw */
 #define ATOLL_FORCE               0x40u  /* stop: drop uncommitted work */
 #define ATOLL_KEEP_THEIRS         0x80u  /* rollback: leave entries somebody changed since */
+#define ATOLL_FF_ONLY             0x200u /* git: a branch somebody else moved, too, is a conflict */
 #define ATOLL_KEEP_WORK           0x100u /* rollback: what was committed is uncommitted work again */
 
 /* All sandboxes of the plan, or none. -ATOLL_E_CONFLICT, -ATOLL_E_POLICY and every other failure

@@ -16,6 +16,7 @@ static const struct decide_flag flag_table[] = {
 	{ "deny", "escaping-links", ATOLL_DENY_ESCAPING_LINKS },
 	{ "no-undo", NULL, ATOLL_NO_UNDO },
 	{ "dry-run", NULL, ATOLL_DRY_RUN },
+	{ "ff-only", NULL, ATOLL_FF_ONLY },
 	{ NULL, NULL, 0 },
 };
 
@@ -232,6 +233,7 @@ static const struct option_row options[] = {
 	{ "retain", "TIME",
 	  "how long it can be undone: 90s, 15m, 24h, 7d; never: until stop ends it\n"
 	  "(default: undo.retention)" },
+	{ "ff-only", NULL, "merge no git branch that somebody else moved, too" },
 	{ "no-undo", NULL, "keep nothing to undo it with" },
 	{ "dry-run", NULL, "say whether it would work, change nothing" },
 	{ NULL, NULL, NULL },

@@ -10,6 +10,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct wanted {
@@ -172,11 +173,32 @@ static unsigned start_flags(const struct start *s, unsigned flags)
 	return flags;
 }
 
+/* A repository's root is taken for one, unless a strategy was asked for. */
+static bool want_default(struct start *s)
+{
+	const char *strategy = strategy_of(s->c);
+	struct stat st;
+	bool is_git = !strategy && lstat(".git", &st) == 0 && S_ISDIR(st.st_mode);
+
+	want(s, find_kind(is_git ? "git" : "dir"), ".", strategy);
+	return is_git;
+}
+
+/* What cannot be worked with as a repository is a directory still. */
+static int start_as_dir(struct cli *c, const struct atoll_start *start,
+                        struct atoll_resource *resource)
+{
+	cli_say(c, "as a directory: %s", atoll_result_message(c->res));
+	resource->strategy = NULL;
+	return atoll_plan_start_with(c->atoll, start, &c->plan, c->res);
+}
+
 int resources_start(struct cli *c, const struct atoll_start *how, bool *ret_opened)
 {
 	cleanup_start struct start s = { .c = c };
 	cleanup_free struct atoll_resource *resources = NULL;
 	struct atoll_start start = *how;
+	bool guessed = false;
 	int status, r;
 
 	status = read_file(&s);
@@ -192,7 +214,7 @@ int resources_start(struct cli *c, const struct atoll_start *how, bool *ret_open
 		return status;
 	start.flags = start_flags(&s, start.flags);
 	if (s.n == 0) {
-		want(&s, find_kind("dir"), ".", strategy_of(c));
+		guessed = want_default(&s);
 		start.flags |= ATOLL_START_AS_IS;
 	}
 	resources = xcalloc(s.n, sizeof(*resources));
@@ -200,6 +222,8 @@ int resources_start(struct cli *c, const struct atoll_start *how, bool *ret_open
 	start.resources = resources;
 	start.n_resources = s.n;
 	r = atoll_plan_start_with(c->atoll, &start, &c->plan, c->res);
+	if (r == -ATOLL_E_UNSUPPORTED && guessed)
+		r = start_as_dir(c, &start, resources);
 	if (r < 0)
 		return cli_fail(c, r);
 	cli_notes(c);

@@ -198,6 +198,17 @@ static void measure(struct dir_batch *b, const struct change *c, const struct fs
 	}
 }
 
+/* Another version than the workspace's, made by a strategy that builds on ours. */
+static int stage_merged(struct atoll_participant *p, struct dir_batch *b, struct manifest_op *o)
+{
+	int work_fd = b->work_fd, r;
+
+	b->work_fd = p->merged_fd;
+	r = dir_stage_copy(p, b, b->m.n_ops, false, o);
+	b->work_fd = work_fd;
+	return r;
+}
+
 static int add_op(struct atoll_participant *p, struct dir_batch *b, const struct change *c,
                   uint64_t mnt_id, const struct dir_source *source, bool copy)
 {
@@ -210,7 +221,9 @@ static int add_op(struct atoll_participant *p, struct dir_batch *b, const struct
 		o.flags = source->op_flags;
 	if (o.flags & MANIFEST_MARKS && S_ISDIR(o.new_stat.mode) && is_opaque(b, source, c->path))
 		o.flags |= MANIFEST_OPAQUE;
-	if (r >= 0 && c->op != CHANGE_DELETE)
+	if (r >= 0 && strlist_has(&p->merged, c->path))
+		r = stage_merged(p, b, &o);
+	else if (r >= 0 && c->op != CHANGE_DELETE)
 		r = copy || c->in_part ? dir_stage_copy(p, b, b->m.n_ops, c->in_part, &o)
 		                       : dir_stage_in_place(p, b, &o);
 	if (c->what & ATOLL_CHANGE_SETUID && !(p->batch.flags & ATOLL_ALLOW_SETUID))

@@ -439,6 +439,8 @@ static enum side side_of(struct weeding *w, const char *path)
 	bool is_theirs = theirs && (!ours || strlen(theirs) > strlen(ours));
 	const char *name = is_theirs ? theirs : ours;
 
+	if (strlist_has(&w->p->merged, path)) /* what comes has both sides in it */
+		return SIDE_OURS;
 	if (!name)
 		return SIDE_NONE;
 	if (!strlist_has(&w->used, name))

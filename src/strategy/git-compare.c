@@ -17,9 +17,11 @@
 
 struct compare {
 	struct atoll_participant *p;
-	const struct git_view *v;
+	struct git_view *v;
 	struct git_state *st;
 	struct git_record *rec;
+	const char *head;      /* where HEAD is, on both sides, or NULL */
+	struct git_map merged; /* entries that are on neither side */
 	size_t conflicts;
 };
 
@@ -68,6 +70,25 @@ static bool is_checked_out(const struct compare *c, const char *ref, char **ret_
 	return false;
 }
 
+static int merge_ref(struct compare *c, const char *ref, const char *base, const char *v,
+                     const char *now)
+{
+	struct git_merge m = { .v = xstrdup(v), .now = xstrdup(now) };
+	int r = git_merge_ref(c->p, c->v, ref, base, &m);
+
+	if (r == 1)
+		both_moved(c, ref, v, now);
+	if (r == 0 && strcmp(m.result, now) != 0)
+		git_swap_add(&c->rec->parts[GIT_REFS], ref, now, m.result);
+	if (r == 0 && c->head && strcmp(c->head + 5, ref) == 0) {
+		git_merge_done(&c->v->merge);
+		c->v->merge = m;
+		m = GIT_MERGE_INIT;
+	}
+	git_merge_done(&m);
+	return r < 0 ? r : 0;
+}
+
 static int compare_ref(void *ctx, const char *ref, const char *base, const char *v, const char *now)
 {
 	struct compare *c = ctx;
@@ -78,36 +99,49 @@ static int compare_ref(void *ctx, const char *ref, const char *base, const char 
 
 		conflict(c, ref, why);
 	} else if (strcmp(base, now) != 0) {
-		both_moved(c, ref, v, now);
+		return merge_ref(c, ref, base, v, now);
 	} else {
 		git_swap_add(&c->rec->parts[GIT_REFS], ref, now, v);
 	}
 	return 0;
 }
 
-static int compare_head(struct compare *c, const struct git_base *base)
+/* BRANCH is what was checked out when the plan was made: what others committed there since is in
+ * the working tree, where the plan now wants something else. */
+static bool branch_moved(const struct git_base *base, const struct git_map *now)
 {
-	cleanup_free char *v = NULL, *now = NULL;
-	int r = git_head_read(c->p, c->v->fd, "HEAD", &v);
+	const char *branch = base->head + 5;
 
-	if (r >= 0)
-		r = git_head_read(c->p, c->st->dir_fd, "HEAD", &now);
-	if (r < 0 || strcmp(v, now) == 0 || strcmp(v, base->head) == 0)
-		return r;
-	if (strcmp(now, base->head) != 0)
-		both_moved(c, "HEAD", v, now);
+	return strncmp(base->head, "ref: ", 5) == 0 &&
+	       strcmp(git_map_get(&base->refs, branch), git_map_get(now, branch)) != 0;
+}
+
+static void compare_head(struct compare *c, const struct git_base *base, const struct git_map *now,
+                         const char *v_head, const char *now_head)
+{
+	if (strcmp(v_head, now_head) == 0 || strcmp(v_head, base->head) == 0)
+		return;
+	if (strcmp(now_head, base->head) != 0 || branch_moved(base, now))
+		both_moved(c, "HEAD", v_head, now_head);
 	else
-		git_swap_add(&c->rec->parts[GIT_HEAD], "HEAD", now, v);
-	return 0;
+		git_swap_add(&c->rec->parts[GIT_HEAD], "HEAD", now_head, v_head);
 }
 
 static int compare_refs(struct compare *c)
 {
 	cleanup_git_base struct git_base base = GIT_BASE_INIT;
 	cleanup_git_map struct git_map v = GIT_MAP_INIT, now = GIT_MAP_INIT;
+	cleanup_free char *v_head = NULL, *now_head = NULL;
 	const struct git real = GIT_AT(c->st->dir);
 	struct git mine = GIT_AT(c->v->path);
 	int r = git_base_read(c->p, &base);
+
+	if (r >= 0)
+		r = git_head_read(c->p, c->v->fd, "HEAD", &v_head);
+	if (r >= 0)
+		r = git_head_read(c->p, c->st->dir_fd, "HEAD", &now_head);
+	if (r >= 0 && strcmp(v_head, now_head) == 0 && strncmp(v_head, "ref: ", 5) == 0)
+		c->head = v_head;
 
 	mine.alternates = c->v->alternates;
 	if (r >= 0)
@@ -116,7 +150,10 @@ static int compare_refs(struct compare *c)
 		r = git_refs_read(c->p, &real, &now);
 	if (r >= 0)
 		r = git_three_way(&base.refs, &v, &now, compare_ref, c);
-	return r < 0 ? r : compare_head(c, &base);
+	c->head = NULL;
+	if (r >= 0)
+		compare_head(c, &base, &now, v_head, now_head);
+	return r;
 }
 
 /* ---- the index ---- */
@@ -126,11 +163,31 @@ static int compare_entry(void *ctx, const char *path, const char *base, const ch
 {
 	struct compare *c = ctx;
 
+	if (*git_map_get(&c->merged, path))
+		return 0;
 	if (strcmp(base, now) != 0)
 		conflict(c, path, "staged by somebody else, and in the plan");
 	else
 		git_swap_add(&c->rec->parts[GIT_INDEX], path, now, v);
 	return 0;
+}
+
+/* Files that the merge of the checked out branch made of both sides'. */
+static int merge_files(struct compare *c, const struct git_map *now)
+{
+	int r = git_merge_entries(c->p, c->v, &c->v->merge, &c->merged);
+
+	for (size_t i = 0; i < c->merged.n && r >= 0; i++) {
+		const char *path = c->merged.v[i].key, *entry = c->merged.v[i].value;
+
+		r = git_merge_file(c->p, c->v, &c->v->merge, path, entry);
+		if (r == 1)
+			conflict(c, path, "changed by somebody else, and in the plan");
+		else if (r == 0)
+			git_swap_add(&c->rec->parts[GIT_INDEX], path, git_map_get(now, path),
+			             entry);
+	}
+	return r < 0 ? r : git_merge_tree(c->p, c->v);
 }
 
 static int compare_index(struct compare *c)
@@ -146,6 +203,8 @@ static int compare_index(struct compare *c)
 		r = git_index_read(c->p, c->st->dir, at_base, &base);
 	if (r >= 0)
 		r = git_index_read(c->p, c->st->dir, at_now, &now);
+	if (r >= 0 && c->v->merge.result)
+		r = merge_files(c, &now);
 	return r < 0 ? r : git_three_way(&base, &v, &now, compare_entry, c);
 }
 
@@ -167,7 +226,7 @@ int git_head_moved(struct atoll_participant *p, bool *ret)
 	return r;
 }
 
-int git_compare(struct atoll_participant *p, const struct git_view *v, struct git_record *rec,
+int git_compare(struct atoll_participant *p, struct git_view *v, struct git_record *rec,
                 size_t *ret_conflicts)
 {
 	struct compare c = { .p = p, .v = v, .rec = rec };
@@ -177,6 +236,7 @@ int git_compare(struct atoll_participant *p, const struct git_view *v, struct gi
 		r = compare_refs(&c);
 	if (r >= 0 && v->has_index)
 		r = compare_index(&c);
+	git_map_done(&c.merged);
 	*ret_conflicts = c.conflicts;
 	return r;
 }

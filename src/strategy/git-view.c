@@ -39,6 +39,7 @@ void git_view_done(struct git_view *v)
 	close_fd(&v->fd);
 	free(v->path);
 	free(v->alternates);
+	git_merge_done(&v->merge);
 	*v = GIT_VIEW_INIT;
 }
 
@@ -358,8 +359,9 @@ int git_view_objects(struct atoll_participant *p, struct git_view *v)
 {
 	cleanup_dirlist struct dirlist names = DIRLIST_INIT;
 	cleanup_close int fd = FD_NONE;
-	int r = resolve_dir(v->upper_fd, "objects", &fd);
+	int r = v->has_objects ? -ENOENT : resolve_dir(v->upper_fd, "objects", &fd);
 
+	v->has_objects = true;
 	if (r == -ENOENT)
 		return 0;
 	if (r >= 0)

@@ -232,6 +232,7 @@ static int git_observe(struct atoll_participant *p)
 	if (r < 0 || p->stale)
 		return r;
 	/* Only counted: what cannot be committed says so then. */
+	v.only_look = true;
 	if (compare(p, &v, name, &rec, &conflicts) < 0) {
 		error_done(&p->err);
 		p->changes++;
@@ -377,6 +378,7 @@ static int git_diff(struct atoll_participant *p)
 	r = files->diff(p);
 	if (r < 0 || p->stale)
 		return r;
+	v.only_look = true;
 	/* While a command runs it may be half-way through anything: then only files are shown. */
 	r = compare(p, &v, name, &rec, &conflicts);
 	if (r < 0)
@@ -518,6 +520,12 @@ static int compare_conflicts(struct atoll_participant *p, struct git_view *v, co
 	return r < 0 ? r : fail_conflicts(p, conflicts);
 }
 
+static void forget_merged(struct atoll_participant *p)
+{
+	strlist_done(&p->merged);
+	close_fd(&p->merged_fd);
+}
+
 /* Locks only when there is something to do: else not even a time changes. What was compared is then
  * still there, or is compared once more. */
 static int compare_alone(struct atoll_participant *p, struct git_view *v, const char *name,
@@ -540,6 +548,7 @@ static int compare_alone(struct atoll_participant *p, struct git_view *v, const 
 		return r;
 	git_record_done(rec);
 	git_view_done(v);
+	forget_merged(p);
 	return compare_conflicts(p, v, name, rec);
 }
 
@@ -564,6 +573,7 @@ static int prepare_commit(struct atoll_participant *p)
 		return r;
 	note_others(p, &v);
 	r = prepare_files(p, !git_record_empty(&rec));
+	forget_merged(p);
 	if (r == ATOLL_READY && (p->changes || rec.parts[GIT_INDEX].n))
 		r = check_head(p) < 0 ? p->err.code : ATOLL_READY;
 	p->changes += count(&rec);
@@ -693,7 +703,9 @@ static void drop_view(const struct atoll_participant *p)
 	(void)remove_tree(path);
 }
 
-static int begin(struct atoll_participant *p, const struct git_record **ret, struct hashes *h)
+/* BACK: after a git of ours failed, perhaps. */
+static int begin(struct atoll_participant *p, const struct git_record **ret, struct hashes *h,
+                 bool back)
 {
 	int r;
 
@@ -701,7 +713,7 @@ static int begin(struct atoll_participant *p, const struct git_record **ret, str
 	r = load(p, ret, h);
 	if (r >= 0 && *ret)
 		r = be_alone(p);
-	if (r >= 0 && *ret && p->batch.recovering)
+	if (r >= 0 && *ret && (p->batch.recovering || back))
 		r = git_locks_clear(p, *ret);
 	return r < 0 || !*ret ? r : git_index_lock(p);
 }
@@ -751,7 +763,7 @@ static int git_commit(struct atoll_participant *p)
 {
 	const struct git_record *rec = NULL;
 	struct hashes h = { "" };
-	int r = begin(p, &rec, &h);
+	int r = begin(p, &rec, &h, false);
 
 	if (r >= 0)
 		r = rec ? carry_out(p, rec) : files->commit(p);
@@ -785,7 +797,7 @@ static int git_undo(struct atoll_participant *p)
 {
 	const struct git_record *rec = NULL;
 	struct hashes h = { "" };
-	int r = begin(p, &rec, &h);
+	int r = begin(p, &rec, &h, true);
 
 	if (r >= 0)
 		r = rec ? take_back(p, rec) : files->undo(p);

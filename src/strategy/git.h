@@ -13,7 +13,7 @@
  *
  * Each key is judged by three values: BASE, when the workspace was made; V, in the workspace; NOW, in
  * the repository. Changed in the workspace only: swapped. Changed by others only, or by both to the
- * same: nothing to do. By both: a conflict. That the lower layer is live does no harm: what a command
+ * same: nothing to do. By both: merged, where it is a branch (git-merge.c), else a conflict. That the lower layer is live does no harm: what a command
  * did not touch has V equal to NOW.
  *
  * In the work directory, per generation G of the workspace:
@@ -95,6 +95,14 @@ int git_index_read(struct atoll_participant *p, const char *dir, const char *pat
 
 /* ---- git-view.c: what is in the workspace ---- */
 
+/* A branch that both sides moved, from V and NOW to RESULT. */
+struct git_merge {
+	char *v, *now, *result;
+};
+#define GIT_MERGE_INIT ((struct git_merge){ 0 })
+void git_merge_done(struct git_merge *m);
+#define cleanup_git_merge __attribute__((__cleanup__(git_merge_done)))
+
 struct git_view {
 	int upper_fd; /* .git in the upper layer, or FD_NONE */
 	int fd;       /* of the repository put together at PATH */
@@ -102,6 +110,9 @@ struct git_view {
 	char *alternates; /* for git to read what is in the workspace: the repository's objects */
 	bool has_refs;    /* something about refs or HEAD was written */
 	bool has_index;
+	bool has_objects;       /* git_view_objects() was here */
+	bool only_look;         /* what would have to be merged is a conflict */
+	struct git_merge merge; /* of the branch that is checked out; result NULL: none */
 };
 #define GIT_VIEW_INIT ((struct git_view){ .upper_fd = -1, .fd = -1 })
 /* Looks only. */
@@ -118,10 +129,25 @@ void git_view_remove(struct atoll_participant *p, struct git_view *v);
 
 /* Fills REC with what a commit would do to refs, HEAD and index. Conflicts are named by notes, and
  * *RET_CONFLICTS counts them. Objects are not looked at. */
-int git_compare(struct atoll_participant *p, const struct git_view *v, struct git_record *rec,
+int git_compare(struct atoll_participant *p, struct git_view *v, struct git_record *rec,
                 size_t *ret_conflicts);
 /* HEAD was moved by somebody else since the workspace was made. */
 int git_head_moved(struct atoll_participant *p, bool *ret);
+
+/* ---- git-merge.c ---- */
+
+/* Merges m->v and m->now of REF, which was at BASE: m->result, which may be one of the two. 1: it
+ * cannot be. */
+int git_merge_ref(struct atoll_participant *p, struct git_view *v, const char *ref,
+                  const char *base, struct git_merge *m);
+/* Entries of the result that neither side has so, "000000 ..." for one that is gone. */
+int git_merge_entries(struct atoll_participant *p, const struct git_view *v,
+                      const struct git_merge *m, struct git_map *ret);
+/* The working tree gets such a file. 1: somebody has there what is not committed. */
+int git_merge_file(struct atoll_participant *p, const struct git_view *v, const struct git_merge *m,
+                   const char *path, const char *entry);
+/* After the last one: for the part of the files. */
+int git_merge_tree(struct atoll_participant *p, const struct git_view *v);
 
 /* ---- git-objects.c ---- */
 

@@ -54,6 +54,8 @@ struct atoll_participant {
 	void *extra;
 	void (*extra_free)(void *extra);
 	struct strlist own_excludes; /* what it keeps from the other one */
+	struct strlist merged;       /* files it has another version of than the workspace, */
+	int merged_fd;               /* below here: these take their places */
 	bool batch_anyway;           /* and that prepare makes a batch even of no change */
 };
 

@@ -190,6 +190,7 @@ int participant_new(const struct participant_options *opt, struct atoll_particip
 	p->generation = opt->generation;
 	p->stale = opt->stale;
 	p->excludes = opt->excludes;
+	p->merged_fd = FD_NONE;
 	*ret = p;
 	return 0;
 }
@@ -209,6 +210,8 @@ void participant_free(struct atoll_participant *p)
 	if (p->extra)
 		p->extra_free(p->extra);
 	strlist_done(&p->own_excludes);
+	strlist_done(&p->merged);
+	close_fd(&p->merged_fd);
 	error_done(&p->err);
 	strlist_done(&p->env);
 	strlist_done(&p->undone);

@@ -371,6 +371,121 @@ undone() {
 	no_plans
 }
 
+@test "git_07 a branch that somebody else moved, too, is merged outside any checkout" {
+	repository
+	seq 20 >both
+	git add both
+	git commit -qm both
+	started
+	inside 'sed -i "s/^2$/inside/" both; chmod +x both; git add both; git rm -q two; echo in >in; git add in
+		git commit -qm inside; echo s >s; git add s; echo d >>dir/deep'
+	ours=$("$ATOLL" exec p -- git rev-parse main)
+	sed -i 's/^18$/outside/' both
+	echo out >out
+	echo more >>one
+	git add both out one
+	git commit -qm outside
+	theirs=$(git rev-parse HEAD)
+	echo staged >their-staged
+	git add their-staged
+	echo dirty >>.gitignore
+	old=$(all)
+	run "$ATOLL" commit p --ff-only
+	status_is 3
+	[ "$(all)" = "$old" ]
+	run "$ATOLL" commit p --dry-run
+	status_is 0
+	[ "$(all)" = "$old" ]
+	committed
+	[ "$(git rev-parse HEAD^1 HEAD^2)" = "$(printf '%s\n%s' "$theirs" "$ours")" ]
+	[ "$(git log -1 --format='%s %an')" = "Merge plan 'p' into main A Person" ]
+	[ "$(git status --porcelain)" = "$(printf ' M .gitignore\n M dir/deep\nA  s\nA  their-staged')" ]
+	[ "$(sed -n '2p;18p' both)" = "$(printf 'inside\noutside')" ]
+	[ -x both ]
+	[ "$(cat in out)" = "$(printf 'in\nout')" ]
+	[ ! -e two ]
+	sound
+	undone
+	[ "$(all)" = "$old" ]
+	sound
+}
+
+@test "git_07 what is not committed stands against a merge" {
+	repository
+	seq 20 >both
+	git add both
+	git commit -qm both
+	started
+	inside 'sed -i "s/^2$/inside/" both; git commit -qam inside'
+	sed -i 's/^18$/outside/' both
+	git commit -qam outside
+	echo dirty >>both
+	old=$(all)
+	run "$ATOLL" commit p
+	status_is 3
+	says 'both: changed by somebody else'
+	[ "$(all)" = "$old" ]
+	git checkout -q both
+	inside 'echo loose >>both'
+	run "$ATOLL" commit p
+	status_is 3
+	inside 'git checkout -q both'
+	committed
+	[ "$(sed -n '2p;18p' both)" = "$(printf 'inside\noutside')" ]
+	sound
+}
+
+@test "git_07 a branch that is not checked out is merged, contained, or moved on" {
+	repository
+	git branch a
+	git branch b
+	git branch c
+	git branch d
+	started
+	inside 'for n in a b c; do git checkout -q $n; echo $n >in-$n; git add in-$n; git commit -qm $n; done
+		git checkout -q main; git branch -D -q d'
+	b=$("$ATOLL" exec p -- git rev-parse b)
+	git worktree add -q ../tree a
+	(cd ../tree && echo x >x && git add x && git commit -qm x)
+	git worktree remove ../tree
+	git fetch -q "$repo" 2>/dev/null || true
+	old=$(all)
+	committed
+	[ "$(git rev-list --count --merges a)" -eq 1 ]
+	[ "$(git rev-parse b)" = "$b" ]
+	! git rev-parse -q --verify d
+	[ -z "$(git status --porcelain)" ]
+	sound
+	undone
+	[ "$(all)" = "$old" ]
+}
+
+@test "git_02 a merge driver that hangs is ended, and leaves nothing" {
+	repository
+	printf 'one merge=slow\n' >.gitattributes
+	git add .gitattributes
+	git commit -qm attributes
+	git config merge.slow.driver 'sleep 1000'
+	started
+	inside 'sed -i "1i in" one; git commit -qam in'
+	echo out >>one
+	git commit -qam out
+	old=$(all)
+	begin=$SECONDS
+	ATOLL_GIT_TIMEOUT=1 run "$ATOLL" commit p
+	status_is 4
+	says 'git merge-tree took too long'
+	[ $((SECONDS - begin)) -le 5 ]
+	[ "$(all)" = "$old" ]
+	[ -z "$(find . -name '.merge_file*')" ]
+	[ -z "$(processes)" ]
+	sound
+	git config merge.slow.driver 'cat %B >>%A'
+	committed
+	[ "$(cat one)" = "$(printf 'one\nout\nin\none')" ]
+	sound
+}
+
 @test "git_07 a branch that somebody else moved, too, is never overwritten" {
 	repository
 	started
@@ -448,8 +563,10 @@ undone() {
 	[ "$(all)" = "$old" ]
 	[ "$(cat ../dir/file)" = old ]
 	sound
-	run "$ATOLL" commit p
-	status_is 3
+	committed
+	[ "$(git rev-list --count --merges main)" -eq 1 ]
+	[ "$(cat ../dir/file)" = new ]
+	sound
 }
 
 @test "hostile things in the workspace's .git go nowhere" {
