@@ -201,6 +201,16 @@ static int clear_lock(struct atoll_participant *p, const struct git_state *st,
 	return r < 0 && r != -ENOENT ? error_sys(&p->err, r, "remove the lock", path) : 0;
 }
 
+static int clear_stash(struct atoll_participant *p, const struct git_state *st,
+                       const struct git_swap *entry, int64_t since_ns)
+{
+	char ref[] = "refs/stash", log[] = "logs/refs/stash", none[] = "";
+	const struct git_swap of_ref = { ref, none, entry->key }, of_log = { log, none, none };
+	int r = clear_lock(p, st, &of_ref, since_ns);
+
+	return r < 0 ? r : clear_lock(p, st, &of_log, since_ns);
+}
+
 /* Git locks HEAD, too, when it moves the branch that HEAD is at, and the packed refs to delete one. */
 static void clear_others(struct git_state *st, const struct git_record *rec, int64_t since_ns)
 {
@@ -231,7 +241,9 @@ int git_locks_clear(struct atoll_participant *p, const struct git_record *rec)
 		r = clear_lock(p, st, &rec->parts[GIT_REFS].v[i], since.ctime_ns);
 	for (size_t i = 0; r >= 0 && i < rec->parts[GIT_HEAD].n; i++)
 		r = clear_lock(p, st, &rec->parts[GIT_HEAD].v[i], since.ctime_ns);
-	if (r >= 0 && rec->parts[GIT_REFS].n + rec->parts[GIT_HEAD].n)
+	for (size_t i = 0; r >= 0 && i < rec->parts[GIT_STASH].n; i++)
+		r = clear_stash(p, st, &rec->parts[GIT_STASH].v[i], since.ctime_ns);
+	if (r >= 0 && !git_record_empty(rec))
 		clear_others(st, rec, since.ctime_ns);
 	return r;
 }
@@ -263,5 +275,9 @@ int git_sync(struct atoll_participant *p, const struct git_record *rec)
 		r = syncset_add(p->batch.sync, st->dir_fd, files[i]);
 	for (size_t i = 0; i < rec->parts[GIT_REFS].n && r >= 0; i++)
 		r = sync_parents(p, st, rec->parts[GIT_REFS].v[i].key);
+	if (r >= 0 && rec->parts[GIT_STASH].n)
+		r = sync_parents(p, st, "refs/stash");
+	if (r >= 0 && rec->parts[GIT_STASH].n)
+		r = sync_parents(p, st, "logs/refs/stash");
 	return r < 0 ? error_sys(&p->err, r, "note for the barrier", p->root) : 0;
 }

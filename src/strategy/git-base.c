@@ -26,6 +26,7 @@
 void git_base_done(struct git_base *b)
 {
 	free(b->head);
+	free(b->stash);
 	git_map_done(&b->refs);
 	*b = GIT_BASE_INIT;
 }
@@ -124,6 +125,14 @@ int git_index_read(struct atoll_participant *p, const char *dir, const char *pat
 
 /* ---- the record ---- */
 
+/* Asked of the disk, since mostly there is none. */
+static bool has_stash(const struct git_state *st)
+{
+	struct fs_stat log;
+
+	return fs_stat_at(st->dir_fd, "logs/refs/stash", 0, &log) == 0;
+}
+
 static int write_refs(struct atoll_participant *p, const struct git_state *st, int work_fd,
                       const char *name)
 {
@@ -137,6 +146,9 @@ static int write_refs(struct atoll_participant *p, const struct git_state *st, i
 		return r;
 	strbuf_printf(&sb, "%s\n", head);
 	r = refs_text(p, &g, &sb);
+	strbuf_putc(&sb, '\n');
+	if (r >= 0 && has_stash(st))
+		r = git_stash_list(p, &g, &sb);
 	if (r < 0)
 		return r;
 	r = fs_create_at(work_fd, name, 0600, &fd);
@@ -172,7 +184,7 @@ int git_base_read(struct atoll_participant *p, struct git_base *ret)
 	char refs[NAME_LEN], index[NAME_LEN];
 	cleanup_close int work_fd = FD_NONE, fd = FD_NONE;
 	cleanup_free char *text = NULL;
-	char *end;
+	char *end, *stash;
 	size_t len;
 	int r = open_work(p, &work_fd);
 
@@ -189,5 +201,10 @@ int git_base_read(struct atoll_participant *p, struct git_base *ret)
 		return error_set(&p->err, -ATOLL_E_DAMAGED, "the base record in '%s' is damaged",
 		                 p->work);
 	ret->head = xstrndup(text, (size_t)(end - text));
-	return git_map_refs(&ret->refs, xstrdup(end + 1), &p->err);
+	stash = strstr(end, "\n\n");
+	if (!stash)
+		return error_set(&p->err, -ATOLL_E_DAMAGED, "the base record in '%s' is damaged",
+		                 p->work);
+	ret->stash = xstrdup(stash + 2);
+	return git_map_refs(&ret->refs, xstrndup(end + 1, (size_t)(stash - end)), &p->err);
 }

@@ -153,6 +153,8 @@ static int compare_refs(struct compare *c)
 	c->head = NULL;
 	if (r >= 0)
 		compare_head(c, &base, &now, v_head, now_head);
+	if (r >= 0 && c->v->has_stash)
+		r = git_stash_compare(c->p, c->v, base.stash, c->rec);
 	return r;
 }
 

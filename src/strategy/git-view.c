@@ -112,6 +112,7 @@ int git_view_open(struct atoll_participant *p, struct git_view *v)
 		return error_sys(&p->err, r, "open the workspace", upper);
 	v->has_refs = upper_has(v, "HEAD") || upper_has(v, "refs") || upper_has(v, "packed-refs");
 	v->has_index = upper_has(v, "index");
+	v->has_stash = upper_has(v, "logs/refs/stash");
 	return 0;
 }
 
@@ -250,6 +251,25 @@ static int put_index(struct atoll_participant *p, const struct git_view *v)
 	return r < 0 ? error_sys(&p->err, r, "read the index in the workspace of", p->root) : 0;
 }
 
+static int put_stash(struct atoll_participant *p, const struct git_view *v)
+{
+	cleanup_close int from_fd = FD_NONE, to_fd = FD_NONE;
+	int r = fs_mkdir_at(v->fd, "logs", 0700);
+
+	if (r >= 0)
+		r = fs_mkdir_at(v->fd, "logs/refs", 0700);
+	if (r >= 0)
+		r = resolve_dir(v->fd, "logs/refs", &to_fd);
+	if (r >= 0)
+		r = resolve_dir(v->upper_fd, "logs/refs", &from_fd);
+	if (r >= 0)
+		r = copy_small(from_fd, "stash", to_fd, "stash", PACKED_MAX);
+	/* The last one was dropped. */
+	return r < 0 && r != -ENXIO
+	               ? error_sys(&p->err, r, "read the stash in the workspace of", p->root)
+	               : 0;
+}
+
 static int make_dirs(struct atoll_participant *p, struct git_view *v, const char *name)
 {
 	static const char *const dirs[] = { "refs", "objects", "objects/pack" };
@@ -285,7 +305,7 @@ int git_view_make(struct atoll_participant *p, struct git_view *v, const char *n
 		r = merge_refs(p, st, v);
 	if (r >= 0 && v->has_index)
 		r = put_index(p, v);
-	return r;
+	return r < 0 || !v->has_stash ? r : put_stash(p, v);
 }
 
 /* ---- objects ---- */

@@ -208,7 +208,7 @@ static int compare(struct atoll_participant *p, struct git_view *v, const char *
 
 static uint64_t count(const struct git_record *rec)
 {
-	return rec->parts[GIT_REFS].n + rec->parts[GIT_HEAD].n;
+	return rec->parts[GIT_REFS].n + rec->parts[GIT_HEAD].n + rec->parts[GIT_STASH].n;
 }
 
 static char *passing_name(void)
@@ -295,6 +295,13 @@ static int report_refs(struct atoll_participant *p, struct git_view *v,
 
 		r = report(p, s->key, s->old_value, s->new_value, detail);
 	}
+	for (size_t i = 0; i < rec->parts[GIT_STASH].n && r >= 0; i++) {
+		const struct git_swap *s = &rec->parts[GIT_STASH].v[i];
+		cleanup_free char *path = xasprintf("refs/stash/%.7s", s->key);
+
+		r = report(p, path, s->old_value, s->new_value,
+		           *s->new_value ? s->new_value + 1 : s->old_value + 1);
+	}
 	return r;
 }
 
@@ -379,17 +386,20 @@ static int git_diff(struct atoll_participant *p)
 	if (r < 0 || p->stale)
 		return r;
 	v.only_look = true;
-	/* While a command runs it may be half-way through anything: then only files are shown. */
+	/* While a command runs it may be half-way through anything. */
 	r = compare(p, &v, name, &rec, &conflicts);
-	if (r < 0)
-		error_done(&p->err);
-	else
+	if (r >= 0)
 		r = report_refs(p, &v, &rec);
+	if (r < 0 && p->err.code) {
+		cleanup_error struct error e = ERROR_INIT;
+
+		error_move(&e, &p->err);
+		r = report(p, ".git", "old", "new", e.msg);
+	}
 	if (r >= 0)
 		r = report_others(p, &v);
 	git_view_remove(p, &v);
-	error_done(&p->err);
-	return 0;
+	return r;
 }
 
 static int git_content(struct atoll_participant *p, const struct atoll_change *change,
@@ -739,6 +749,9 @@ static int carry_out(struct atoll_participant *p, const struct git_record *rec)
 		r = git_head_swap(p, rec, false);
 	crashpoint("git.commit.head");
 	if (r >= 0)
+		r = git_stash_swap(p, rec, false);
+	crashpoint("git.commit.stash");
+	if (r >= 0)
 		drop_keep(st, rec);
 	return r < 0 ? r : git_sync(p, rec);
 }
@@ -774,7 +787,11 @@ static int git_commit(struct atoll_participant *p)
 static int take_back(struct atoll_participant *p, const struct git_record *rec)
 {
 	struct git_state *st;
-	int r = git_head_swap(p, rec, true);
+	int r = git_stash_swap(p, rec, true);
+
+	crashpoint("git.undo.stash");
+	if (r >= 0)
+		r = git_head_swap(p, rec, true);
 
 	crashpoint("git.undo.head");
 	if (r >= 0)

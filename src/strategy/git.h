@@ -8,6 +8,7 @@
  *             hashes and checks every one, and added as one pack
  *   refs      a swap for each that was changed (git-record.h)
  *   HEAD      the same
+ *   stash     a swap for each entry that was made or dropped
  *   index     a swap for each entry that was changed
  *   others    hooks, config and the like: shown by diff, never installed
  *
@@ -18,7 +19,7 @@
  *
  * In the work directory, per generation G of the workspace:
  *
- *   refsG    HEAD and the refs when it was made
+ *   refsG    HEAD and the refs when it was made, and after an empty line the stash
  *   indexG   the index then, a copy
  *
  * In the area:
@@ -76,6 +77,7 @@ const char *git_operation(int git_fd);
 
 struct git_base {
 	char *head;
+	char *stash; /* as git_stash_list() gave it */
 	struct git_map refs;
 };
 #define GIT_BASE_INIT ((struct git_base){ 0 })
@@ -110,6 +112,7 @@ struct git_view {
 	char *alternates; /* for git to read what is in the workspace: the repository's objects */
 	bool has_refs;    /* something about refs or HEAD was written */
 	bool has_index;
+	bool has_stash;
 	bool has_objects;       /* git_view_objects() was here */
 	bool only_look;         /* what would have to be merged is a conflict */
 	struct git_merge merge; /* of the branch that is checked out; result NULL: none */
@@ -133,6 +136,14 @@ int git_compare(struct atoll_participant *p, struct git_view *v, struct git_reco
                 size_t *ret_conflicts);
 /* HEAD was moved by somebody else since the workspace was made. */
 int git_head_moved(struct atoll_participant *p, bool *ret);
+
+/* ---- git-stash.c ---- */
+
+int git_stash_list(struct atoll_participant *p, const struct git *g, struct strbuf *out);
+int git_stash_compare(struct atoll_participant *p, struct git_view *v, const char *base,
+                      struct git_record *rec);
+/* Never a conflict: an entry is there or not. */
+int git_stash_swap(struct atoll_participant *p, const struct git_record *rec, bool back);
 
 /* ---- git-merge.c ---- */
 

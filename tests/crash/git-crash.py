@@ -34,6 +34,7 @@ git branch -D -q old
 git checkout -q -b topic/one
 mkdir deep; echo three > deep/new; git add deep; git commit -qm three
 echo staged > staged; git add staged
+echo stashed >> staged-before; git stash -q -- staged-before
 echo dirty >> other
 echo untracked > untracked
 git pack-refs --all
@@ -106,7 +107,7 @@ class World:
     def look(self):
         ids = git(self.repo, 'for-each-ref', '--format=%(refname) %(objectname)')
         return {'dir': files(self.dir), 'tree': files(self.repo), 'refs': ids,
-                'head': (self.repo / '.git/HEAD').read_text(), 'index': git(self.repo, 'ls-files', '-s')}
+                'stash': git(self.repo, 'stash', 'list', '--format=%H'), 'head': (self.repo / '.git/HEAD').read_text(), 'index': git(self.repo, 'ls-files', '-s')}
 
     def environment(self, env):
         settings = {k: v for k, v in os.environ.items() if not k.startswith('GIT_')}

@@ -136,6 +136,39 @@ undone() {
 	[ "$(all)" = "$old" ]
 }
 
+@test "every entry of the stash arrives, and goes when it was dropped" {
+	repository
+	echo before >>one
+	git stash -q
+	old=$(all)
+	started
+	inside 'echo a >>one; git stash -q -m "with a"; echo b >>two; echo u >u; git stash -q -u
+		echo c >>two'
+	view=$("$ATOLL" exec p -- git stash list --format='%H %gs')
+	run "$ATOLL" diff p --name-status
+	says '(On main: with a)'
+	committed
+	[ "$(git stash list --format='%H %gs')" = "$view" ]
+	[ "$(git show 'stash@{1}:one')" = "$(printf 'one\na')" ]
+	sound
+	undone
+	[ "$(all)" = "$old" ]
+	sound
+	inside 'git stash drop -q; git stash list'
+	echo theirs >>one
+	git stash -q -m theirs
+	committed
+	[ "$(git stash list --format=%gs)" = 'On main: theirs' ]
+	git stash drop -q
+	inside 'echo x >>one; git stash -q'
+	committed
+	inside 'git stash pop -q'
+	committed
+	[ -z "$(git stash list)" ]
+	[ "$(tail -1 one)" = x ]
+	sound
+}
+
 @test "two batches are undone as one" {
 	repository
 	old=$(all)
