@@ -242,3 +242,20 @@ int git_compare(struct atoll_participant *p, struct git_view *v, struct git_reco
 	*ret_conflicts = c.conflicts;
 	return r;
 }
+
+int git_compare_view(struct atoll_participant *p, struct git_view *v, const char *name,
+                     struct git_record *rec, size_t *ret_conflicts)
+{
+	int r = git_view_open(p, v);
+
+	*ret_conflicts = 0;
+	if (r < 0 || !(v->has_refs || v->has_index))
+		return r;
+	r = git_view_make(p, v, name);
+	return r < 0 ? r : git_compare(p, v, rec, ret_conflicts);
+}
+
+uint64_t git_count(const struct git_record *rec)
+{
+	return rec->parts[GIT_REFS].n + rec->parts[GIT_HEAD].n + rec->parts[GIT_STASH].n;
+}

@@ -66,6 +66,32 @@ struct git_state {
 };
 int git_state(struct atoll_participant *p, struct git_state **ret);
 
+/* ---- git.c ---- */
+
+/* The strategy this one builds on: workspace, and files of the working tree. */
+extern const struct atoll_strategy *const git_files;
+/* Of `.git` nothing is an entry of the working tree. */
+void git_hide(struct atoll_participant *p);
+/* Alone with the repository: a git that a dead process of ours left has ended. */
+int git_be_alone(struct atoll_participant *p);
+/* bN, or -1 with errno. */
+int git_batch_open(const struct atoll_participant *p);
+/* The record of the batch; *ret NULL: it has only files. Else p->manifest, the hash of the record, gives
+ * way to that of the files' manifest, until git_load_end(). */
+struct git_hashes {
+	char outer[HASH_TEXT_LEN];
+};
+int git_load(struct atoll_participant *p, const struct git_record **ret, struct git_hashes *h);
+void git_load_end(struct atoll_participant *p, const struct git_hashes *h);
+
+/* ---- git-diff.c, git-prepare.c: verbs ---- */
+
+int git_observe(struct atoll_participant *p);
+int git_diff(struct atoll_participant *p);
+int git_content(struct atoll_participant *p, const struct atoll_change *change,
+                enum atoll_side side, int *ret_fd);
+int git_prepare(struct atoll_participant *p);
+
 /* ---- git-check.c ---- */
 
 /* Is it a repository that can be worked with? Otherwise says what it is, and what to do. */
@@ -134,6 +160,12 @@ void git_view_remove(struct atoll_participant *p, struct git_view *v);
  * *RET_CONFLICTS counts them. Objects are not looked at. */
 int git_compare(struct atoll_participant *p, struct git_view *v, struct git_record *rec,
                 size_t *ret_conflicts);
+/* The same from the beginning, with the view made as NAME in the area; of a workspace that was not even
+ * touched REC stays empty. */
+int git_compare_view(struct atoll_participant *p, struct git_view *v, const char *name,
+                     struct git_record *rec, size_t *ret_conflicts);
+/* How many changes that is, for people. */
+uint64_t git_count(const struct git_record *rec);
 /* HEAD was moved by somebody else since the workspace was made. */
 int git_head_moved(struct atoll_participant *p, bool *ret);
 

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a plan would do to a repository, told entry by entry. */
+#include "strategy/git.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "diff/upper.h"
+#include "strategy/dir.h"
+#include "util/cleanup.h"
+#include "util/mem.h"
+#include "util/random.h"
+
+static char *passing_name(void)
+{
+	char digits[17];
+
+	random_hex(digits, sizeof(digits) - 1);
+	return xasprintf("g-%s", digits);
+}
+
+int git_observe(struct atoll_participant *p)
+{
+	cleanup_git_view struct git_view v = GIT_VIEW_INIT;
+	cleanup_git_record struct git_record rec = GIT_RECORD_INIT;
+	cleanup_free char *name = passing_name();
+	size_t conflicts;
+	int r;
+
+	git_hide(p);
+	r = git_files->observe(p);
+	if (r < 0 || p->stale)
+		return r;
+	/* Only counted: what cannot be committed says so then. */
+	v.only_look = true;
+	if (git_compare_view(p, &v, name, &rec, &conflicts) < 0) {
+		error_done(&p->err);
+		p->changes++;
+	}
+	git_view_remove(p, &v);
+	p->changes += git_count(&rec);
+	return 0;
+}
+
+static char *ref_detail(struct atoll_participant *p, const struct git_view *v,
+                        const struct git_swap *s)
+{
+	cleanup_strbuf struct strbuf out = STRBUF_INIT;
+	cleanup_free char *range = NULL;
+	struct git g = GIT_AT(v->path);
+	long n;
+
+	if (!*s->new_value)
+		return xasprintf("was %.7s", s->old_value);
+	if (!*s->old_value)
+		return xasprintf("%.7s", s->new_value);
+	range = xasprintf("%s..%s", s->old_value, s->new_value);
+	g.alternates = v->alternates;
+	if (git_ask(p, &g, GIT_ARGS("rev-list", "--count", range), NULL, &out) != 0) {
+		error_done(&p->err);
+		return xasprintf("%.7s..%.7s", s->old_value, s->new_value);
+	}
+	n = strtol(strbuf_str(&out), NULL, 10);
+	return xasprintf("%.7s..%.7s, %ld commit%s", s->old_value, s->new_value, n,
+	                 n == 1 ? "" : "s");
+}
+
+static int report(struct atoll_participant *p, const char *path, const char *old_value,
+                  const char *new_value, const char *detail)
+{
+	struct atoll_change c = { .path = path,
+		                  .kind = !*old_value   ? ATOLL_CHANGE_ADDED
+		                          : !*new_value ? ATOLL_CHANGE_DELETED
+		                                        : ATOLL_CHANGE_CHANGED,
+		                  .what = ATOLL_CHANGE_CONTENT,
+		                  .detail = detail };
+
+	return atoll_participant_change(p, &c);
+}
+
+static int report_refs(struct atoll_participant *p, struct git_view *v,
+                       const struct git_record *rec)
+{
+	int r = rec->parts[GIT_REFS].n ? git_view_objects(p, v) : 0;
+
+	for (size_t i = 0; i < rec->parts[GIT_REFS].n && r >= 0; i++) {
+		const struct git_swap *s = &rec->parts[GIT_REFS].v[i];
+		cleanup_free char *detail = ref_detail(p, v, s);
+
+		r = report(p, s->key, s->old_value, s->new_value, detail);
+	}
+	for (size_t i = 0; i < rec->parts[GIT_HEAD].n && r >= 0; i++) {
+		const struct git_swap *s = &rec->parts[GIT_HEAD].v[i];
+		cleanup_free char *detail = xasprintf("%s -> %s", s->old_value, s->new_value);
+
+		r = report(p, s->key, s->old_value, s->new_value, detail);
+	}
+	for (size_t i = 0; i < rec->parts[GIT_STASH].n && r >= 0; i++) {
+		const struct git_swap *s = &rec->parts[GIT_STASH].v[i];
+		cleanup_free char *path = xasprintf("refs/stash/%.7s", s->key);
+
+		r = report(p, path, s->old_value, s->new_value,
+		           *s->new_value ? s->new_value + 1 : s->old_value + 1);
+	}
+	return r;
+}
+
+/* What git keeps for itself; everything else in `.git` is shown. */
+static const char *const internal[] = { "objects",        "refs",        "logs",       "index",
+	                                "HEAD",           "packed-refs", "ORIG_HEAD",  "FETCH_HEAD",
+	                                "COMMIT_EDITMSG", "MERGE_MSG",   "MERGE_RR",   "rr-cache",
+	                                "gc.log",         "SQUASH_MSG",  "index.lock", "AUTO_MERGE",
+	                                "MERGE_MODE" };
+
+static int report_other(void *ctx, const char *path, enum atoll_change_kind kind, unsigned what,
+                        const struct fs_stat *old_stat, const struct fs_stat *new_stat,
+                        const char *link_target)
+{
+	struct atoll_participant *p = ctx;
+	cleanup_free char *full = xasprintf(".git/%s", path);
+	struct atoll_change c = { .path = full,
+		                  .kind = kind,
+		                  .what = what,
+		                  .old_mode = old_stat ? old_stat->mode : 0,
+		                  .new_mode = new_stat ? new_stat->mode : 0,
+		                  .old_size = old_stat ? old_stat->size : 0,
+		                  .new_size = new_stat ? new_stat->size : 0,
+		                  .text = link_target,
+		                  .detail = "stays in the plan, never installed" };
+
+	if (!*path || strncmp(path, "sharedindex.", 12) == 0)
+		return 0;
+	return atoll_participant_change(p, &c);
+}
+
+struct others {
+	struct atoll_participant *p;
+	const struct upper_compare *u;
+};
+
+static int report_others_change(void *ctx, struct change *c)
+{
+	struct others *o = ctx;
+
+	return upper_expand_one(o->u, c, report_other, o->p);
+}
+
+static int report_others(struct atoll_participant *p, const struct git_view *v)
+{
+	cleanup_strlist struct strlist excludes = STRLIST_INIT;
+	struct git_state *st;
+	struct upper_compare u;
+	struct others o = { p, &u };
+	cleanup_close int root_fd = FD_NONE, upper_fd = FD_NONE;
+	struct dir_sides sides;
+	int r = git_state(p, &st);
+
+	if (r < 0 || v->upper_fd == FD_NONE)
+		return r;
+	root_fd = openat(st->dir_fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	upper_fd = openat(v->upper_fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	for (size_t i = 0; i < sizeof(internal) / sizeof(internal[0]); i++)
+		strlist_add(&excludes, internal[i]);
+	u = (struct upper_compare){ .upper_fd = v->upper_fd,
+		                    .orig_fd = st->dir_fd,
+		                    .marks = geteuid() == 0 ? OVERLAY_TRUSTED : OVERLAY_USER,
+		                    .excludes = &excludes };
+	dir_sides_init(&sides, root_fd, upper_fd);
+	p->sides = &sides;
+	r = upper_each(&u, report_others_change, &o, &p->err);
+	p->sides = NULL;
+	dir_sides_done(&sides);
+	return r;
+}
+
+int git_diff(struct atoll_participant *p)
+{
+	cleanup_git_view struct git_view v = GIT_VIEW_INIT;
+	cleanup_git_record struct git_record rec = GIT_RECORD_INIT;
+	cleanup_free char *name = passing_name();
+	size_t conflicts;
+	int r;
+
+	git_hide(p);
+	r = git_files->diff(p);
+	if (r < 0 || p->stale)
+		return r;
+	v.only_look = true;
+	/* While a command runs it may be half-way through anything. */
+	r = git_compare_view(p, &v, name, &rec, &conflicts);
+	if (r >= 0)
+		r = report_refs(p, &v, &rec);
+	if (r < 0 && p->err.code) {
+		cleanup_error struct error e = ERROR_INIT;
+
+		error_move(&e, &p->err);
+		r = report(p, ".git", "old", "new", e.msg);
+	}
+	if (r >= 0)
+		r = report_others(p, &v);
+	git_view_remove(p, &v);
+	return r;
+}
+
+int git_content(struct atoll_participant *p, const struct atoll_change *change,
+                enum atoll_side side, int *ret_fd)
+{
+	if (!change->old_mode && !change->new_mode) /* a ref */
+		return -ATOLL_E_UNSUPPORTED;
+	return git_files->content(p, change, side, ret_fd);
+}
