@@ -367,7 +367,7 @@ static void roots_of_a_plan_do_not_overlap(void **state)
 	refused(f, ATOLL_E_UNSUPPORTED, add_root(f, f->dir, NULL));
 	ok(f, add_root(f, sub, NULL));
 	assert_int_equal(atoll_result_notes(f->res), 1); /* whose child it is */
-	assert_non_null(strstr(atoll_result_note(f->res, 0)->text, "is committed before it"));
+	assert_non_null(strstr(atoll_result_note(f->res, 0)->text, "lies in '"));
 	assert_int_equal(atoll_count_paths(f->a, f->res), 2);
 	assert_int_equal(atoll_plan_sandboxes(f->p, expect_nested, f, f->res), 0);
 	ok(f, atoll_plan_stop(f->p, 0, f->res));
