@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files that implement overlay-base.h share. */
+#ifndef STRATEGY_OVERLAY_BASE_IMPL_H
+#define STRATEGY_OVERLAY_BASE_IMPL_H
+
+#include "strategy/overlay-base.h"
+
+#define OVERLAY_BASE_NAME_LEN 48
+/* Of this generation: "t1", "records1". */
+void overlay_base_file_name(const struct atoll_participant *p, const char *what,
+                            char out[OVERLAY_BASE_NAME_LEN]);
+/* Content of the stamp's file; caller frees. */
+char *overlay_base_stamp_text(int64_t t0_ns, bool multigrain);
+
+/* Among the first N, which are sorted. NULL: none. */
+const struct manifest_op *overlay_base_find(const struct manifest *m, size_t n, const char *path);
+/* BASE of mode 0: nothing is there. Unsorted until overlay_base_save(). */
+int overlay_base_record(struct overlay_base *b, const char *path, const struct fs_stat *base,
+                        bool suspect);
+/* Sorts and writes them; not yet durable. */
+int overlay_base_save(struct atoll_participant *p, int area_fd, struct overlay_base *b);
+/* Read, but none of them kept: b->at is the next one. */
+int overlay_base_next_record(struct atoll_participant *p, struct overlay_base *b);
+bool overlay_base_changed_since(const struct overlay_base *b, int64_t ctime_ns);
+
+#endif

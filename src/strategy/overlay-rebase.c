@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The base of an overlay after a batch that left work behind, or was taken back. See overlay-base.h. */
+#include "strategy/overlay-base-impl.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "fs/atomic.h"
+#include "util/cleanup.h"
+
+static void saved_name(const struct atoll_participant *p, char out[64])
+{
+	char name[OVERLAY_BASE_NAME_LEN];
+
+	overlay_base_file_name(p, "records", name);
+	(void)snprintf(out, 64, "%s.b%u", name, p->batch.number);
+}
+
+static bool in_batch(const struct dir_batch *b, const char *path)
+{
+	for (size_t k = 0; k < b->m.n_ops; k++)
+		if ((!(b->m.ops[k].flags & MANIFEST_WORK) || b->m.ops[k].flags & MANIFEST_THEIRS) &&
+		    (dir_is_attr(&b->m.ops[k]) && b->m.ops[k].flags & MANIFEST_THEIRS
+		             ? strcmp(path, b->m.ops[k].path) == 0
+		             : path_below(path, b->m.ops[k].path)))
+			return true;
+	for (size_t i = 0; i < b->m.n_dirs; i++)
+		if (b->m.dirs[i].flags & MANIFEST_DIR_ATTR && strcmp(path, b->m.dirs[i].path) == 0)
+			return true;
+	return false;
+}
+
+/* What B's record says now of the paths that the batch has nothing to do with. */
+static int keep_others(struct overlay_base *to, struct manifest *from, const struct dir_batch *b)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < from->n_ops && r >= 0; i++) {
+		if (in_batch(b, from->ops[i].path))
+			continue;
+		r = manifest_add_op(&to->records, &from->ops[i]);
+	}
+	return r;
+}
+
+static int record_batch(struct overlay_base *to, const struct dir_batch *b,
+                        const struct manifest *installed, const struct manifest *theirs, bool back)
+{
+	static const struct fs_stat none;
+	int r = 0;
+
+	for (size_t k = 0; k < b->m.n_ops && r >= 0; k++) {
+		const struct manifest_op *o = &b->m.ops[k];
+		const struct fs_stat *now = dir_installed_find(
+			o->flags & MANIFEST_THEIRS ? theirs : installed, o->path);
+
+		if (o->flags & MANIFEST_THEIRS && !back) {
+			r = overlay_base_record(to, o->path, now ? now : &none, false);
+			continue;
+		}
+		if (o->flags & MANIFEST_WORK)
+			continue;
+		/* Gone already: what was installed was changed by somebody at once. */
+		if (!now)
+			now = back || o->op == CHANGE_DELETE ? &none : &o->new_stat;
+		r = overlay_base_record(to, o->path, now, false);
+	}
+	for (size_t i = 0; i < b->m.n_dirs && r >= 0; i++)
+		if (b->m.dirs[i].flags & MANIFEST_DIR_ATTR)
+			r = overlay_base_record(
+				to, b->m.dirs[i].path,
+				back ? &b->m.dirs[i].old_stat : &b->m.dirs[i].new_stat, false);
+	return r;
+}
+
+static int save_records(struct atoll_participant *p, int area_fd)
+{
+	char name[OVERLAY_BASE_NAME_LEN], saved[64];
+	int r;
+
+	if (p->batch.redoing)
+		return 0;
+	overlay_base_file_name(p, "records", name);
+	saved_name(p, saved);
+	r = fs_link_at(area_fd, name, area_fd, saved);
+	return r == -EEXIST || r == -ENOENT ? 0 : r;
+}
+
+static int rebase(struct atoll_participant *p, int area_fd, struct dir_batch *b,
+                  const struct manifest *installed, bool back)
+{
+	struct overlay_base to = OVERLAY_BASE_INIT;
+	struct manifest from = MANIFEST_INIT, theirs = MANIFEST_INIT;
+	char name[OVERLAY_BASE_NAME_LEN];
+	int r;
+
+	overlay_base_file_name(p, "records", name);
+	r = manifest_read(area_fd, name, "", &from, &p->err);
+	if (r == -ENOENT) {
+		error_done(&p->err);
+		r = 0;
+	}
+	if (r >= 0)
+		r = keep_others(&to, &from, b);
+	if (!back)
+		dir_theirs_read(b, &theirs);
+	if (r >= 0)
+		r = record_batch(&to, b, installed, &theirs, back);
+	if (r >= 0)
+		r = overlay_base_save(p, area_fd, &to);
+	manifest_done(&from);
+	overlay_base_done(&to);
+	if (r >= 0)
+		r = syncset_add(p->batch.sync, area_fd, name);
+	if (r >= 0)
+		r = syncset_add(p->batch.sync, area_fd, "");
+	if (r < 0 && !p->err.code)
+		r = error_sys(&p->err, r, "write the records in", p->area);
+	if (r >= 0)
+		r = dir_restored_add(p, b, installed, &theirs, back);
+	manifest_done(&theirs);
+	return r;
+}
+
+int overlay_base_rebase(struct atoll_participant *p, int area_fd, struct dir_batch *b,
+                        const struct manifest *installed)
+{
+	int r = save_records(p, area_fd);
+
+	return r < 0 ? error_sys(&p->err, r, "keep the records in", p->area)
+	             : rebase(p, area_fd, b, installed, false);
+}
+
+int overlay_base_back(struct atoll_participant *p, int area_fd, struct dir_batch *b,
+                      const struct manifest *now)
+{
+	return rebase(p, area_fd, b, now, true);
+}
+
+int overlay_base_revert(struct atoll_participant *p, int area_fd)
+{
+	char name[OVERLAY_BASE_NAME_LEN], saved[64];
+	int r;
+
+	overlay_base_file_name(p, "records", name);
+	saved_name(p, saved);
+	(void)fs_unlink_at(area_fd, "records.new");
+	r = fs_link_at(area_fd, saved, area_fd, "records.new");
+	if (r >= 0)
+		r = fs_rename_over(area_fd, "records.new", name);
+	if (r >= 0)
+		r = syncset_add(p->batch.sync, area_fd, "");
+	return r < 0 && r != -ENOENT ? error_sys(&p->err, r, "put back the records in", p->area)
+	                             : 0;
+}
+
+void overlay_base_settle(struct atoll_participant *p, int area_fd)
+{
+	char saved[64];
+
+	saved_name(p, saved);
+	(void)fs_unlink_at(area_fd, saved);
+}
