@@ -33,25 +33,15 @@ int changes_read(struct cli *c, struct changes *ret)
 	return n < 0 ? (int)n : 0;
 }
 
-static void free_text(const char *s)
-{
-	union {
-		const char *in;
-		char *out;
-	} u = { .in = s };
-
-	free(u.out);
-}
-
 void changes_done(struct changes *ch)
 {
 	for (size_t i = 0; i < ch->n; i++) {
-		free_text(ch->v[i].sandbox);
-		free_text(ch->v[i].root);
-		free_text(ch->v[i].path);
-		free_text(ch->v[i].text);
-		free_text(ch->v[i].conflict);
-		free_text(ch->v[i].detail);
+		free_const(ch->v[i].sandbox);
+		free_const(ch->v[i].root);
+		free_const(ch->v[i].path);
+		free_const(ch->v[i].text);
+		free_const(ch->v[i].conflict);
+		free_const(ch->v[i].detail);
 	}
 	free(ch->v);
 	*ch = CHANGES_INIT;

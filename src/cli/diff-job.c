@@ -81,26 +81,16 @@ struct diff_job *diff_job_new(const struct diff_view *v, const struct atoll_chan
 	return job;
 }
 
-static void free_text(const char *s)
-{
-	union {
-		const char *in;
-		char *out;
-	} u = { .in = s };
-
-	free(u.out);
-}
-
 void diff_job_free(struct diff_job *job)
 {
 	if (!job)
 		return;
-	free_text(job->change.sandbox);
-	free_text(job->change.root);
-	free_text(job->change.path);
-	free_text(job->change.text);
-	free_text(job->change.conflict);
-	free_text(job->change.detail);
+	free_const(job->change.sandbox);
+	free_const(job->change.root);
+	free_const(job->change.path);
+	free_const(job->change.text);
+	free_const(job->change.conflict);
+	free_const(job->change.detail);
 	close_fd(&job->fd[ATOLL_SIDE_OLD]);
 	close_fd(&job->fd[ATOLL_SIDE_NEW]);
 	strbuf_done(&job->patch);

@@ -15,7 +15,6 @@
 #include "fs/copy.h"
 #include "fs/remove.h"
 #include "fs/resolve.h"
-#include "fs/walk.h"
 #include "fs/xattr.h"
 #include "util/cleanup.h"
 #include "util/crashpoint.h"
@@ -302,37 +301,54 @@ static int amend(struct atoll_participant *p, int dir_fd, const struct base *old
 	return r < 0 ? r : install(p, dir_fd);
 }
 
-int copy_base_rebase(struct atoll_participant *p, struct dir_batch *b)
+/* What the record OLD, which lies in DIR_FD, is to say otherwise because of batch B. */
+typedef int (*gather_fn)(struct atoll_participant *p, struct dir_batch *b, int dir_fd,
+                         const struct base *old, struct amendments *a);
+
+static int rewrite(struct atoll_participant *p, struct dir_batch *b, gather_fn gather)
 {
 	cleanup_close int dir_fd = FD_NONE;
 	cleanup_base struct base *old = NULL;
-	struct manifest installed = MANIFEST_INIT, work = MANIFEST_INIT, theirs = MANIFEST_INIT;
 	struct amendments a = { 0 };
 	int r = open_work(p, &dir_fd);
 
 	if (r >= 0)
 		r = open_base(p, dir_fd, &old);
-	if (r >= 0)
-		r = dir_installed_read(p, b, &installed);
 	if (r >= 0) {
-		dir_work_read(b, &work);
-		dir_theirs_read(b, &theirs);
-		r = add_ops(&a, b, &installed, &work);
-		for (size_t k = 0; k < b->m.n_ops && r >= 0; k++)
-			if (b->m.ops[k].flags & MANIFEST_THEIRS)
-				r = add_theirs(&a, dir_fd, b, &b->m.ops[k], &theirs);
-		if (r >= 0)
-			r = add_dirs(&a, b, old);
-		if (r < 0)
-			r = error_sys(&p->err, r, "note what was installed in", p->root);
+		r = gather(p, b, dir_fd, old, &a);
+		if (r < 0 && !p->err.code)
+			r = error_sys(&p->err, r, "look at what is the base now in", p->root);
 	}
 	if (r >= 0)
 		r = amend(p, dir_fd, old, &a);
+	amendments_done(&a);
+	return r;
+}
+
+static int gather_installed(struct atoll_participant *p, struct dir_batch *b, int dir_fd,
+                            const struct base *old, struct amendments *a)
+{
+	struct manifest installed = MANIFEST_INIT, work = MANIFEST_INIT, theirs = MANIFEST_INIT;
+	int r = dir_installed_read(p, b, &installed);
+
+	dir_work_read(b, &work);
+	dir_theirs_read(b, &theirs);
+	if (r >= 0)
+		r = add_ops(a, b, &installed, &work);
+	for (size_t k = 0; k < b->m.n_ops && r >= 0; k++)
+		if (b->m.ops[k].flags & MANIFEST_THEIRS)
+			r = add_theirs(a, dir_fd, b, &b->m.ops[k], &theirs);
+	if (r >= 0)
+		r = add_dirs(a, b, old);
 	manifest_done(&installed);
 	manifest_done(&work);
 	manifest_done(&theirs);
-	amendments_done(&a);
 	return r;
+}
+
+int copy_base_rebase(struct atoll_participant *p, struct dir_batch *b)
+{
+	return rewrite(p, b, gather_installed);
 }
 
 static int add_now(struct amendments *a, struct dir_batch *b, const struct manifest *now)
@@ -361,28 +377,26 @@ static int add_now(struct amendments *a, struct dir_batch *b, const struct manif
 	return r;
 }
 
+static int gather_now(struct atoll_participant *p, struct dir_batch *b, int dir_fd,
+                      const struct base *old, struct amendments *a)
+{
+	struct manifest now = MANIFEST_INIT;
+	int r = dir_list_now(p, b, &now);
+
+	(void)dir_fd;
+	(void)old;
+	if (r >= 0)
+		r = add_now(a, b, &now);
+	manifest_done(&now);
+	return r;
+}
+
 int copy_base_back(struct atoll_participant *p, struct dir_batch *b)
 {
-	cleanup_close int dir_fd = FD_NONE;
-	cleanup_base struct base *old = NULL;
-	struct manifest now = MANIFEST_INIT;
-	struct amendments a = { 0 };
-	int r = open_work(p, &dir_fd);
+	int r = rewrite(p, b, gather_now);
 
 	if (r >= 0)
-		r = open_base(p, dir_fd, &old);
-	if (r >= 0)
-		r = dir_list_now(p, b, &now);
-	if (r >= 0) {
-		r = add_now(&a, b, &now);
-		if (r < 0)
-			r = error_sys(&p->err, r, "note what was put back in", p->root);
-	}
-	if (r >= 0)
-		r = amend(p, dir_fd, old, &a);
-	manifest_done(&now);
-	amendments_done(&a);
-	copy_base_settle(p);
+		copy_base_settle(p);
 	return r;
 }
 
@@ -431,18 +445,6 @@ static int exchange(int dir_fd, struct dir_batch *b, const char *path)
 	return r;
 }
 
-static int list_there(void *ctx, int dir_fd, const char *name, const char *path, unsigned char type)
-{
-	struct manifest_op o = { .op = CHANGE_CREATE };
-	int r = fs_stat_at(dir_fd, name, FS_STAT_ID, &o.new_stat);
-
-	(void)type;
-	if (r < 0)
-		return r == -ENOENT ? WALK_SKIP : r;
-	o.path = xstrdup(path);
-	return manifest_add_op(ctx, &o);
-}
-
 static int refresh_path(struct amendments *a, int dir_fd, struct dir_batch *b, const char *path,
                         bool fill)
 {
@@ -453,7 +455,7 @@ static int refresh_path(struct amendments *a, int dir_fd, struct dir_batch *b, c
 	const struct manifest_op o = { .op = CHANGE_DELETE, .path = u.out };
 	struct manifest theirs = MANIFEST_INIT;
 	/* Looked at before it is copied: what changes in between is found the next time. */
-	int r = walk_tree(b->root_fd, path, list_there, NULL, &theirs);
+	int r = dir_list_tree(b->root_fd, path, &theirs);
 
 	if (r == -ENOENT || r == -ENOTDIR || r == -ELOOP)
 		r = 0;
@@ -509,7 +511,8 @@ int copy_base_refresh(struct atoll_participant *p, const struct tree_compare *t,
 	if (r >= 0 && a.n)
 		r = amend(p, dir_fd, t->base, &a);
 	amendments_done(&a);
-	copy_base_settle(p);
+	if (r >= 0)
+		copy_base_settle(p);
 	return r;
 }
 

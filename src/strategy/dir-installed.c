@@ -18,18 +18,28 @@
 
 static int add_entry(struct manifest *m, const char *path, const struct fs_stat *st)
 {
-	struct manifest_op o = { .op = CHANGE_CREATE, .path = xstrdup(path), .new_stat = *st };
+	struct manifest_op o = { .op = CHANGE_CREATE,
+		                 .flags = MANIFEST_RECORD,
+		                 .path = xstrdup(path),
+		                 .new_stat = *st };
 
 	return manifest_add_op(m, &o);
 }
 
-static int collect(void *ctx, int dir_fd, const char *name, const char *path, unsigned char type)
+static int list_entry(void *ctx, int dir_fd, const char *name, const char *path, unsigned char type)
 {
 	struct fs_stat st;
 	int r = fs_stat_at(dir_fd, name, FS_STAT_ID, &st);
 
 	(void)type;
-	return r < 0 ? r : add_entry(ctx, path, &st);
+	if (r < 0)
+		return r == -ENOENT ? WALK_SKIP : r;
+	return add_entry(ctx, path, &st);
+}
+
+int dir_list_tree(int root_fd, const char *path, struct manifest *ret)
+{
+	return walk_tree(root_fd, path, list_entry, NULL, ret);
 }
 
 static int collect_op(struct dir_batch *b, const struct manifest_op *o, struct manifest *m)
@@ -45,7 +55,7 @@ static int collect_op(struct dir_batch *b, const struct manifest_op *o, struct m
 	if (!fs_id_equal(st.id, o->new_stat.id))
 		return 0;
 	if (S_ISDIR(st.mode))
-		return walk_tree(b->root_fd, o->path, collect, NULL, m);
+		return dir_list_tree(b->root_fd, o->path, m);
 	/* Written to between the exchange and now: not what we installed, so that an undo will
 	 * find it changed. */
 	if (st.mtime_ns != o->new_stat.mtime_ns || st.size != o->new_stat.size)

@@ -99,7 +99,7 @@ static int judge(struct atoll_participant *p, const struct dir_source *source,
 		r = error_set(&p->err, -ATOLL_E_POLICY, "'%s' is %s", pol.refused, pol.why);
 		error_hint(&p->err, "atoll commit --allow special, or remove it in the workspace");
 	}
-	free((void *)(uintptr_t)pol.refused);
+	free_const(pol.refused);
 	return r;
 }
 

@@ -286,26 +286,13 @@ int dir_take_attrs(struct dir_batch *b, const struct manifest_op *o)
 	return r == -ENOENT || r == -ENOTDIR || r == -ELOOP ? 0 : r;
 }
 
-/* How an entry of the resource looks now. */
-static int list_entry(void *ctx, int dir_fd, const char *name, const char *path, unsigned char type)
-{
-	struct manifest_op o = { .op = CHANGE_CREATE, .flags = MANIFEST_RECORD };
-	int r = fs_stat_at(dir_fd, name, FS_STAT_ID, &o.new_stat);
-
-	(void)type;
-	if (r < 0)
-		return r == -ENOENT ? WALK_SKIP : r;
-	o.path = xstrdup(path);
-	return manifest_add_op(ctx, &o);
-}
-
 static int list_theirs(struct dir_batch *b, const struct change *c, struct manifest *m)
 {
 	cleanup_close int fd = FD_NONE;
 	int r;
 
 	if (c->op != CHANGE_ATTR) {
-		r = walk_tree(b->root_fd, c->path, list_entry, NULL, m);
+		r = dir_list_tree(b->root_fd, c->path, m);
 	} else {
 		struct manifest_op o = { .op = CHANGE_CREATE, .flags = MANIFEST_RECORD };
 
@@ -385,18 +372,6 @@ void dir_theirs_read(struct dir_batch *b, struct manifest *ret)
 
 /* ---- how the workspace's entries looked ---- */
 
-static int list_work(void *ctx, int dir_fd, const char *name, const char *path, unsigned char type)
-{
-	struct manifest_op o = { .op = CHANGE_CREATE };
-	int r = fs_stat_at(dir_fd, name, FS_STAT_ID, &o.new_stat);
-
-	(void)type;
-	if (r < 0)
-		return r;
-	o.path = xstrdup(path);
-	return manifest_add_op(ctx, &o);
-}
-
 int dir_work_write(struct atoll_participant *p, struct dir_batch *b,
                    const struct dir_source *source, const struct changeset *cs)
 {
@@ -406,7 +381,7 @@ int dir_work_write(struct atoll_participant *p, struct dir_batch *b,
 
 	for (size_t i = 0; source->stays && i < cs->n && r >= 0; i++)
 		if (cs->v[i].op == CHANGE_CREATE || cs->v[i].op == CHANGE_REPLACE)
-			r = walk_tree(b->work_fd, cs->v[i].path, list_work, NULL, &m);
+			r = dir_list_tree(b->work_fd, cs->v[i].path, &m);
 	if (r < 0)
 		r = error_sys(&p->err, r, "look at the workspace in", p->work);
 	if (r >= 0)
@@ -515,7 +490,7 @@ int dir_list_now(struct atoll_participant *p, struct dir_batch *b, struct manife
 	for (size_t k = 0; k < b->m.n_ops && r >= 0; k++) {
 		if (b->m.ops[k].flags & MANIFEST_WORK)
 			continue;
-		r = walk_tree(b->root_fd, b->m.ops[k].path, list_entry, NULL, ret);
+		r = dir_list_tree(b->root_fd, b->m.ops[k].path, ret);
 		if (r == -ENOENT || r == -ENOTDIR || r == -ELOOP)
 			r = 0;
 		if (r < 0)

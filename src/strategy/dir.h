@@ -133,6 +133,9 @@ bool dir_used_up(struct atoll_participant *p);
 int dir_keep_load(struct atoll_participant *p, const char *work, struct dir_batch **ret);
 /* The entries of its slots return to a workspace that it had used up. */
 int dir_unstage(struct atoll_participant *p, struct dir_batch *b);
+/* Adds how PATH below ROOT_FD and all below it looks; what is gone meanwhile is left out. -ENOENT,
+ * -ENOTDIR, -ELOOP: there is no such path. */
+int dir_list_tree(int root_fd, const char *path, struct manifest *ret);
 /* How the resource looks now at the batch's paths and below them. */
 int dir_list_now(struct atoll_participant *p, struct dir_batch *b, struct manifest *ret);
 /* Removes a batch's directory: what undo needed, or (batch.undoing) the rest of an undone batch.

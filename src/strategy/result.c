@@ -55,18 +55,9 @@ const char *atoll_note_kind_name(enum atoll_note_kind k)
 }
 
 /* Strings in rows and notes are owned although the public type says const. */
-static void free_text(const char *s)
-{
-	union {
-		const char *in;
-		char *out;
-	} u = { .in = s };
-	free(u.out);
-}
-
 static void set_text(const char **slot, const char *s)
 {
-	free_text(*slot);
+	free_const(*slot);
 	*slot = xstrdup(s ? s : "");
 }
 
@@ -83,18 +74,18 @@ void result_reset(struct atoll_result *res)
 	for (size_t i = 0; i < res->n_rows; i++) {
 		struct atoll_participant_result *row = &res->rows[i];
 
-		free_text(row->sandbox);
-		free_text(row->root);
-		free_text(row->strategy);
-		free_text(row->message);
-		free_text(row->cause_op);
-		free_text(row->cause_path);
-		free_text(row->recovery_path);
+		free_const(row->sandbox);
+		free_const(row->root);
+		free_const(row->strategy);
+		free_const(row->message);
+		free_const(row->cause_op);
+		free_const(row->cause_path);
+		free_const(row->recovery_path);
 	}
 	for (size_t i = 0; i < res->n_notes; i++) {
-		free_text(res->notes[i].sandbox);
-		free_text(res->notes[i].path);
-		free_text(res->notes[i].text);
+		free_const(res->notes[i].sandbox);
+		free_const(res->notes[i].path);
+		free_const(res->notes[i].text);
 	}
 	free(res->rows);
 	free(res->notes);

@@ -52,6 +52,16 @@ char *xasprintf(const char *fmt, ...)
 	return s;
 }
 
+void free_const(const void *p)
+{
+	union {
+		const void *in;
+		void *out;
+	} u = { .in = p };
+
+	free(u.out);
+}
+
 int grow(void **p, size_t *cap, size_t need, size_t size)
 {
 	size_t want = *cap < GROW_MIN ? GROW_MIN : *cap;

@@ -30,6 +30,14 @@ static const char *make_tree(struct fix *f, const char *name)
 	return root;
 }
 
+static struct atoll_plan *plan_on(struct fix *f, const char *root, const char *kind)
+{
+	struct atoll_plan *p = fix_plan(f, NULL);
+
+	fix_add(f, p, root, kind);
+	return p;
+}
+
 /* Changes, additions, deletions, a replaced directory, a new one. */
 static const char edits[] =
 	"echo A >a; rm b; echo C >d/c; rm d/e; rm -r gone; mkdir gone; "
@@ -80,10 +88,9 @@ static void atm_11_part_of_a_resource(void **state)
 
 	for (size_t i = 0; i < KINDS; i++) {
 		const char *root = make_tree(f, kinds[i]);
-		struct atoll_plan *p = fix_plan(f, NULL);
+		struct atoll_plan *p = plan_on(f, root, kinds[i]);
 		char *before = man_take(root);
 
-		fix_add(f, p, root, kinds[i]);
 		run_ok(f, p, root, edits);
 		expect_changes(f, p, 13);
 		expect_ok(f, commit_part(f, p, 0, NULL, fix_path(f, "%s/a", root),
@@ -125,10 +132,9 @@ static void der_04_a_batch_is_the_base_of_the_next(void **state)
 
 	for (size_t i = 0; i < KINDS; i++) {
 		const char *root = make_tree(f, kinds[i]);
-		struct atoll_plan *p = fix_plan(f, NULL);
+		struct atoll_plan *p = plan_on(f, root, kinds[i]);
 		char *before = man_take(root);
 
-		fix_add(f, p, root, kinds[i]);
 		run_ok(f, p, root, edits);
 		expect_ok(f, commit_part(f, p, 0, NULL, fix_path(f, "%s/a", root),
 		                         fix_path(f, "%s/b", root), fix_path(f, "%s/new", root),
@@ -173,10 +179,9 @@ static void atm_11_a_replaced_directory_goes_as_a_whole(void **state)
 
 	for (size_t i = 0; i < KINDS; i++) {
 		const char *root = make_tree(f, kinds[i]);
-		struct atoll_plan *p = fix_plan(f, NULL);
+		struct atoll_plan *p = plan_on(f, root, kinds[i]);
 		char *before;
 
-		fix_add(f, p, root, kinds[i]);
 		run_ok(f, p, root, edits);
 		before = man_inodes(root);
 		expect_code(f, commit_part(f, p, 0, NULL, fix_path(f, "%s/gone/y", root), NULL),
@@ -204,9 +209,8 @@ static void atm_11_excluded_entries_stay(void **state)
 
 	for (size_t i = 0; i < KINDS; i++) {
 		const char *root = make_tree(f, kinds[i]);
-		struct atoll_plan *p = fix_plan(f, NULL);
+		struct atoll_plan *p = plan_on(f, root, kinds[i]);
 
-		fix_add(f, p, root, kinds[i]);
 		run_ok(f, p, root, edits);
 		expect_ok(f, commit_part(f, p, 0, "*.o", NULL));
 		expect_text(fix_path(f, "%s/new/one", root), "1\n");
@@ -251,10 +255,9 @@ static void der_21_names_left_behind_are_cut_off(void **state)
 
 	for (size_t i = 0; i < KINDS; i++) {
 		const char *root = make_tree(f, kinds[i]);
-		struct atoll_plan *p = fix_plan(f, NULL);
+		struct atoll_plan *p = plan_on(f, root, kinds[i]);
 		struct stat st;
 
-		fix_add(f, p, root, kinds[i]);
 		run_ok(f, p, root,
 		       "echo l >l1; ln l1 l2; ln l1 d/l3; mkdir n; echo m >n/m1; ln n/m1 n/m2");
 		expect_ok(f, commit_part(f, p, 0, NULL, fix_path(f, "%s/l1", root),
@@ -278,11 +281,11 @@ static void bkp_05_times_of_directories_follow(void **state)
 
 	for (size_t i = 0; i < KINDS; i++) {
 		const char *root = make_tree(f, kinds[i]);
-		struct atoll_plan *p = fix_plan(f, NULL);
+		struct atoll_plan *p;
 		struct stat st;
 
 		set_mtime(fix_path(f, "%s/d", root), 1000000000, 1);
-		fix_add(f, p, root, kinds[i]);
+		p = plan_on(f, root, kinds[i]);
 		run_ok(f, p, root,
 		       "echo n >d/n; echo m >d/m; mkdir new; echo 1 >new/1; echo 2 >new/2; "
 		       "touch -d @1100000000 d new");
@@ -440,8 +443,7 @@ static void quarrel_open(struct fix *f, struct quarrel *q, const char *kind)
 	q->root = make_tree(f, kind);
 	put_text(fix_path(f, "%s/keep", q->root), "keep\n");
 	put_dir(fix_path(f, "%s/mode", q->root), 0755);
-	q->p = fix_plan(f, NULL);
-	fix_add(f, q->p, q->root, kind);
+	q->p = plan_on(f, q->root, kind);
 	run_ok(f, q->p, q->root,
 	       "echo A >a; rm b; echo C >d/c; rm -r gone; echo N >new; echo k >keep; chmod 700 mode");
 	put_text(fix_path(f, "%s/a", q->root), "their a\n");
@@ -620,10 +622,9 @@ static void der_04_a_late_edit_refuses_the_undo(void **state)
 		const char *root = make_tree(f, fix_path(f, "r%zu", i));
 		const char *v = fix_dir(f, fix_path(f, "v%zu", i));
 		char *path = fix_path(f, "%s/%s", root, late[i / KINDS]);
-		struct atoll_plan *p = fix_plan(f, NULL);
+		struct atoll_plan *p = plan_on(f, root, kinds[i % KINDS]);
 
 		put_text(fix_path(f, "%s/value", v), "old\n");
-		fix_add(f, p, root, kinds[i % KINDS]);
 		fix_add(f, p, v, "failer");
 		run_ok(f, p, root, edits);
 		put_text(fix_path(f, "%s/value", fix_work(f, p, v)), "new\n");
@@ -648,10 +649,9 @@ static void der_21_names_taken_by_a_newer_batch(void **state)
 
 	for (size_t i = 0; i < KINDS; i++) {
 		const char *root = make_tree(f, kinds[i]);
-		struct atoll_plan *p = fix_plan(f, NULL);
+		struct atoll_plan *p = plan_on(f, root, kinds[i]);
 		char *before = man_take(root);
 
-		fix_add(f, p, root, kinds[i]);
 		run_ok(f, p, root, "echo h >h1; ln h1 h2; mkdir n; echo k >k1; ln k1 n/k2");
 		expect_ok(f, atoll_plan_commit(p, 0, f->res));
 		run_ok(f, p, root, "rm h2; echo K >new; mv new k1");
