@@ -60,6 +60,10 @@ static void note_unreadable(void *ctx, const char *path, const char *why)
 	atoll_participant_note(ctx, ATOLL_NOTE_UNREADABLE, path, why);
 }
 
+/* Where nothing is mounted, as below `path`, nobody must take it for the thing itself. */
+static const char stand_in[] = "This stands for another resource of the plan, which has a path of "
+			       "its own (atoll path).\n";
+
 /* A file is covered by a file, a directory by a directory. */
 static int make_mount_point(int root_fd, const char *path, int dir_fd, const char *name)
 {
@@ -70,9 +74,10 @@ static int make_mount_point(int root_fd, const char *path, int dir_fd, const cha
 
 	if (r >= 0)
 		r = fs_stat_at(of_fd, of, 0, &st);
-	if (r >= 0 && !S_ISDIR(st.mode))
-		return fs_create_at(dir_fd, name, 0600, &fd);
-	return fs_mkdir_at(dir_fd, name, 0700);
+	if (r < 0 || S_ISDIR(st.mode))
+		return fs_mkdir_at(dir_fd, name, 0700);
+	r = fs_create_at(dir_fd, name, 0600, &fd);
+	return r < 0 ? r : fs_write_all(fd, stand_in, strlen(stand_in));
 }
 
 /* The root of another sandbox is not copied, but its own view is mounted there. */
