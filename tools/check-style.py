@@ -20,6 +20,7 @@ MAY_USE = {
     'exec': ['fs', 'util'],
     'plan': ['txn', 'strategy', 'registry', 'lock', 'diff', 'exec', 'fs', 'util'],
     'helper': ['exec', 'fs', 'util'],
+    'postgres': ['util'],
     'cli': ['plan', 'diff', 'util'],
 }
 # From these folders only the headers named.
@@ -41,7 +42,7 @@ DURABLE_ALLOWED = {'lock': {'O_CREAT', 'ftruncate'}}
 PRINTS = re.compile(
     r'(?<![\w.>])(v?printf|puts|putchar|perror|v?warnx?|v?errx?|syslog|exit|_exit|_Exit|'
     r'quick_exit)\s*\(|\b(stdout|stderr)\b')
-MAY_PRINT = {'cli', 'helper', 'daemon'}
+MAY_PRINT = {'cli', 'helper', 'postgres', 'daemon'}
 PRINTS_ALLOWED = {
     'src/util/error.c': {'stderr'},  # error_bug() says where, then aborts
     'src/util/child.c': {'_exit'},   # the child of a fork, when exec fails

@@ -1,0 +1,479 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A client's connection: start-up, messages in, messages out. */
+#include "postgres/client.h"
+
+#include "util/cleanup.h"
+#include "util/clock.h"
+#include "util/mem.h"
+#include "util/random.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#define PROTOCOL_3     196608u
+#define CANCEL_REQUEST 80877102u
+#define SSL_REQUEST    80877103u
+#define GSSENC_REQUEST 80877104u
+#define READ_SIZE      (64u << 10)
+
+/* What a server tells every client at its start. */
+static const char *const reported[] = {
+	"application_name",
+	"client_encoding",
+	"DateStyle",
+	"default_transaction_read_only",
+	"in_hot_standby",
+	"integer_datetimes",
+	"IntervalStyle",
+	"is_superuser",
+	"server_encoding",
+	"server_version",
+	"session_authorization",
+	"standard_conforming_strings",
+	"TimeZone",
+};
+#define N_REPORTED (sizeof(reported) / sizeof(reported[0]))
+
+struct client *client_new(struct holder *h, int fd)
+{
+	struct client *c = xcalloc(1, sizeof(*c));
+
+	c->h = h;
+	c->fd = fd;
+	c->pid = h->next_pid++;
+	random_bytes(&c->key, sizeof(c->key));
+	c->next = h->clients;
+	h->clients = c;
+	return c;
+}
+
+struct client *client_next(const struct client *c)
+{
+	return c->next;
+}
+
+static void unlink_client(struct client *c)
+{
+	struct client **at = &c->h->clients;
+
+	while (*at && *at != c)
+		at = &(*at)->next;
+	if (*at)
+		*at = c->next;
+}
+
+void client_free(struct client *c)
+{
+	unlink_client(c);
+	holder_forget(c->h, c);
+	if (c->fd >= 0)
+		(void)close(c->fd);
+	wire_buf_done(&c->in);
+	wire_buf_done(&c->out);
+	wire_buf_done(&c->held);
+	wire_buf_done(&c->unnamed);
+	named_clear(&c->statements);
+	named_clear(&c->portals);
+	settings_clear(&c->settings);
+	settings_clear(&c->locals);
+	sql_done(&c->sql);
+	free(c->script);
+	free(c->verb_text);
+	free(c->verb_name);
+	free(c);
+}
+
+bool client_reap(struct client *c)
+{
+	struct holder *h = c->h;
+
+	if (c->closing && wire_buf_left(&c->out) == 0)
+		c->dead = true;
+	if (!c->dead)
+		return false;
+	if (c->copying) {
+		holder_send(h, c, 'f', "the client is gone", sizeof("the client is gone"));
+		c->copying = false;
+	}
+	batch_hang_up(c);
+	if (c->holds > 0 && !h->gone) {
+		/* Nobody will read what it asked for. */
+		c->cancel |= !c->cancelled && h->owner == c;
+		c->cancelled = true;
+		client_cancel(h);
+		return false;
+	}
+	unit_close(c);
+	client_free(c);
+	return true;
+}
+
+/* ---- what is said to it ---- */
+
+void client_put(struct client *c, char type, const void *body, size_t len)
+{
+	if (!c->dead && wire_put(&c->out, type, body, len) < 0)
+		c->dead = true;
+}
+
+void client_pass(struct client *c, const struct wire_message *m)
+{
+	unsigned char head[WIRE_HEADER] = { (unsigned char)m->type };
+
+	if (c->dead)
+		return;
+	wire_store_u32(head + 1, (uint32_t)(m->len + m->missing) + 4);
+	if (wire_add(&c->out, head, sizeof(head)) < 0 || wire_add(&c->out, m->body, m->len) < 0)
+		c->dead = true;
+}
+
+void client_stream(struct client *c, const void *data, size_t len)
+{
+	if (!c->dead && wire_add(&c->out, data, len) < 0)
+		c->dead = true;
+}
+
+void client_tag(struct client *c, const char *tag)
+{
+	client_put(c, 'C', tag, strlen(tag) + 1);
+}
+
+void client_error(struct client *c, const char *sqlstate, const char *message)
+{
+	c->errored = true;
+	if (!c->dead)
+		(void)wire_put_error(&c->out, "ERROR", sqlstate, message, NULL);
+}
+
+void client_warn(struct client *c, const char *sqlstate, const char *message)
+{
+	if (!c->dead)
+		(void)wire_put_error(&c->out, "WARNING", sqlstate, message, NULL);
+}
+
+void client_ready(struct client *c)
+{
+	char status = 'I';
+
+	c->cancel = false;
+
+	if (c->unit == UNIT_BLOCK)
+		status = c->failed ? 'E' : 'T';
+	if (!c->dead)
+		(void)wire_put_ready(&c->out, status);
+}
+
+static void refuse(struct client *c, const char *sqlstate, const char *message, const char *hint)
+{
+	(void)wire_put_error(&c->out, "FATAL", sqlstate, message, hint);
+	c->closing = true;
+}
+
+void client_lost(struct client *c, const char *why)
+{
+	cleanup_free char *text = xasprintf("the sandbox's transaction is gone: %s", why);
+
+	if (!c->dead && !c->closing)
+		refuse(c, "57P01", text, "atoll reset begins again");
+}
+
+/* ---- start-up ---- */
+
+static void say_hello(struct client *c)
+{
+	static const unsigned char authentication_ok[4] = { 0 };
+	unsigned char key[8];
+
+	client_put(c, 'R', authentication_ok, sizeof(authentication_ok));
+	for (size_t i = 0; i < N_REPORTED; i++) {
+		const char *value = settings_get(c->settings, reported[i]);
+		cleanup_strbuf struct strbuf sb = STRBUF_INIT;
+
+		if (!value)
+			value = backend_parameter(c->h->b, reported[i]);
+		if (!value)
+			continue;
+		strbuf_add(&sb, reported[i], strlen(reported[i]) + 1);
+		strbuf_add(&sb, value, strlen(value) + 1);
+		client_put(c, 'S', sb.buf, sb.len);
+	}
+	wire_store_u32(key, c->pid);
+	wire_store_u32(key + 4, c->key);
+	client_put(c, 'K', key, sizeof(key));
+	client_ready(c);
+	c->started = true;
+}
+
+/* "-c name=value --name=value": what libpq sends of PGOPTIONS. */
+static void add_options(struct client *c, const char *options)
+{
+	cleanup_free char *text = xstrdup(options);
+	char *save = NULL;
+
+	for (char *w = strtok_r(text, " ", &save); w; w = strtok_r(NULL, " ", &save)) {
+		char *equals;
+
+		if (strcmp(w, "-c") == 0)
+			continue;
+		w += strncmp(w, "--", 2) == 0 || strncmp(w, "-c", 2) == 0 ? 2 : 0;
+		equals = strchr(w, '=');
+		if (!equals)
+			continue;
+		*equals = '\0';
+		for (char *p = w; *p; p++)
+			if (*p == '-')
+				*p = '_';
+		settings_add(&c->settings, w, equals + 1);
+	}
+}
+
+/* True when it may come in. */
+static bool take_parameters(struct client *c, struct wire_reader *r)
+{
+	const char *user = "", *database = NULL;
+
+	for (const char *name = wire_text(r); *name && !r->bad; name = wire_text(r)) {
+		const char *value = wire_text(r);
+
+		if (strcmp(name, "user") == 0)
+			user = value;
+		else if (strcmp(name, "database") == 0)
+			database = value;
+		else if (strcmp(name, "options") == 0)
+			add_options(c, value);
+		else if (strcmp(name, "replication") != 0 && strncmp(name, "_pq_.", 5) != 0)
+			settings_add(&c->settings, name, value);
+		else if (strcmp(name, "replication") == 0 && strcmp(value, "false") != 0)
+			r->bad = true;
+	}
+	if (r->bad) {
+		refuse(c, "08P01", "this start-up message is not for a sandbox", NULL);
+	} else if (strcmp(user, backend_user(c->h->b)) != 0) {
+		refuse(c, "28000", "the sandbox's transaction belongs to another role",
+		       "PGUSER names it");
+	} else if (strcmp(database ? database : user, backend_database(c->h->b)) != 0) {
+		refuse(c, "3D000", "the sandbox holds another database", "PGDATABASE names it");
+	}
+	return !c->closing;
+}
+
+static void cancel(struct client *c, struct wire_reader *r)
+{
+	uint32_t pid = wire_u32(r), key = wire_u32(r);
+
+	for (struct client *o = c->h->clients; o; o = o->next) {
+		if (o->pid != pid || o->key != key || r->bad)
+			continue;
+		if (o->wait_until) {
+			o->wait_until = 1;
+			continue;
+		}
+		o->cancel = c->h->owner == o && (o->holds > 0 || o->forwarded);
+	}
+	c->closing = true;
+}
+
+/* Only while the server is at the client's own work: a cancel that hits a savepoint of ours would
+ * lose the transaction. When the request has arrived it can hit nothing that is sent later. */
+void client_cancel(struct holder *h)
+{
+	struct client *o = h->owner;
+
+	if (!o || !o->cancel || !h->first || !h->first->forward || h->first->c != o)
+		return;
+	o->cancel = false;
+	backend_cancel(h->b);
+}
+
+static void take_startup(struct client *c, const struct wire_message *m)
+{
+	struct wire_reader r = wire_read(m);
+	uint32_t code = wire_u32(&r);
+
+	if (code == SSL_REQUEST || code == GSSENC_REQUEST) {
+		(void)wire_add(&c->out, "N", 1);
+	} else if (code == CANCEL_REQUEST) {
+		cancel(c, &r);
+	} else if (code >> 16 != PROTOCOL_3 >> 16) {
+		refuse(c, "0A000", "only version 3 of the protocol is spoken here", NULL);
+	} else if (take_parameters(c, &r)) {
+		if (code != PROTOCOL_3) {
+			static const unsigned char minor[8] = { 0 };
+
+			client_put(c, 'v', minor, sizeof(minor));
+		}
+		say_hello(c);
+	}
+}
+
+/* ---- messages ---- */
+
+/* 1: taken; 0: not now. */
+static int take_message(struct client *c, const struct wire_message *m)
+{
+	if (m->type == 'X') {
+		c->closing = true;
+		c->dead = true;
+		return 1;
+	}
+	if (strchr("dcf", m->type)) {
+		if (!c->copying)
+			return 1; /* what was on its way when the COPY failed */
+		holder_send(c->h, c, m->type, m->body, m->len);
+		c->copying = m->type == 'd';
+		return 1;
+	}
+	if (c->holds > 0)
+		return 0;
+	if (m->type == 'F' || m->type == 'Q')
+		if (c->in_batch && !batch_leave(c))
+			return 0;
+	if (m->type == 'F')
+		return script_call(c, m);
+	if (m->type == 'Q') {
+		struct wire_reader r = wire_read(m);
+		const char *text = wire_text(&r);
+
+		if (r.bad)
+			refuse(c, "08P01", "a query without its end", NULL);
+		else
+			script_start(c, text);
+		return 1;
+	}
+	return batch_take(c, m);
+}
+
+static void pass_copy(struct client *c)
+{
+	size_t n = wire_buf_left(&c->in) < c->stream_left ? wire_buf_left(&c->in) : c->stream_left;
+
+	if (c->copying)
+		(void)wire_add(&c->h->out, c->in.v + c->in.off, n);
+	c->in.off += n;
+	c->stream_left -= n;
+}
+
+/* A long CopyData: its head goes on with the length of all of it. */
+static void begin_copy(struct client *c, const struct wire_message *m)
+{
+	unsigned char head[WIRE_HEADER] = { 'd' };
+
+	wire_store_u32(head + 1, (uint32_t)(m->len + m->missing) + 4);
+	if (c->copying) {
+		(void)wire_add(&c->h->out, head, sizeof(head));
+		(void)wire_add(&c->h->out, m->body, m->len);
+	}
+	c->stream_left = m->missing;
+}
+
+/* 1: something was taken. */
+static int take_next(struct client *c)
+{
+	struct wire_message m;
+	int r;
+
+	if (c->stream_left > 0) {
+		pass_copy(c);
+		return wire_buf_left(&c->in) > 0;
+	}
+	r = c->started ? wire_peek(&c->in, "d", &m) : wire_peek_startup(&c->in, &m);
+	if (r < 0)
+		refuse(c, "08P01", "this is not a message of the protocol", NULL);
+	if (r <= 0)
+		return 0;
+	if (!c->started)
+		take_startup(c, &m);
+	else if (m.partial)
+		begin_copy(c, &m);
+	else if (take_message(c, &m) == 0)
+		return 0;
+	wire_skip(&c->in, &m);
+	return 1;
+}
+
+void client_pump(struct client *c)
+{
+	bool more = true;
+
+	while (more && !c->closing && !c->h->gone) {
+		if (c->in_script && c->holds == 0) {
+			script_step(c);
+			more = c->holds == 0 && !c->wait_until;
+			if (c->in_script)
+				continue;
+		}
+		more = wire_buf_left(&c->h->out) < WIRE_HIGH && take_next(c) == 1;
+	}
+}
+
+void client_read(struct client *c)
+{
+	unsigned char buf[READ_SIZE];
+	ssize_t n = read(c->fd, buf, sizeof(buf));
+
+	if (n > 0 && wire_add(&c->in, buf, (size_t)n) == 0)
+		return;
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	c->dead = true;
+	c->closing = true;
+}
+
+void client_write(struct client *c)
+{
+	while (wire_buf_left(&c->out) > 0 && !c->dead) {
+		ssize_t n = write(c->fd, c->out.v + c->out.off, wire_buf_left(&c->out));
+
+		if (n < 0 && (errno == EAGAIN || errno == EINTR))
+			return;
+		if (n <= 0)
+			c->dead = true;
+		else
+			c->out.off += (size_t)n;
+	}
+}
+
+void client_expire(struct client *c, int64_t now)
+{
+	bool cancelled = c->wait_until == 1;
+
+	if (!c->wait_until || now < c->wait_until)
+		return;
+	c->wait_until = 0;
+	client_error(c, cancelled ? "57014" : "55P03",
+	             cancelled ? "canceling statement due to user request"
+	                       : "another client of this sandbox is inside a transaction");
+	if (c->in_script)
+		script_done(c);
+	else
+		batch_done(c);
+}
+
+/* ---- from the server ---- */
+
+void client_parameter(struct client *c, const struct wire_message *m)
+{
+	struct wire_reader r = wire_read(m);
+	const char *name = wire_text(&r);
+	const char *value = wire_text(&r);
+
+	if (!r.bad && strcmp(name, "standard_conforming_strings") == 0)
+		c->backslashes = strcmp(value, "off") == 0;
+	if (c->started)
+		client_pass(c, m);
+}
+
+void client_answer(struct client *c, const struct wire_message *m)
+{
+	if (m->type == 'S')
+		client_parameter(c, m);
+	else if (m->type == 'N' || m->type == 'A')
+		client_pass(c, m);
+	else if (c->in_script)
+		script_answer(c, m);
+	else
+		batch_answer(c, m);
+}

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A client of the holder. Its messages are taken one after another; while something is under way
+ * for it (HOLDS > 0), or another client owns the connection, they stay in its buffer.
+ *
+ *   client.c    connection, start-up, what comes in and what goes out
+ *   unit.c      units: begin, commit, roll back; transaction statements
+ *   script.c    simple queries
+ *   batch.c     the extended protocol
+ *   settings.c  what SET leaves behind, kept per client
+ */
+#ifndef POSTGRES_CLIENT_H
+#define POSTGRES_CLIENT_H
+
+#include "postgres/holder.h"
+
+enum unit {
+	UNIT_NONE = 0,
+	UNIT_IMPLICIT, /* ends with the query or the Sync */
+	UNIT_BLOCK,    /* ends with COMMIT or ROLLBACK */
+};
+
+/* A prepared statement or a portal, by the client's name for it. */
+struct named {
+	struct named *next;
+	char *name;
+	char *server_name;  /* differs when another client has the same */
+	enum sql_kind kind; /* anything but PLAIN is ours to answer */
+	unsigned flags;
+	char *text;  /* of a statement of ours */
+	char *about; /* what it names */
+};
+
+struct setting {
+	struct setting *next;
+	char *name;
+	char *value;
+};
+
+struct client {
+	struct client *next;
+	struct holder *h;
+	int fd;
+	struct wire_buf in, out;
+	uint32_t pid, key; /* for cancel requests */
+	bool started;
+	bool closing;   /* what is in OUT is the last */
+	bool dead;      /* nobody is there any more */
+	bool cancel;    /* was asked for */
+	bool cancelled; /* what it left running */
+	unsigned holds;
+	int64_t wait_until; /* for the connection; 0: not waiting */
+	size_t stream_left; /* of a long message of its own */
+
+	enum unit unit;
+	bool failed;            /* the block: nothing but its end is allowed */
+	bool errored;           /* something in the script or batch at hand failed */
+	bool constraints;       /* SET CONSTRAINTS was used in the block */
+	bool cursors;           /* DECLARE was */
+	struct setting *locals; /* what SET LOCAL hid */
+	bool chain;             /* AND CHAIN */
+	const char *verb_tag;   /* of the statement that is carried out as a question */
+	char *verb_text, *verb_name;
+
+	/* a simple query */
+	bool in_script;
+	char *script;
+	size_t script_len;
+	struct sql sql;
+	size_t at;
+	struct wire_buf held; /* its last tag, until the commit is sure */
+	bool copying;         /* COPY ... FROM STDIN is open */
+
+	/* an extended batch */
+	bool in_batch;
+	bool skip;      /* to the next Sync */
+	bool forwarded; /* the server knows of the batch: it wants a Sync */
+	bool effects;   /* something was bound or executed */
+	bool syncing;   /* a Sync of ours is under way */
+	size_t swallow; /* ParseComplete of ours */
+	struct named *statements, *portals;
+	struct wire_buf unnamed; /* its last Parse without a name */
+
+	struct setting *settings;
+	bool settings_old; /* the server knows better */
+	bool backslashes;
+};
+
+struct client *client_new(struct holder *h, int fd);
+void client_free(struct client *c);
+struct client *client_next(const struct client *c);
+/* Takes as many of its messages as can be taken now. */
+void client_pump(struct client *c);
+void client_read(struct client *c);
+void client_write(struct client *c);
+/* True when it is gone and nothing of it is under way: it was freed. */
+bool client_reap(struct client *c);
+/* Passes a cancel request on as soon as that is safe. */
+void client_cancel(struct holder *h);
+/* It has waited long enough for the connection. */
+void client_expire(struct client *c, int64_t now);
+
+/* ---- from the server ---- */
+
+void client_answer(struct client *c, const struct wire_message *m);
+void client_stream(struct client *c, const void *data, size_t len);
+void client_parameter(struct client *c, const struct wire_message *m);
+void client_lost(struct client *c, const char *why);
+
+/* ---- what is said to it ---- */
+
+void client_put(struct client *c, char type, const void *body, size_t len);
+void client_tag(struct client *c, const char *tag);
+void client_error(struct client *c, const char *sqlstate, const char *message);
+void client_warn(struct client *c, const char *sqlstate, const char *message);
+void client_pass(struct client *c, const struct wire_message *m);
+void client_ready(struct client *c);
+
+/* ---- unit.c ---- */
+
+/* True when the connection is its own and a unit is open; else it waits or something is done
+ * first, and the caller is called again. */
+bool unit_begin(struct client *c);
+/* Ends the implicit unit of a script or batch; client_ready() follows, by itself. */
+void unit_end(struct client *c);
+/* Lets an implicit unit go in which nothing happened. */
+void unit_yield(struct client *c);
+void unit_close(struct client *c); /* the client is gone */
+/* Notes what the words of a statement mean for the unit. */
+void unit_note(struct client *c, unsigned flags);
+/* Is this statement answered by us, here and now? */
+bool unit_is_verb(const struct client *c, enum sql_kind kind, unsigned flags);
+/* Carries it out, in a unit: a tag or an error goes to the client, c->errored says which. TEXT is
+ * the statement, NAME what it is about. */
+struct verb {
+	unsigned flags;
+	const char *text;
+	const char *name;
+};
+void unit_verb(struct client *c, enum sql_kind kind, const struct verb *v);
+
+/* ---- script.c, batch.c ---- */
+
+void script_start(struct client *c, const char *text);
+/* A function call; 1: taken, 0: not now. */
+int script_call(struct client *c, const struct wire_message *m);
+void script_step(struct client *c);
+void script_answer(struct client *c, const struct wire_message *m);
+void script_done(struct client *c);
+/* 1: the message was taken; 0: not now. */
+int batch_take(struct client *c, const struct wire_message *m);
+void batch_answer(struct client *c, const struct wire_message *m);
+void batch_done(struct client *c);
+bool batch_leave(struct client *c);
+void batch_hang_up(struct client *c);
+struct named *named_add(struct named **list, const char *name, const char *server_name);
+struct named *named_find(struct named *list, const char *name);
+void named_drop(struct named **list, const char *name);
+void named_clear(struct named **list);
+
+/* ---- settings.c ---- */
+
+void settings_add(struct setting **list, const char *name, const char *value);
+const char *settings_get(const struct setting *list, const char *name);
+void settings_clear(struct setting **list);
+/* True when C's settings are in effect; else they are being put so. */
+bool settings_switch(struct client *c);
+/* SQL that puts back what SET LOCAL hid. */
+void settings_restore_locals(struct client *c, struct strbuf *sql);
+/* The setting that the words of a SET LOCAL name. Caller frees. */
+char *settings_name(const char *name);
+void settings_add_literal(struct strbuf *sql, const char *text);
+
+#endif

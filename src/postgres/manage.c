@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Answers to the strategy. */
+#include "postgres/manage.h"
+
+#include "util/cleanup.h"
+#include "util/mem.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void put_error(struct strbuf *out, const struct error *err)
+{
+	strbuf_printf(out, "error %s %s\n", err->detail && *err->detail ? err->detail : "XX000",
+	              err->msg ? err->msg : "unknown");
+}
+
+/* Runs SQL; false, and said, when it failed. */
+static bool run(struct holder *h, const char *sql, struct strbuf *out, char **ret_tag)
+{
+	cleanup_error struct error err = ERROR_INIT;
+	int r = holder_ask_now(h, sql, NULL, NULL, ret_tag, &err);
+
+	if (r < 0)
+		put_error(out, &err);
+	return r == 0;
+}
+
+static void take_value(void *user, size_t n, const char *const *columns)
+{
+	char **value = user;
+
+	if (n > 0 && !*value)
+		*value = xstrdup(columns[0]);
+}
+
+static void answer_status(struct holder *h, const char *arg, struct strbuf *out)
+{
+	static const char question[] =
+		"SELECT CASE "
+		"WHEN pg_catalog.current_setting('max_prepared_transactions')::int = 0 "
+		"THEN 'final the server has max_prepared_transactions = 0' "
+		"WHEN pg_catalog.pg_my_temp_schema() <> 0 THEN 'final temporary tables were used' "
+		"ELSE 'prepare' END";
+	cleanup_error struct error err = ERROR_INIT;
+	cleanup_free char *value = NULL;
+
+	(void)arg;
+	if (holder_ask_now(h, question, take_value, &value, NULL, &err) < 0)
+		put_error(out, &err);
+	else if (h->held)
+		strbuf_puts(out, "ok final a cursor WITH HOLD was used\n");
+	else if (h->notified)
+		strbuf_puts(out, "ok final LISTEN, NOTIFY or an exported snapshot was used\n");
+	else if (!h->guard.table)
+		strbuf_puts(out, "ok final the transaction could not be guarded\n");
+	else
+		strbuf_printf(out, "ok %s\n", value ? value : "final unknown");
+}
+
+static void put_count(void *user, size_t n, const char *const *columns)
+{
+	if (n == 4)
+		strbuf_printf(user, "%s %s %s %s\n", columns[0], columns[1], columns[2],
+		              columns[3]);
+}
+
+static void answer_counts(struct holder *h, const char *arg, struct strbuf *out)
+{
+	cleanup_error struct error err = ERROR_INIT;
+	cleanup_free char *sql = xasprintf(
+		"SELECT n_tup_ins, n_tup_upd, n_tup_del, pg_catalog.format('%%I.%%I', schemaname, "
+		"relname) FROM pg_catalog.pg_stat_xact_user_tables WHERE n_tup_ins + n_tup_upd + "
+		"n_tup_del > 0 AND relname !~ '^%s_guard_' ORDER BY 4",
+		SQL_OURS);
+
+	(void)arg;
+	if (holder_ask_now(h, sql, put_count, out, NULL, &err) < 0)
+		put_error(out, &err);
+	else
+		strbuf_puts(out, "ok\n");
+}
+
+static void answer_check(struct holder *h, const char *arg, struct strbuf *out)
+{
+	cleanup_strbuf struct strbuf sql = STRBUF_INIT;
+
+	(void)arg;
+	if (h->guard.table) {
+		strbuf_puts(&sql, "SAVEPOINT " SQL_OURS "_check; ");
+		guard_add_check(&h->guard, &sql, h->deferred);
+		if (!run(h, strbuf_str(&sql), out, NULL)) {
+			(void)holder_ask_now(h, "ROLLBACK TO " SQL_OURS "_check", NULL, NULL, NULL,
+			                     NULL);
+			return;
+		}
+	}
+	strbuf_puts(out, "ok\n");
+}
+
+/* The guard goes, and with it the transaction: whatever the server answers, it is not ours any
+ * more, unless the guard could not be dropped. */
+static void end_with(struct holder *h, const char *last, const char *want, struct strbuf *out)
+{
+	cleanup_strbuf struct strbuf sql = STRBUF_INIT;
+	cleanup_free char *tag = NULL;
+
+	if (h->guard.table) {
+		strbuf_puts(&sql, "SAVEPOINT " SQL_OURS "_end; ");
+		guard_add_drop(&h->guard, &sql);
+		if (!run(h, strbuf_str(&sql), out, NULL)) {
+			(void)holder_ask_now(h, "ROLLBACK TO " SQL_OURS "_end", NULL, NULL, NULL,
+			                     NULL);
+			return;
+		}
+	}
+	h->finished = true;
+	if (!run(h, last, out, &tag))
+		return;
+	/* A failed transaction answers ROLLBACK, and no error. */
+	if (!tag || strcmp(tag, want) != 0)
+		strbuf_printf(out, "error 25P02 the server answered %s\n", tag ? tag : "nothing");
+	else
+		strbuf_puts(out, "ok\n");
+}
+
+static void answer_prepare(struct holder *h, const char *arg, struct strbuf *out)
+{
+	cleanup_strbuf struct strbuf sql = STRBUF_INIT;
+
+	strbuf_puts(&sql, "PREPARE TRANSACTION '");
+	for (; *arg; arg++) {
+		if (*arg == '\'')
+			strbuf_putc(&sql, '\'');
+		strbuf_putc(&sql, *arg);
+	}
+	strbuf_putc(&sql, '\'');
+	end_with(h, strbuf_str(&sql), "PREPARE TRANSACTION", out);
+}
+
+static void answer_commit(struct holder *h, const char *arg, struct strbuf *out)
+{
+	(void)arg;
+	end_with(h, "COMMIT", "COMMIT", out);
+}
+
+static void answer_rollback(struct holder *h, const char *arg, struct strbuf *out)
+{
+	(void)arg;
+	h->finished = true;
+	if (run(h, "ROLLBACK", out, NULL))
+		strbuf_puts(out, "ok\n");
+}
+
+static const struct {
+	const char *word;
+	void (*answer)(struct holder *h, const char *arg, struct strbuf *out);
+} questions[] = {
+	{ "status", answer_status },   { "counts", answer_counts }, { "check", answer_check },
+	{ "prepare", answer_prepare }, { "commit", answer_commit }, { "rollback", answer_rollback },
+};
+
+static void answer(struct holder *h, char *line, struct strbuf *out)
+{
+	char *arg = strchr(line, ' ');
+
+	if (arg)
+		*arg++ = '\0';
+	if (!holder_idle(h) && strcmp(line, "rollback") != 0) {
+		strbuf_puts(out, "error 55006 a client is inside a transaction\n");
+		return;
+	}
+	for (size_t i = 0; i < sizeof(questions) / sizeof(questions[0]); i++) {
+		if (strcmp(line, questions[i].word) == 0) {
+			questions[i].answer(h, arg ? arg : "", out);
+			return;
+		}
+	}
+	strbuf_puts(out, "error 0A000 unknown question\n");
+}
+
+/* 0: a whole line. */
+static int read_line(int fd, char line[MANAGE_LINE])
+{
+	size_t len = 0;
+
+	while (len < MANAGE_LINE - 1) {
+		ssize_t n = read(fd, line + len, MANAGE_LINE - 1 - len);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return -EIO;
+		len += (size_t)n;
+		line[len] = '\0';
+		if (line[len - 1] == '\n') {
+			line[len - 1] = '\0';
+			return 0;
+		}
+	}
+	return -E2BIG;
+}
+
+void manage_serve(struct holder *h, int fd)
+{
+	cleanup_strbuf struct strbuf out = STRBUF_INIT;
+	char line[MANAGE_LINE];
+	size_t done = 0;
+
+	if (read_line(fd, line) < 0)
+		return;
+	answer(h, line, &out);
+	while (done < out.len) {
+		ssize_t n = write(fd, out.buf + done, out.len - done);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return;
+		done += (size_t)n;
+	}
+}
