@@ -86,13 +86,30 @@ void client_free(struct client *c)
 	free(c);
 }
 
+/* The server waits for the rest of a long message that will never come. True when it has it all. */
+static bool fill_stream(struct client *c)
+{
+	static const unsigned char nothing[READ_SIZE] = { 0 };
+
+	while (c->stream_pass && c->stream_left > 0) {
+		size_t n = c->stream_left < sizeof(nothing) ? c->stream_left : sizeof(nothing);
+
+		if (wire_buf_left(&c->h->out) >= WIRE_HIGH)
+			return false;
+		if (wire_add(&c->h->out, nothing, n) < 0)
+			holder_lose(c->h, "out of memory");
+		c->stream_left -= n;
+	}
+	return true;
+}
+
 bool client_reap(struct client *c)
 {
 	struct holder *h = c->h;
 
 	if (c->closing && wire_buf_left(&c->out) == 0)
 		c->dead = true;
-	if (!c->dead)
+	if (!c->dead || !fill_stream(c))
 		return false;
 	if (c->copying) {
 		holder_send(h, c, 'f', "the client is gone", sizeof("the client is gone"));
@@ -311,6 +328,31 @@ static void take_startup(struct client *c, const struct wire_message *m)
 
 /* ---- messages ---- */
 
+enum fate { FATE_WAIT, FATE_PASS, FATE_DROP };
+
+/* Of data for a COPY. A client may send it without waiting for the answer to its query; what is left
+ * when the query is over was on its way when the COPY failed. In a batch the server decides, which
+ * hears everything in its order. */
+static enum fate copy_fate(const struct client *c)
+{
+	if (c->copying || (c->in_batch && c->forwarded))
+		return FATE_PASS;
+	return c->in_script ? FATE_WAIT : FATE_DROP;
+}
+
+/* 1: taken; 0: not now. */
+static int take_copy(struct client *c, const struct wire_message *m)
+{
+	enum fate fate = copy_fate(c);
+
+	if (fate == FATE_WAIT)
+		return 0;
+	if (fate == FATE_PASS)
+		holder_send(c->h, c, m->type, m->body, m->len);
+	c->copying &= m->type == 'd';
+	return 1;
+}
+
 /* 1: taken; 0: not now. */
 static int take_message(struct client *c, const struct wire_message *m)
 {
@@ -319,13 +361,8 @@ static int take_message(struct client *c, const struct wire_message *m)
 		c->dead = true;
 		return 1;
 	}
-	if (strchr("dcf", m->type)) {
-		if (!c->copying)
-			return 1; /* what was on its way when the COPY failed */
-		holder_send(c->h, c, m->type, m->body, m->len);
-		c->copying = m->type == 'd';
-		return 1;
-	}
+	if (strchr("dcf", m->type))
+		return take_copy(c, m);
 	if (c->holds > 0)
 		return 0;
 	if (m->type == 'F' || m->type == 'Q')
@@ -350,23 +387,29 @@ static void pass_copy(struct client *c)
 {
 	size_t n = wire_buf_left(&c->in) < c->stream_left ? wire_buf_left(&c->in) : c->stream_left;
 
-	if (c->copying)
+	if (c->stream_pass)
 		(void)wire_add(&c->h->out, c->in.v + c->in.off, n);
 	c->in.off += n;
 	c->stream_left -= n;
 }
 
-/* A long CopyData: its head goes on with the length of all of it. */
-static void begin_copy(struct client *c, const struct wire_message *m)
+/* A long CopyData: its head goes on with the length of all of it, and then so does the rest, whatever
+ * becomes of the COPY meanwhile. 1: taken; 0: not now. */
+static int begin_copy(struct client *c, const struct wire_message *m)
 {
 	unsigned char head[WIRE_HEADER] = { 'd' };
+	enum fate fate = copy_fate(c);
 
+	if (fate == FATE_WAIT)
+		return 0;
 	wire_store_u32(head + 1, (uint32_t)(m->len + m->missing) + 4);
-	if (c->copying) {
+	c->stream_pass = fate == FATE_PASS;
+	if (c->stream_pass) {
 		(void)wire_add(&c->h->out, head, sizeof(head));
 		(void)wire_add(&c->h->out, m->body, m->len);
 	}
 	c->stream_left = m->missing;
+	return 1;
 }
 
 /* 1: something was taken. */
@@ -386,9 +429,7 @@ static int take_next(struct client *c)
 		return 0;
 	if (!c->started)
 		take_startup(c, &m);
-	else if (m.partial)
-		begin_copy(c, &m);
-	else if (take_message(c, &m) == 0)
+	else if ((m.partial ? begin_copy(c, &m) : take_message(c, &m)) == 0)
 		return 0;
 	wire_skip(&c->in, &m);
 	return 1;

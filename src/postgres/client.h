@@ -51,6 +51,7 @@ struct client {
 	unsigned holds;
 	int64_t wait_until; /* for the connection; 0: not waiting */
 	size_t stream_left; /* of a long message of its own */
+	bool stream_pass;   /* which the server gets */
 
 	enum unit unit;
 	bool failed;            /* the block: nothing but its end is allowed */

@@ -280,6 +280,30 @@ def pieces_arrive_in_any_size(cluster, top):
         same(read_until(s, b'Z')[-1][1], b'I', 'rolled back')
 
 
+def data_need_not_wait_for_the_answer(cluster, top):
+    cluster.sql(TABLE)
+    data, end = message(b'd', b'60\tx\n'), message(b'c', b'')
+    execute = message(b'P', b'\0copy t from stdin\0\0\0') + message(b'B', b'\0' * 8) + message(b'E', b'\0\0\0\0\0')
+    long = message(b'd', b'62\t' + b'y' * 2000000 + b'\n')
+    with Holder(cluster, top) as holder, raw_client(holder) as s:
+        for text, kinds in (
+                (message(b'Q', b'copy t from stdin\0') + data + end, b'GCZ'),
+                (message(b'Q', b'begin; copy t from stdin; rollback\0') + data.replace(b'60', b'61') + end, b'CGCCZ'),
+                (message(b'Q', b'copy t from stdin\0') + data + end, b'GEZ'),  # a duplicate
+                (message(b'Q', b'copy nothing from stdin\0') + data + end, b'EZ'),
+                (message(b'Q', b'copy nothing from stdin\0') + long + end, b'EZ'),
+                (message(b'Q', b'copy t from stdin\0') + long + end, b'GCZ'),
+                (execute + data.replace(b'60', b'63') + end + message(b'S', b''), b'12GCZ'),
+                (execute + message(b'd', b'oh\n') + end + message(b'S', b''), b'12GEZ'),
+                (message(b'Q', b'select 1\0'), b'TDCZ')):
+            s.sendall(text)
+            same(b''.join(k for k, _ in read_until(s, b'Z')), kinds, text[:60])
+        with raw_client(holder) as other:  # it dies in the middle of a long piece of data
+            other.sendall(message(b'Q', b'copy t from stdin\0') + long[:100000])
+            read_until(other, b'G')
+        same(holder.psql('\\t\nselect count(*), sum(id) from t'), 'Tuples only is on.\n     8 | 200\n\n', 'rows')
+
+
 def long_values_pass(cluster, top):
     cluster.sql(TABLE)
     with Holder(cluster, top) as holder:
@@ -414,7 +438,8 @@ def roles_without_a_schema(cluster, top):
 
 
 TESTS = [sessions_are_told_what_a_server_tells, nothing_leaves_before_the_commit, whatever_commits_past_us_is_refused,
-         strangers_are_refused, pieces_arrive_in_any_size, long_values_pass, tools_run_unmodified,
+         strangers_are_refused, pieces_arrive_in_any_size,
+         data_need_not_wait_for_the_answer, long_values_pass, tools_run_unmodified,
          a_driver_that_is_not_libpq, who_waits_too_long_is_told, a_client_that_dies_leaves_nothing,
          the_end_of_the_server_is_said, what_cannot_be_prepared_is_known, roles_without_a_schema]
 
