@@ -12,8 +12,7 @@
 #include <stdint.h>
 #include "util/error.h"
 
-/* Where atoll-helper is: for installed code, where it was installed. Else what ATOLL_HELPER names,
- * else in the same tree as this code, as built or as unpacked. Caller frees. */
+/* Where atoll-helper is; program.h says how it is found. Caller frees. */
 char *exec_helper_path(void);
 
 /* What a command sees at a path, in its own mount namespace. */

@@ -6,6 +6,7 @@
 #include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/mem.h"
+#include "util/program.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -42,6 +43,15 @@ static int spawn_at(struct child *c, const char *file, const struct channels *ch
 	const struct child_options opt = { .file = file, .argv = argv, .fds = fds, .n_fds = 2 };
 
 	return child_spawn(c, &opt);
+}
+
+char *exec_helper_path(void)
+{
+	static const struct program helper = { .name = "atoll-helper",
+		                               .folder = "src/helper",
+		                               .variable = "ATOLL_HELPER" };
+
+	return program_path(&helper);
 }
 
 static int spawn_helper(struct child *c, const struct channels *ch, const char *const *argv,

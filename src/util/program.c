@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where atoll-helper is. Installed code asks nobody: the helper is where it was installed with it,
- * whatever the environment says, for it may run as root with an environment of somebody else's.
+ * Where our other programs are. Installed code asks nobody: they are where they were installed with it,
+ * whatever the environment says, for they may run as root with an environment of somebody else's.
  * Only code that lies elsewhere, in a build tree or in an unpacked package, looks around.
  */
-#include "exec/exec.h"
+#include "util/program.h"
 
 #include "util/child.h"
 #include "util/cleanup.h"
@@ -16,17 +16,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define HELPER_NAME "/atoll-helper"
-
-/* Where this code may lie below the top of a tree, and the helper beside it. Directories that are
- * installed outside of the prefix are absolute, and match nothing. */
+/* Where this code may lie below the top of a tree, and the programs beside it; NULL: each in the folder
+ * of its sources. Directories that are installed outside of the prefix are absolute, and match
+ * nothing. */
 static const struct {
-	const char *code, *helper;
+	const char *code, *programs;
 } layouts[] = {
-	{ "/" ATOLL_BIN_DIR, "/" ATOLL_HELPER_DIR HELPER_NAME },
-	{ "/" ATOLL_LIB_DIR, "/" ATOLL_HELPER_DIR HELPER_NAME },
-	{ "/src/cli", "/src/helper" HELPER_NAME },
-	{ "/src", "/src/helper" HELPER_NAME },
+	{ "/" ATOLL_BIN_DIR, ATOLL_HELPER_DIR },
+	{ "/" ATOLL_LIB_DIR, ATOLL_HELPER_DIR },
+	{ "/src/cli", NULL },
+	{ "/src", NULL },
 };
 
 static bool is_same_dir(const char *a, const char *b)
@@ -50,35 +49,36 @@ static bool is_for_all(const char *dir)
 	return stat(*dir ? dir : "/", &st) < 0 || (st.st_mode & S_IWOTH);
 }
 
-static char *beside(const char *dir, size_t layout)
+static char *beside(const char *dir, size_t layout, const struct program *p)
 {
-	const char *code = layouts[layout].code;
+	const char *code = layouts[layout].code, *programs = layouts[layout].programs;
 	size_t len = strlen(dir), tail = strlen(code);
 	cleanup_free char *top = NULL, *file = NULL;
 
 	if (len < tail || strcmp(dir + len - tail, code) != 0)
 		return NULL;
 	top = xasprintf("%.*s", (int)(len - tail), dir);
-	file = xasprintf("%s%s", top, layouts[layout].helper);
+	file = programs ? xasprintf("%s/%s/%s", top, programs, p->name)
+	                : xasprintf("%s/%s/%s", top, p->folder, p->name);
 	if (is_for_all(top) || access(file, X_OK) < 0)
 		return NULL;
 	return take_ptr(file);
 }
 
-char *exec_helper_path(void)
+char *program_path(const struct program *p)
 {
 	cleanup_free char *dir = child_own_dir();
-	const char *named = secure_getenv("ATOLL_HELPER");
+	const char *named = secure_getenv(p->variable);
 
-	if (!dir || is_installed(dir))
-		return xstrdup(ATOLL_HELPER_PATH);
-	if (named && *named)
-		return xstrdup(named);
-	for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++) {
-		char *file = beside(dir, i);
+	if (dir && !is_installed(dir)) {
+		if (named && *named)
+			return xstrdup(named);
+		for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++) {
+			char *file = beside(dir, i, p);
 
-		if (file)
-			return file;
+			if (file)
+				return file;
+		}
 	}
-	return xstrdup(ATOLL_HELPER_PATH);
+	return xasprintf("%s/%s", ATOLL_HELPER_HOME, p->name);
 }

@@ -12,7 +12,7 @@ setup_file() {
 
 setup() {
 	export LC_ALL=C.UTF-8 NO_COLOR=1
-	unset LD_LIBRARY_PATH ATOLL ATOLL_HELPER ATOLL_PLAN ATOLL_PLAN_ID
+	unset LD_LIBRARY_PATH ATOLL ATOLL_HELPER ATOLL_POSTGRES ATOLL_PLAN ATOLL_PLAN_ID
 	top=$stage$ATOLL_PREFIX
 	libs=$top/$ATOLL_LIB_DIR
 	# Not below /tmp, which a command of a plan has to itself.
@@ -69,7 +69,8 @@ compile_and_run() {
 }
 
 @test "install puts everything in its place and nothing anywhere else" {
-	for file in bin/atoll "$ATOLL_HELPER_DIR/atoll-helper" include/atoll.h \
+	for file in bin/atoll "$ATOLL_HELPER_DIR/atoll-helper" "$ATOLL_HELPER_DIR/atoll-postgres" \
+		include/atoll.h \
 		"$ATOLL_LIB_DIR/libatoll.so" "$ATOLL_LIB_DIR/libatoll.so.0" \
 		"$ATOLL_LIB_DIR/pkgconfig/atoll.pc" share/man/man1/atoll.1 \
 		share/doc/atoll/README.md share/doc/atoll/design/commit-protocol.md; do
@@ -78,7 +79,7 @@ compile_and_run() {
 			return 1
 		}
 	done
-	run bash -c "find '$stage' ! -type d | grep -Ev '/(bin/atoll|atoll-helper|atoll\.h|atoll\.pc|libatoll\.so[.0-9]*)$|/share/(man|doc/atoll|atoll|bash-completion|zsh|fish)/'"
+	run bash -c "find '$stage' ! -type d | grep -Ev '/(bin/atoll|atoll-(helper|postgres)|atoll\.h|atoll\.pc|libatoll\.so[.0-9]*)$|/share/(man|doc/atoll|atoll|bash-completion|zsh|fish)/'"
 	echo "$output"
 	[ -z "$output" ]
 	# Modes for everybody, set-id for nobody.
@@ -95,7 +96,8 @@ compile_and_run() {
 }
 
 @test "installed programs and library are hardened" {
-	for file in "$top/bin/atoll" "$top/$ATOLL_HELPER_DIR/atoll-helper" "$libs/libatoll.so.0"; do
+	for file in "$top/bin/atoll" "$top/$ATOLL_HELPER_DIR"/atoll-{helper,postgres} \
+		"$libs/libatoll.so.0"; do
 		echo "$file"
 		readelf -hlWd "$file" >elf
 		readelf -Ws --dyn-syms "$file" >symbols
