@@ -15,18 +15,19 @@ MAY_USE = {
     'lock': ['fs', 'util'],
     'registry': ['lock', 'fs', 'util'],
     'diff': ['fs', 'util'],
-    'strategy': ['diff', 'fs', 'util'],
+    'strategy': ['diff', 'postgres', 'fs', 'util'],
     'txn': ['strategy', 'registry', 'fs', 'util'],
     'exec': ['fs', 'util'],
     'plan': ['txn', 'strategy', 'registry', 'lock', 'diff', 'exec', 'fs', 'util'],
     'helper': ['exec', 'fs', 'util'],
-    'postgres': ['util'],
+    'postgres': ['fs', 'util'],
     'cli': ['plan', 'diff', 'util'],
 }
 # From these folders only the headers named.
 ONLY_HEADERS = {
     ('lock', 'fs'): {'fs/mount.h'},
     ('helper', 'exec'): {'exec/request.h'},
+    ('strategy', 'postgres'): {'postgres/protocol.h'},
 }
 
 # What makes a thing exist, vanish or last: only fs/ does that, so that one place knows the

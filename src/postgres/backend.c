@@ -34,12 +34,10 @@ static int fail(struct error *err, int code, const char *what, const PGresult *r
 
 /* What would end a transaction that waits is off, and stays off after RESET ALL: given at the start
  * they are the session's defaults. A server refuses to start with one it does not know. */
-static const char *const session_options[] = {
-	"-c idle_in_transaction_session_timeout=0 -c idle_session_timeout=0 "
-	"-c transaction_timeout=0",
-	"-c idle_in_transaction_session_timeout=0 -c idle_session_timeout=0",
-	"-c idle_in_transaction_session_timeout=0",
-};
+#define OLD_OPTIONS  "-c idle_in_transaction_session_timeout=0"
+#define MORE_OPTIONS OLD_OPTIONS " -c idle_session_timeout=0"
+#define NEW_OPTIONS  MORE_OPTIONS " -c transaction_timeout=0"
+static const char *const session_options[] = { NEW_OPTIONS, MORE_OPTIONS, OLD_OPTIONS };
 #define N_OPTIONS (sizeof(session_options) / sizeof(session_options[0]))
 
 static PGconn *connect_with(const char *url, const char *options)
@@ -81,8 +79,10 @@ int backend_connect(const char *url, struct backend **ret, struct error *err)
 		int r = fail(err, -ATOLL_E_UNSUPPORTED, "cannot connect to the server", NULL,
 		             b->conn);
 
-		if (no_password)
+		if (no_password || PQconnectionUsedPassword(b->conn))
 			error_hint(err, "put the password into ~/.pgpass (mode 0600)");
+		else
+			error_hint(err, "is the server running there, and the URL right?");
 		return r;
 	}
 	b->cancel = PQgetCancel(b->conn);
@@ -185,6 +185,16 @@ char backend_status(const struct backend *b)
 		break;
 	}
 	return 'E';
+}
+
+int backend_version(const struct backend *b)
+{
+	return PQserverVersion(b->conn);
+}
+
+PQconninfoOption *backend_options(const struct backend *b)
+{
+	return PQconninfo(b->conn);
 }
 
 const char *backend_user(const struct backend *b)

@@ -29,6 +29,9 @@ const char *backend_tag(const struct backend *b);
 /* 'I', 'T' or 'E'. */
 char backend_status(const struct backend *b);
 
+int backend_version(const struct backend *b); /* 150002: of the server */
+/* As it is connected, for PQconninfoFree(). */
+struct _PQconninfoOption *backend_options(const struct backend *b);
 const char *backend_user(const struct backend *b);
 const char *backend_database(const struct backend *b);
 /* What the server reports of a setting at start; NULL when it does not. */

@@ -6,18 +6,22 @@
  */
 #include "postgres/hold.h"
 
+#include "fs/atomic.h"
 #include "postgres/client.h"
 #include "postgres/manage.h"
+#include "postgres/protocol.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/mem.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -26,27 +30,57 @@
 #define MANAGE_LIMIT_S     5   /* for a line to arrive */
 #define MANAGE_PATIENCE_MS 500 /* with a client that is about to end its transaction */
 
+/* Places in what is polled; clients follow. */
+enum { AT_CLIENTS, AT_MANAGE, AT_WATCH, AT_SERVER, AT_FIRST };
+
 struct loop {
 	struct holder h;
-	int clients_fd, manage_fd;
-	struct pollfd *fds; /* clients_fd, manage_fd, the server, then clients */
+	int dir_fd, clients_fd, manage_fd;
+	int watch_fd; /* of changes to the directory */
+	struct pollfd *fds;
 	size_t n, cap;
 	int manager_fd; /* who asks, waiting for a moment when nothing is under way */
 	int64_t manager_until;
 };
 
-static int listen_at(const char *dir, const char *name, mode_t mode, struct error *err)
+/* By way of the descriptor: an address has no room for a long path. */
+static int listen_at(const struct loop *l, const char *name, struct error *err)
 {
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
 	cleanup_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	int n = snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/%s", dir, name);
 
-	if (n < 0 || (size_t)n >= sizeof(addr.sun_path))
-		return error_sys(err, -ENAMETOOLONG, "make a socket in", dir);
+	(void)snprintf(addr.sun_path, sizeof(addr.sun_path), "/proc/self/fd/%d/%s", l->dir_fd,
+	               name);
 	if (fd < 0 || bind(fd, (const struct sockaddr *)&addr, sizeof(addr)) < 0 ||
-	    chmod(addr.sun_path, mode) < 0 || listen(fd, SOMAXCONN) < 0)
-		return error_sys(err, -errno, "listen at", addr.sun_path);
+	    fchmodat(l->dir_fd, name, 0600, 0) < 0 || listen(fd, SOMAXCONN) < 0)
+		return error_sys(err, -errno, "listen at", name);
 	return take_fd(&fd);
+}
+
+static int watch(struct loop *l, const char *dir, struct error *err)
+{
+	char path[64];
+
+	l->watch_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", l->dir_fd);
+	if (l->watch_fd < 0 ||
+	    inotify_add_watch(l->watch_fd, path,
+	                      IN_DELETE | IN_DELETE_SELF | IN_MOVED_FROM | IN_MOVE_SELF) < 0)
+		return error_sys(err, -errno, "watch", dir);
+	return 0;
+}
+
+static int open_places(struct loop *l, const char *dir, struct error *err)
+{
+	int r;
+
+	l->dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (l->dir_fd < 0)
+		return error_sys(err, -errno, "open", dir);
+	r = l->clients_fd = listen_at(l, PROTOCOL_CLIENTS, err);
+	if (r >= 0)
+		r = l->manage_fd = listen_at(l, PROTOCOL_MANAGE, err);
+	return r < 0 ? r : watch(l, dir, err);
 }
 
 /* ---- one round ---- */
@@ -76,6 +110,7 @@ static void gather(struct loop *l)
 	l->n = 0;
 	add_fd(l, l->clients_fd, POLLIN);
 	add_fd(l, l->manage_fd, l->manager_fd < 0 ? POLLIN : 0);
+	add_fd(l, l->watch_fd, POLLIN);
 	if (!o || wire_buf_left(&o->out) < WIRE_HIGH)
 		events |= POLLIN;
 	if (wire_buf_left(&l->h.out) > 0)
@@ -118,7 +153,7 @@ static void pump_all(struct loop *l)
 static void serve_clients(struct loop *l)
 {
 	struct client *next;
-	size_t i = 3;
+	size_t i = AT_FIRST;
 	int64_t now = clock_boot_ns();
 
 	for (struct client *c = l->h.clients; c && i < l->n; c = client_next(c), i++)
@@ -161,47 +196,84 @@ static void serve_manager(struct loop *l)
 	close_fd(&l->manager_fd);
 }
 
+static void look_at_places(struct loop *l)
+{
+	char events[1024];
+
+	while (read(l->watch_fd, events, sizeof(events)) > 0)
+		;
+	if (faccessat(l->dir_fd, PROTOCOL_MANAGE, F_OK, 0) < 0)
+		holder_lose(&l->h, "the sandbox was removed");
+}
+
 static void round_once(struct loop *l)
 {
 	gather(l);
 	if (poll(l->fds, l->n, next_deadline(l)) < 0)
 		return;
-	if (l->fds[2].revents & (POLLIN | POLLHUP | POLLERR))
+	if (l->fds[AT_SERVER].revents & (POLLIN | POLLHUP | POLLERR))
 		holder_read(&l->h);
 	serve_clients(l);
 	holder_write(&l->h);
 	client_cancel(&l->h);
-	if (l->fds[0].revents)
+	if (l->fds[AT_CLIENTS].revents)
 		accept_client(l);
-	if (l->fds[1].revents)
+	if (l->fds[AT_MANAGE].revents)
 		accept_manager(l);
+	if (l->fds[AT_WATCH].revents)
+		look_at_places(l);
 	serve_manager(l);
+}
+
+/* Nobody is to wait for us, nor a directory to stay busy. */
+static void let_go(void)
+{
+	cleanup_close int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	for (int fd = 0; fd <= 2 && null_fd >= 0; fd++)
+		(void)dup2(null_fd, fd);
+	(void)chdir("/");
+}
+
+static void leave_word(const struct loop *l)
+{
+	cleanup_close int fd = FD_NONE;
+
+	if (fs_create_at(l->dir_fd, PROTOCOL_GONE, 0600, &fd) == 0)
+		(void)fs_write_all(fd, l->h.gone, strlen(l->h.gone));
 }
 
 int hold(const struct hold_options *opt, struct error *err)
 {
-	struct loop l = { .clients_fd = FD_NONE, .manage_fd = FD_NONE, .manager_fd = FD_NONE };
+	struct loop l = { .dir_fd = FD_NONE,
+		          .clients_fd = FD_NONE,
+		          .manage_fd = FD_NONE,
+		          .watch_fd = FD_NONE,
+		          .manager_fd = FD_NONE };
 	int r = holder_open(&l.h, opt->url, opt->unguarded, err);
 
 	if (r == 0)
-		r = l.clients_fd = listen_at(opt->dir, HOLD_CLIENTS, 0600, err);
-	if (r >= 0)
-		r = l.manage_fd = listen_at(opt->dir, HOLD_MANAGE, 0600, err);
-	if (r >= 0) {
+		r = open_places(&l, opt->dir, err);
+	if (r == 0) {
 		(void)signal(SIGPIPE, SIG_IGN);
 		l.h.wait_ms = opt->wait_ms > 0 ? opt->wait_ms : HOLDER_WAIT_MS;
 		opt->ready(opt->user, &l.h);
+		let_go();
 		while (!l.h.gone && !l.h.finished)
 			round_once(&l);
-		if (l.h.gone)
-			r = error_set(err, -ATOLL_E_STATE, "its transaction is gone: %s", l.h.gone);
+		if (l.h.gone) {
+			leave_word(&l);
+			r = -ATOLL_E_STATE;
+		}
 	}
 	for (struct client *c = l.h.clients; c; c = client_next(c))
 		client_write(c);
 	holder_done(&l.h);
 	close_fd(&l.clients_fd);
 	close_fd(&l.manage_fd);
+	close_fd(&l.watch_fd);
 	close_fd(&l.manager_fd);
+	close_fd(&l.dir_fd);
 	free(l.fds);
 	return r < 0 ? r : 0;
 }

@@ -7,14 +7,10 @@
 #include <stdint.h>
 #include "util/error.h"
 
-/* Below the directory. libpq looks for a socket of this name there (PGHOST, PGPORT=5432). */
-#define HOLD_CLIENTS ".s.PGSQL.5432"
-#define HOLD_MANAGE  "manage"
-
 struct holder;
 struct hold_options {
 	const char *url;
-	const char *dir; /* for the sockets: 0700, and a short path */
+	const char *dir; /* for the sockets: 0700 */
 	bool unguarded;
 	int64_t wait_ms; /* for another client's transaction; <= 0: as usual */
 	/* Called once when clients can connect. */

@@ -12,6 +12,8 @@
 #include <string.h>
 
 #define READ_SIZE (128u << 10)
+/* It has its number from the beginning: what it changes has that or a greater one. */
+#define BEGIN "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_catalog.txid_current()"
 
 int holder_open(struct holder *h, const char *url, bool unguarded, struct error *err)
 {
@@ -22,7 +24,7 @@ int holder_open(struct holder *h, const char *url, bool unguarded, struct error 
 	*h = (struct holder){ .last = &h->first, .next_pid = 1, .wait_ms = HOLDER_WAIT_MS };
 	r = backend_connect(url, &h->b, err);
 	if (r == 0)
-		r = backend_run(h->b, "BEGIN ISOLATION LEVEL REPEATABLE READ", NULL, err);
+		r = backend_run(h->b, BEGIN, NULL, err);
 	if (r < 0)
 		return r;
 	r = guard_make(&h->guard, h->b, &why);
@@ -32,7 +34,7 @@ int holder_open(struct holder *h, const char *url, bool unguarded, struct error 
 	}
 	if (r < 0) {
 		guard_done(&h->guard);
-		r = backend_run(h->b, "ROLLBACK; BEGIN ISOLATION LEVEL REPEATABLE READ", NULL, err);
+		r = backend_run(h->b, "ROLLBACK; " BEGIN, NULL, err);
 	}
 	if (r < 0)
 		return r;
@@ -40,6 +42,8 @@ int holder_open(struct holder *h, const char *url, bool unguarded, struct error 
 		guard_add_names(&h->guard, &sql);
 		r = backend_run(h->b, strbuf_str(&sql), &h->deferred, err);
 	}
+	if (r == 0)
+		r = baseline_read(&h->before, h->b, err);
 	if (r < 0)
 		return r;
 	if (!h->deferred)
@@ -68,6 +72,7 @@ void holder_done(struct holder *h)
 	wire_buf_done(&h->in);
 	wire_buf_done(&h->out);
 	guard_done(&h->guard);
+	baseline_done(&h->before);
 	backend_free(h->b);
 	free(h->deferred);
 	free(h->gone);

@@ -25,6 +25,7 @@
 
 #include <stdint.h>
 #include "postgres/backend.h"
+#include "postgres/changes.h"
 #include "postgres/guard.h"
 #include "postgres/sql.h"
 #include "util/list.h"
@@ -56,6 +57,7 @@ struct item {
 struct holder {
 	struct backend *b;
 	struct guard guard;
+	struct baseline before;
 	struct wire_buf in, out;
 	struct item *first, **last;
 	struct client *clients;

@@ -2,6 +2,7 @@
 /* Answers to the strategy. */
 #include "postgres/manage.h"
 
+#include "postgres/protocol.h"
 #include "util/cleanup.h"
 #include "util/mem.h"
 
@@ -28,59 +29,85 @@ static bool run(struct holder *h, const char *sql, struct strbuf *out, char **re
 	return r == 0;
 }
 
-static void take_value(void *user, size_t n, const char *const *columns)
-{
-	char **value = user;
+struct standing {
+	char *xid;
+	char *why; /* it is final; "" when it is not */
+};
 
-	if (n > 0 && !*value)
-		*value = xstrdup(columns[0]);
+static void take_standing(void *user, size_t n, const char *const *columns)
+{
+	struct standing *s = user;
+
+	if (n != 2 || s->xid)
+		return;
+	s->xid = xstrdup(columns[0]);
+	s->why = xstrdup(columns[1]);
+}
+
+static void say_final(struct standing *s, const char *why)
+{
+	if (*s->why)
+		return;
+	free(s->why);
+	s->why = xstrdup(why);
 }
 
 static void answer_status(struct holder *h, const char *arg, struct strbuf *out)
 {
 	static const char question[] =
-		"SELECT CASE "
+		"SELECT pg_catalog.txid_current(), CASE "
 		"WHEN pg_catalog.current_setting('max_prepared_transactions')::int = 0 "
-		"THEN 'final the server has max_prepared_transactions = 0' "
-		"WHEN pg_catalog.pg_my_temp_schema() <> 0 THEN 'final temporary tables were used' "
-		"ELSE 'prepare' END";
+		"THEN 'the server has max_prepared_transactions = 0' "
+		"WHEN pg_catalog.pg_my_temp_schema() <> 0 THEN 'temporary tables were used' END";
 	cleanup_error struct error err = ERROR_INIT;
-	cleanup_free char *value = NULL;
+	struct standing s = { .why = NULL };
 
 	(void)arg;
-	if (holder_ask_now(h, question, take_value, &value, NULL, &err) < 0)
+	if (holder_ask_now(h, question, take_standing, &s, NULL, &err) < 0 || !s.xid) {
 		put_error(out, &err);
-	else if (h->held)
-		strbuf_puts(out, "ok final a cursor WITH HOLD was used\n");
-	else if (h->notified)
-		strbuf_puts(out, "ok final LISTEN, NOTIFY or an exported snapshot was used\n");
-	else if (!h->guard.table)
-		strbuf_puts(out, "ok final the transaction could not be guarded\n");
-	else
-		strbuf_printf(out, "ok %s\n", value ? value : "final unknown");
+		free(s.why);
+		return;
+	}
+	if (h->held)
+		say_final(&s, "a cursor WITH HOLD was used");
+	if (h->notified)
+		say_final(&s, "LISTEN, NOTIFY or an exported snapshot was used");
+	if (!h->guard.table)
+		say_final(&s, "the transaction could not be guarded");
+	strbuf_printf(out, "ok %s %s%s%s\n", *s.why ? "final" : "prepare", s.xid, *s.why ? " " : "",
+	              s.why);
+	free(s.why);
+	free(s.xid);
 }
 
-static void put_count(void *user, size_t n, const char *const *columns)
-{
-	if (n == 4)
-		strbuf_printf(user, "%s %s %s %s\n", columns[0], columns[1], columns[2],
-		              columns[3]);
-}
-
-static void answer_counts(struct holder *h, const char *arg, struct strbuf *out)
+static void answer_changes(struct holder *h, const char *arg, struct strbuf *out)
 {
 	cleanup_error struct error err = ERROR_INIT;
-	cleanup_free char *sql = xasprintf(
-		"SELECT n_tup_ins, n_tup_upd, n_tup_del, pg_catalog.format('%%I.%%I', schemaname, "
-		"relname) FROM pg_catalog.pg_stat_xact_user_tables WHERE n_tup_ins + n_tup_upd + "
-		"n_tup_del > 0 AND relname !~ '^%s_guard_' ORDER BY 4",
-		SQL_OURS);
+	size_t len = out->len;
 
 	(void)arg;
-	if (holder_ask_now(h, sql, put_count, out, NULL, &err) < 0)
+	if (changes_add(h, out, &err) < 0) {
+		strbuf_truncate(out, len);
 		put_error(out, &err);
-	else
+	} else {
 		strbuf_puts(out, "ok\n");
+	}
+}
+
+/* Whatever the last client set. Good until the next savepoint is rolled back to. */
+#define AS_OURSELVES                                                     \
+	"SET LOCAL SESSION AUTHORIZATION DEFAULT; SET LOCAL ROLE NONE; " \
+	"SET LOCAL statement_timeout = 0; "
+
+/* A refusal of PREPARE would lose the transaction, so what is known before is asked before. */
+static bool has_room(struct holder *h, struct strbuf *out)
+{
+	return run(h,
+	           "DO $$ BEGIN IF (SELECT count(*) FROM pg_catalog.pg_prepared_xacts) >= "
+	           "greatest(pg_catalog.current_setting('max_prepared_transactions')::int, 1) THEN "
+	           "RAISE EXCEPTION 'all places for prepared transactions are taken "
+	           "(max_prepared_transactions)' USING ERRCODE = '53400'; END IF; END $$",
+	           out, NULL);
 }
 
 static void answer_check(struct holder *h, const char *arg, struct strbuf *out)
@@ -89,13 +116,14 @@ static void answer_check(struct holder *h, const char *arg, struct strbuf *out)
 
 	(void)arg;
 	if (h->guard.table) {
-		strbuf_puts(&sql, "SAVEPOINT " SQL_OURS "_check; ");
+		bool fine;
+
+		strbuf_puts(&sql, "SAVEPOINT " SQL_OURS "_check; " AS_OURSELVES);
 		guard_add_check(&h->guard, &sql, h->deferred);
-		if (!run(h, strbuf_str(&sql), out, NULL)) {
-			(void)holder_ask_now(h, "ROLLBACK TO " SQL_OURS "_check", NULL, NULL, NULL,
-			                     NULL);
+		fine = run(h, strbuf_str(&sql), out, NULL) && has_room(h, out);
+		(void)holder_ask_now(h, "ROLLBACK TO " SQL_OURS "_check", NULL, NULL, NULL, NULL);
+		if (!fine)
 			return;
-		}
 	}
 	strbuf_puts(out, "ok\n");
 }
@@ -108,7 +136,7 @@ static void end_with(struct holder *h, const char *last, const char *want, struc
 	cleanup_free char *tag = NULL;
 
 	if (h->guard.table) {
-		strbuf_puts(&sql, "SAVEPOINT " SQL_OURS "_end; ");
+		strbuf_puts(&sql, "SAVEPOINT " SQL_OURS "_end; " AS_OURSELVES);
 		guard_add_drop(&h->guard, &sql);
 		if (!run(h, strbuf_str(&sql), out, NULL)) {
 			(void)holder_ask_now(h, "ROLLBACK TO " SQL_OURS "_end", NULL, NULL, NULL,
@@ -158,18 +186,24 @@ static const struct {
 	const char *word;
 	void (*answer)(struct holder *h, const char *arg, struct strbuf *out);
 } questions[] = {
-	{ "status", answer_status },   { "counts", answer_counts }, { "check", answer_check },
-	{ "prepare", answer_prepare }, { "commit", answer_commit }, { "rollback", answer_rollback },
+	{ "status", answer_status }, { "changes", answer_changes },
+	{ "check", answer_check },   { "prepare", answer_prepare },
+	{ "commit", answer_commit }, { "rollback", answer_rollback },
 };
 
 static void answer(struct holder *h, char *line, struct strbuf *out)
 {
 	char *arg = strchr(line, ' ');
 
+	if (strcmp(line, "ping") == 0) {
+		strbuf_puts(out, "ok\n");
+		return;
+	}
+
 	if (arg)
 		*arg++ = '\0';
 	if (!holder_idle(h) && strcmp(line, "rollback") != 0) {
-		strbuf_puts(out, "error 55006 a client is inside a transaction\n");
+		strbuf_puts(out, "error " PROTOCOL_BUSY " a client is inside a transaction\n");
 		return;
 	}
 	for (size_t i = 0; i < sizeof(questions) / sizeof(questions[0]); i++) {

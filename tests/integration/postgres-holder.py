@@ -37,6 +37,7 @@ def same(got, want, text):
 class Holder:
     def __init__(self, cluster, top, *more):
         self.cluster, self.dir = cluster, Path(tempfile.mkdtemp(dir=top))
+        (self.dir / 'clients').mkdir(mode=0o700)
         self.child = subprocess.Popen([HOLDER, 'hold', str(self.dir), *more], stdin=subprocess.PIPE,
                                       stdout=subprocess.PIPE, text=True)
         self.child.stdin.write(cluster.url + '\n')
@@ -44,7 +45,7 @@ class Holder:
         self.said = self.child.stdout.readline().strip()
 
     def __enter__(self):
-        need(self.said.startswith('ready'), f'the holder said {self.said!r}')
+        need(self.said == 'ok ready', f'the holder said {self.said!r}')
         return self
 
     def __exit__(self, *_):
@@ -58,7 +59,7 @@ class Holder:
             return s.makefile().read().strip()
 
     def env(self, direct=False):
-        host = self.cluster.socket if direct else self.dir
+        host = self.cluster.socket if direct else self.dir / 'clients'
         return dict(os.environ, PGHOST=str(host), PGUSER=self.cluster.role, PGDATABASE=self.cluster.database,
                     PGPORT='5432', LC_ALL='C')
 
@@ -74,7 +75,7 @@ class Holder:
         return done
 
     async def connect(self):
-        return await asyncpg.connect(host=str(self.dir), port=5432, user=self.cluster.role,
+        return await asyncpg.connect(host=str(self.dir / 'clients'), port=5432, user=self.cluster.role,
                                      database=self.cluster.database)
 
 
@@ -153,8 +154,8 @@ def nothing_leaves_before_the_commit(cluster, top):
         holder.psql("insert into t values (6, 'in'); begin; delete from t where id = 1; commit;")
         same(holder.psql('\\pset tuples_only\nselect count(*) from t'), 'Tuples only is on.\n     5\n\n', 'inside')
         same(cluster.sql('select count(*), min(id) from t'), '5|1', 'outside')
-        same(holder.ask('status'), 'ok prepare', 'status')
-        same(holder.ask('counts'), '1 0 1 public.t\nok', 'counts')
+        need(holder.ask('status').startswith('ok prepare '), 'status')
+        same(holder.ask('changes'), 'C 1 0 1 public.t\nok', 'changes')
         same(holder.ask('check'), 'ok', 'check')
         same(holder.ask("prepare atoll:x'y"), 'ok', 'prepare')
         same(holder.child.wait(10), 0, 'the holder ends')
@@ -190,7 +191,7 @@ class raw_client:
     def __enter__(self):
         self.s = socket.socket(socket.AF_UNIX)
         self.s.settimeout(10)
-        self.s.connect(str(self.holder.dir / '.s.PGSQL.5432'))
+        self.s.connect(str(self.holder.dir / 'clients/.s.PGSQL.5432'))
         body = struct.pack('!I', 196608) + b''.join(
             k.encode() + b'\0' + v.encode() + b'\0' for k, v in (
                 ('user', self.user or self.holder.cluster.role),
@@ -236,7 +237,7 @@ def strangers_are_refused(cluster, top):
         for junk in (b'GET / HTTP/1.1\r\n\r\n', b'\0\0\0\4', b'\xff' * 64, struct.pack('!II', 8, 196607)):
             with socket.socket(socket.AF_UNIX) as s:
                 s.settimeout(10)
-                s.connect(str(holder.dir / '.s.PGSQL.5432'))
+                s.connect(str(holder.dir / 'clients/.s.PGSQL.5432'))
                 s.sendall(junk)
                 s.shutdown(socket.SHUT_WR)
                 while s.recv(4096):
@@ -329,7 +330,7 @@ def tools_run_unmodified(cluster, top):
         dump = holder.run(binary('pg_dump'), '--data-only', '-t', 'pgbench_history').stdout
         same(sum(line.count('\t') > 3 for line in dump.splitlines()), 300, 'pg_dump')
         same(cluster.sql("select count(*) from pg_class where relname like 'pgbench%'"), '0', 'outside')
-        same(holder.ask('status'), 'ok prepare', 'status')
+        need(holder.ask('status').startswith('ok prepare '), 'status')
 
 
 async def use_asyncpg(holder):
@@ -376,7 +377,7 @@ def a_driver_that_is_not_libpq(cluster, top):
     cluster.sql(TABLE)
     with Holder(cluster, top) as holder:
         asyncio.run(use_asyncpg(holder))
-        same(holder.ask('status'), 'ok prepare', 'status')
+        need(holder.ask('status').startswith('ok prepare '), 'status')
 
 
 def who_waits_too_long_is_told(cluster, top):
@@ -388,7 +389,7 @@ def who_waits_too_long_is_told(cluster, top):
         need(holder.ask('status').startswith('error 55006'), 'asked inside a block')
         s.sendall(message(b'Q', b'rollback\0'))
         read_until(s, b'Z')
-        same(holder.ask('status'), 'ok prepare', 'status')
+        need(holder.ask('status').startswith('ok prepare '), 'status')
 
 
 def a_client_that_dies_leaves_nothing(cluster, top):
@@ -410,7 +411,7 @@ def the_end_of_the_server_is_said(cluster, top):
         kind, body = read_message(s)
         need(kind == b'E' and b'57P01' in body and b'gone' in body, f'{kind!r} {body!r}')
         same(holder.child.wait(10), 1, 'the holder ends')
-        need('transaction is gone' in holder.child.stdout.read(), 'and says why')
+        need('terminating connection' in (holder.dir / 'gone').read_text(), 'and says why')
 
 
 def what_cannot_be_prepared_is_known(cluster, top):
@@ -431,7 +432,6 @@ def roles_without_a_schema(cluster, top):
         need('error' in holder.said and 'no schema' in holder.said, holder.said)
         holder.child.wait(10)
         with Holder(cluster, top, '--unguarded') as holder:
-            need('unguarded' in holder.said, holder.said)
             need('final' in holder.ask('status'), 'status')
     finally:
         cluster.sql(f'alter schema public owner to {cluster.role}', user='postgres')

@@ -52,9 +52,11 @@ class Cluster:
         self.stop('immediate')
 
     def start(self):
+        self.running = True
         self.server(binary('pg_ctl'), '-D', self.data, '-l', self.data / 'log', '-w', 'start')
 
     def stop(self, how='fast'):
+        self.running = False
         self.server(binary('pg_ctl'), '-D', self.data, '-m', how, '-w', 'stop', check=False)
 
     @property
