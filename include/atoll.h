@@ -163,6 +163,7 @@ struct atoll_participant_result {
 	const char *cause_path;
 	int cause_errno;
 	const char *recovery_path; /* where material for a manual repair lies, or "" */
+	bool final;                /* what is committed of it cannot be undone */
 };
 ATOLL_API size_t atoll_result_participants(const struct atoll_result *r);
 ATOLL_API const struct atoll_participant_result *
@@ -567,6 +568,11 @@ ATOLL_API int atoll_count_paths(struct atoll *a, struct atoll_result *res);
  *   release  drop what only undo needed
  *   reset    the workspace equals the resource again (may be done lazily, in path)
  *   remove   remove everything create made
+ *   identify before create, for a resource that is no file: the name it is known by from now on, and
+ *            who it is, the same for the same resource however it was given; both malloc()ed. There
+ *            is neither id nor area yet (optional: the name as given is both)
+ *   alive    is the workspace still there? Asked before it is used, of one that is not stale; a
+ *            failure puts the sandbox in error (optional)
  *
  * Every verb returns 0 or a negative code, with atoll_participant_fail() saying why. Anything
  * but 0 from prepare aborts the batch; anything but 0 from commit revokes it.
@@ -589,6 +595,9 @@ ATOLL_API int atoll_count_paths(struct atoll *a, struct atoll_result *res);
 /* Answers of prepare. */
 #define ATOLL_READY     0
 #define ATOLL_NO_CHANGE 1
+/* Ready, but this time commit may still fail and cannot be taken back: refused beside others unless
+ * ATOLL_ALLOW_PARTIAL, and then last. */
+#define ATOLL_FINAL 2
 
 struct atoll_strategy {
 	unsigned api_version; /* ATOLL_STRATEGY_API_VERSION */
@@ -616,6 +625,8 @@ struct atoll_strategy {
 	int (*keep)(struct atoll_participant *p);
 	int (*refresh)(struct atoll_participant *p);
 	void *user;
+	int (*identify)(struct atoll_participant *p, char **ret_name, char **ret_id);
+	int (*alive)(struct atoll_participant *p);
 };
 /* STRATEGY must outlive every handle. A capability without its function is -ATOLL_E_INVALID, a
  * name already taken -ATOLL_E_EXISTS. */

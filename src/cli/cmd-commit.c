@@ -41,9 +41,40 @@ static void put_ready(const struct cli *c)
 		const struct atoll_participant_result *p = atoll_result_participant(c->res, i);
 
 		if (p->changes > 0)
-			cli_say(c, "  %s (%s): %" PRIu64 " %s", p->root, p->strategy, p->changes,
-			        cli_plural(p->changes, "change", "changes"));
+			cli_say(c, "  %s (%s): %" PRIu64 " %s%s", p->root, p->strategy, p->changes,
+			        cli_plural(p->changes, "change", "changes"),
+			        p->final ? ", for good" : "");
 	}
+}
+
+static const char *noun(const struct cli *c, size_t n)
+{
+	for (size_t i = 0; i < atoll_result_participants(c->res); i++)
+		if (*atoll_result_participant(c->res, i)->root != '/')
+			return cli_plural(n, "resource", "resources");
+	return cli_plural(n, "directory", "directories");
+}
+
+/* How it can be undone, if at all: behind the line that says that it is done. */
+static char *say_undo(const struct cli *c, size_t n, unsigned flags)
+{
+	const char *name = atoll_plan_name(c->plan), *strategy = "";
+	size_t final = 0;
+
+	for (size_t i = 0; i < atoll_result_participants(c->res); i++) {
+		const struct atoll_participant_result *p = atoll_result_participant(c->res, i);
+
+		if (!p->final || p->outcome != ATOLL_OUTCOME_COMMITTED)
+			continue;
+		strategy = p->strategy;
+		final++;
+	}
+	if (flags & ATOLL_NO_UNDO || final == n)
+		return xstrdup("for good");
+	if (final > 0)
+		return xasprintf("%s is final, undo the rest: atoll rollback %s --allow partial",
+		                 strategy, name);
+	return xasprintf("undo: atoll rollback %s", name);
 }
 
 /* Some of the plan's changes were not asked for. */
@@ -73,7 +104,8 @@ static void say_what(const struct cli *c, unsigned flags)
 	size_t n = dry ? count_ready(c, &n_changes)
 	               : decide_count(c, ATOLL_OUTCOME_COMMITTED, &n_changes);
 	const char *changes = cli_plural(n_changes, "change", "changes");
-	const char *dirs = cli_plural(n, "directory", "directories");
+	const char *dirs = noun(c, n);
+	cleanup_free char *undo = say_undo(c, n, flags);
 
 	if (n == 0)
 		cli_say(c, "%s: %s", name,
@@ -81,12 +113,9 @@ static void say_what(const struct cli *c, unsigned flags)
 	else if (dry)
 		cli_say(c, "%s can be committed: %" PRIu64 " %s in %zu %s", name, n_changes,
 		        changes, n, dirs);
-	else if (flags & ATOLL_NO_UNDO)
-		cli_say(c, "committed %s: %" PRIu64 " %s in %zu %s; for good", name, n_changes,
-		        changes, n, dirs);
 	else
-		cli_say(c, "committed %s: %" PRIu64 " %s in %zu %s; undo: atoll rollback %s", name,
-		        n_changes, changes, n, dirs, name);
+		cli_say(c, "committed %s: %" PRIu64 " %s in %zu %s; %s", name, n_changes, changes,
+		        n, dirs, undo);
 	if (dry && n > 0)
 		put_ready(c);
 	if (leaves_work(c))

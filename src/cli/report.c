@@ -294,6 +294,7 @@ static void json_participant(struct json *j, const struct atoll_participant_resu
 	json_string(j, "message", p->message);
 	json_cause(j, p->cause_op, p->cause_path, p->cause_errno, "");
 	json_bytes(j, "recovery_path", p->recovery_path);
+	json_bool(j, "final", p->final);
 	json_close(j);
 }
 

@@ -131,14 +131,40 @@ static int cannot_open(int r, const char *path, struct error *err)
 	return r;
 }
 
+/* What only its strategy can tell. */
+static int identify_named(const struct addition *add, struct sandbox_row *row, struct error *err)
+{
+	const struct participant_options opt = { .id = "",
+		                                 .plan = "",
+		                                 .strategy = add->strategy->name,
+		                                 .root = add->resource->root,
+		                                 .area = "",
+		                                 .work = "" };
+	cleanup_participant struct atoll_participant *part = NULL;
+	cleanup_free char *id = NULL;
+	char hash[HASH_TEXT_LEN];
+	int r = participant_new(&opt, &part, err);
+
+	if (r == 0)
+		r = participant_identify(part, &row->root, &id, err);
+	if (r < 0)
+		return r;
+	hash_buffer(id, strlen(id), hash);
+	row->root_id = xasprintf("name-%s", hash);
+	return 0;
+}
+
 /* Fills root, root_id and root_fd. Resources that are no files have their name for an identity. */
 static int identify(struct atoll *a, struct addition *add, struct sandbox_row *row,
                     struct error *err)
 {
 	const char *given = add->resource->root;
 	bool is_file = is_kind(add, "directory") || is_kind(add, "file");
-	int r = resolve_canonical(given, &row->root);
+	int r;
 
+	if (add->strategy->identify)
+		return identify_named(add, row, err);
+	r = resolve_canonical(given, &row->root);
 	if (r < 0 && is_file)
 		return cannot_open(r, given, err);
 	if (r < 0) {

@@ -202,6 +202,15 @@ static int drop_one(struct plan_op *op, struct sandbox_row *row, struct error *e
 	return 0;
 }
 
+/* What was committed of it is there to stay: to drop the work takes nothing back. */
+static bool is_final(const struct sandbox_row *row)
+{
+	const struct atoll_strategy *s = NULL;
+
+	return row->state == ATOLL_SANDBOX_COMMITTED &&
+	       strategy_find(row->strategy, &s, NULL) == 0 && !(s->capabilities & ATOLL_CAP_UNDO);
+}
+
 static enum atoll_sandbox_state state_after(const struct drop *d, size_t i)
 {
 	enum atoll_sandbox_state now = d->op->boxes.v[i].state;
@@ -209,7 +218,7 @@ static enum atoll_sandbox_state state_after(const struct drop *d, size_t i)
 	if (d->why[i])
 		return sandbox_state_allows(now, ATOLL_SANDBOX_ERRORED) ? ATOLL_SANDBOX_ERRORED
 		                                                        : now;
-	if (!d->done[i])
+	if (!d->done[i] || is_final(&d->op->boxes.v[i]))
 		return now;
 	if (d->to == ATOLL_SANDBOX_ROLLED_BACK || now == ATOLL_SANDBOX_ERRORED)
 		return d->to;

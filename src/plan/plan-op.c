@@ -81,6 +81,42 @@ static int write_lost(struct registry *reg, void *ctx, struct error *err)
 	return r;
 }
 
+struct dead {
+	const struct sandbox_row *row;
+	const char *why;
+};
+
+static int write_dead(struct registry *reg, void *ctx, struct error *err)
+{
+	const struct dead *d = ctx;
+
+	return registry_sandbox_set_state(reg, d->row->id, ATOLL_SANDBOX_ERRORED, d->why, err);
+}
+
+/* A workspace that is a process or a connection may have ended. */
+static int mark_dead(struct plan_op *op, struct error *err)
+{
+	bool any = false;
+	int r = 0;
+
+	for (size_t i = 0; i < op->boxes.n && r == 0; i++) {
+		cleanup_sandbox struct sandbox s = SANDBOX_INIT;
+		cleanup_error struct error cause = ERROR_INIT;
+		struct dead d = { .row = &op->boxes.v[i] };
+
+		if (d.row->stale ||
+		    (d.row->state != ATOLL_SANDBOX_CREATED && d.row->state != ATOLL_SANDBOX_ACTIVE))
+			continue;
+		r = sandbox_open(&s, op->a, op->plan.name, d.row, err);
+		if (r < 0 || participant_alive(s.part, &cause) >= 0)
+			continue;
+		d.why = cause.msg ? cause.msg : "the workspace is gone";
+		r = store_write(op->a, REGISTRY_DURABLE, write_dead, &d, err);
+		any = true;
+	}
+	return r < 0 || !any ? r : plan_op_reload(op, err);
+}
+
 /* Work that another boot's crash may have damaged is never used unasked. */
 static int mark_lost(struct plan_op *op, struct error *err)
 {
@@ -315,6 +351,8 @@ static int lock_old(struct plan_op *op, struct atoll_plan *p, struct error *err)
 		r = op_recover(op, err);
 	if (r == 0)
 		r = mark_lost(op, err);
+	if (r == 0)
+		r = mark_dead(op, err);
 	return r < 0 ? r : clear_remains(op, err);
 }
 

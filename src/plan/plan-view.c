@@ -64,7 +64,10 @@ int views_give(struct atoll_participant *part, void *ctx, struct error *err)
 	int r;
 
 	if (participant_can(part, ATOLL_CAP_MOUNTS)) {
-		strlist_add(&v->shown, root);
+		/* The name of what is no file would lead past the view. */
+		strlist_add(&v->shown, *root == '/' ? root : "");
+		/* What has no path is nowhere else. */
+		v->overlay = v->overlay || !participant_can(part, ATOLL_CAP_PATH);
 		r = participant_mounts(part, add_view, v, err);
 		for (size_t i = 0; r >= 0 && i < participant_env(part)->n; i++)
 			strlist_add(&v->env, participant_env(part)->v[i]);

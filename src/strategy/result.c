@@ -141,6 +141,20 @@ struct atoll_participant_result *result_row(struct atoll_result *res, const char
 	return row;
 }
 
+void result_row_last(struct atoll_result *res, const char *sandbox)
+{
+	for (size_t i = 0; res && i + 1 < res->n_rows; i++) {
+		struct atoll_participant_result row = res->rows[i];
+
+		if (strcmp(row.sandbox, sandbox) != 0)
+			continue;
+		memmove(&res->rows[i], &res->rows[i + 1],
+		        (res->n_rows - i - 1) * sizeof(*res->rows));
+		res->rows[res->n_rows - 1] = row;
+		return;
+	}
+}
+
 void result_row_error(struct atoll_result *res, struct atoll_participant_result *row,
                       const struct error *err)
 {

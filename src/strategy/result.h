@@ -15,6 +15,8 @@ void result_set_atomicity(struct atoll_result *res, enum atoll_atomicity a);
  * set through result_row_text(), which copies. */
 struct atoll_participant_result *result_row(struct atoll_result *res, const char *sandbox,
                                             const char *root, const char *strategy);
+/* It is the last one to be committed. */
+void result_row_last(struct atoll_result *res, const char *sandbox);
 void result_row_error(struct atoll_result *res, struct atoll_participant_result *row,
                       const struct error *err);
 void result_row_recovery_path(struct atoll_result *res, struct atoll_participant_result *row,

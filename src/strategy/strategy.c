@@ -283,7 +283,7 @@ static int settle(struct atoll_participant *p, const char *verb, int r, int max,
 
 VERB(create, 0)
 VERB(observe, 0)
-VERB(prepare, ATOLL_NO_CHANGE)
+VERB(prepare, ATOLL_FINAL)
 VERB(check, 0)
 VERB(commit, 0)
 VERB(abort, 0)
@@ -294,6 +294,29 @@ VERB(reset, 0)
 VERB(remove, 0)
 VERB(keep, 0)
 VERB(refresh, 0)
+VERB(alive, 0)
+
+/* What was given may hold what nobody is to read, so it is not repeated. */
+int participant_identify(struct atoll_participant *p, char **ret_name, char **ret_id,
+                         struct error *err)
+{
+	int r;
+
+	error_done(&p->err);
+	r = p->ops->identify(p, ret_name, ret_id);
+	if (r >= 0 && !p->err.code && *ret_name && *ret_id)
+		return 0;
+	if (r >= 0)
+		r = p->err.code ? p->err.code : -ATOLL_E_INVALID;
+	if (p->err.code && err) {
+		p->err.code = r;
+		error_move(err, &p->err);
+	} else {
+		(void)error_set(err, r, "the resource cannot be told: %s", error_code_name(r));
+	}
+	error_done(&p->err);
+	return r;
+}
 
 int participant_path(struct atoll_participant *p, char **ret_path, struct error *err)
 {

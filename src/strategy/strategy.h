@@ -67,7 +67,7 @@ struct participant_batch {
 };
 void participant_set_batch(struct atoll_participant *p, const struct participant_batch *b);
 
-/* 0 or negative; prepare also ATOLL_NO_CHANGE. */
+/* 0 or negative; prepare also ATOLL_NO_CHANGE and ATOLL_FINAL. */
 int participant_create(struct atoll_participant *p, struct error *err);
 /* Rebuilds a stale workspace first; participant_stale() and _generation() then tell what to record. */
 int participant_path(struct atoll_participant *p, char **ret_path, struct error *err);
@@ -94,6 +94,10 @@ int participant_reset(struct atoll_participant *p, struct error *err);
 int participant_remove(struct atoll_participant *p, struct error *err);
 int participant_keep(struct atoll_participant *p, struct error *err);
 int participant_refresh(struct atoll_participant *p, struct error *err);
+int participant_alive(struct atoll_participant *p, struct error *err);
+/* Only if the strategy can: atoll_strategy.identify. Both strings are the caller's. */
+int participant_identify(struct atoll_participant *p, char **ret_name, char **ret_id,
+                         struct error *err);
 
 bool participant_stale(const struct atoll_participant *p);
 uint64_t participant_generation(const struct atoll_participant *p);

@@ -138,6 +138,13 @@ int record_revoked(struct txn *t, struct error *err)
 	return record(t, do_revoked, NULL, err);
 }
 
+static int store_work(struct txn *t, struct txn_part *p, struct error *err)
+{
+	p->row.stale = participant_stale(p->part);
+	p->row.generation = participant_generation(p->part);
+	return registry_sandbox_update(t->reg, &p->row, err);
+}
+
 static int do_withdrawn(struct txn *t, const void *arg, struct error *err)
 {
 	int r = set_batch(t, BATCH_WITHDRAWN, err);
@@ -145,14 +152,15 @@ static int do_withdrawn(struct txn *t, const void *arg, struct error *err)
 	(void)arg;
 	for (size_t i = 0; i < t->n && r >= 0; i++) {
 		struct txn_part *p = &t->parts[i];
+		bool final;
 
 		if (p->row.state != ATOLL_SANDBOX_PREPARED)
 			continue;
 		/* What cannot be taken back was committed all the same. */
-		r = set_sandbox(t, p,
-		                p->done && p->record.irrevocable ? ATOLL_SANDBOX_COMMITTED
-		                                                 : ATOLL_SANDBOX_ACTIVE,
-		                err);
+		final = p->done && p->record.irrevocable;
+		r = set_sandbox(t, p, final ? ATOLL_SANDBOX_COMMITTED : ATOLL_SANDBOX_ACTIVE, err);
+		if (r >= 0 && final)
+			r = store_work(t, p, err);
 	}
 	return r < 0 ? r : set_plan(t, ATOLL_PLAN_OPEN, 0, err);
 }
@@ -160,13 +168,6 @@ static int do_withdrawn(struct txn *t, const void *arg, struct error *err)
 int record_withdrawn(struct txn *t, struct error *err)
 {
 	return record(t, do_withdrawn, NULL, err);
-}
-
-static int store_work(struct txn *t, struct txn_part *p, struct error *err)
-{
-	p->row.stale = participant_stale(p->part);
-	p->row.generation = participant_generation(p->part);
-	return registry_sandbox_update(t->reg, &p->row, err);
 }
 
 /* Who has work that this batch did not take? Of one that asked for everything, nobody who answered

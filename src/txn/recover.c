@@ -71,6 +71,17 @@ static int finish_revoked(struct txn *t, struct error *err)
 	return r;
 }
 
+/* For the history; who recovers in passing shows nobody a result. */
+static void tell(struct txn *t, int code, const char *message)
+{
+	if (registry_begin(t->reg, REGISTRY_NORMAL, NULL) < 0)
+		return;
+	if (registry_event_add(t->reg, t->plan.id, "recover", code, message, NULL) < 0)
+		registry_rollback(t->reg);
+	else
+		(void)registry_commit(t->reg, NULL);
+}
+
 /* Somebody refuses for good what was decided, which only those can who hold nothing in between, such
  * as a database that others write to; as long as nobody was told and nothing is final, all go back. */
 static int take_back(struct txn *t, int cause, struct error *err)
@@ -84,6 +95,7 @@ static int take_back(struct txn *t, int cause, struct error *err)
 	if (r < 0)
 		return cause;
 	if (err) {
+		tell(t, cause, err->msg);
 		result_note(t->res, ATOLL_NOTE_WARNING, "", "", err->msg);
 		error_done(err);
 	}

@@ -13,8 +13,10 @@ struct atoll_participant_result *step_row(struct txn *t, const struct txn_part *
 	struct atoll_participant_result *row =
 		result_row(t->res, p->row.id, p->row.root, p->row.strategy);
 
-	if (row)
+	if (row) {
 		row->state = p->row.state;
+		row->final = !participant_can(p->part, ATOLL_CAP_UNDO);
+	}
 	return row;
 }
 
@@ -183,6 +185,13 @@ static int undo_part(struct txn *t, struct txn_part *p, struct error *e)
 		r = participant_undo(p->part, e);
 	} else if (only_prepared(t, p)) {
 		r = participant_abort(p->part, e);
+		/* Its turn had come, then, and whoever let it died before he could say so. */
+		p->done = r == -ATOLL_E_NOT_UNDOABLE;
+		if (p->done) {
+			say(t, p, ATOLL_OUTCOME_NOT_UNDOABLE, e);
+			error_done(e);
+			return 0;
+		}
 	} else {
 		if (p->done || t->recovering)
 			say(t, p, ATOLL_OUTCOME_NOT_UNDOABLE, NULL);

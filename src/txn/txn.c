@@ -68,30 +68,36 @@ static int check_selection(struct txn *t, struct error *err)
 	return 0;
 }
 
+static int weaken(struct txn *t, const struct txn_part *p, unsigned flags, struct error *err)
+{
+	if (!(flags & ATOLL_ALLOW_PARTIAL)) {
+		(void)error_set(err, -ATOLL_E_CANNOT_PREPARE,
+		                "'%s' (%s) cannot be undone, so the others could not be "
+		                "kept in step with it; nothing was changed",
+		                p->row.root, p->row.strategy);
+		error_hint(err, "atoll commit %s --allow partial commits it last", t->plan.name);
+		return -ATOLL_E_CANNOT_PREPARE;
+	}
+	if (t->res && atoll_result_atomicity(t->res) == ATOLL_ATOMICITY_FULL)
+		result_note(t->res, ATOLL_NOTE_WARNING, p->row.id, "",
+		            "not atomic: a participant cannot be undone");
+	result_set_atomicity(t->res, ATOLL_ATOMICITY_NONE);
+	return 0;
+}
+
 /* A participant that cannot prepare weakens everybody's promise. One that can, but cannot be undone,
  * keeps it, since it comes after all that may fail; only the commit is for good. */
 static int check_atomicity(struct txn *t, size_t n, unsigned flags, struct error *err)
 {
-	for (size_t i = 0; i < t->n; i++) {
+	int r = 0;
+
+	for (size_t i = 0; i < t->n && r == 0; i++) {
 		const struct txn_part *p = &t->parts[i];
 
-		if (!p->selected || participant_can(p->part, ATOLL_CAP_PREPARE) || n == 1)
-			continue;
-		if (!(flags & ATOLL_ALLOW_PARTIAL)) {
-			(void)error_set(err, -ATOLL_E_CANNOT_PREPARE,
-			                "'%s' (%s) cannot be undone, so the others could not be "
-			                "kept in step with it; nothing was changed",
-			                p->row.root, p->row.strategy);
-			error_hint(err, "atoll commit %s --allow partial commits it last",
-			           t->plan.name);
-			return -ATOLL_E_CANNOT_PREPARE;
-		}
-		if (t->res && atoll_result_atomicity(t->res) == ATOLL_ATOMICITY_FULL)
-			result_note(t->res, ATOLL_NOTE_WARNING, p->row.id, "",
-			            "not atomic: a participant cannot be undone");
-		result_set_atomicity(t->res, ATOLL_ATOMICITY_NONE);
+		if (p->selected && !participant_can(p->part, ATOLL_CAP_PREPARE) && n > 1)
+			r = weaken(t, p, flags, err);
 	}
-	return 0;
+	return r;
 }
 
 /* ---- before the decision ---- */
@@ -128,6 +134,8 @@ static int prepare_all(struct txn *t, size_t *ret_ready, struct error *err)
 			p->prepared = true;
 			r = participant_prepare(p->part, &e);
 		}
+		p->final = r == ATOLL_FINAL;
+		r = p->final ? ATOLL_READY : r;
 		p->record.changes = participant_changes(p->part);
 		p->record.answer = r == ATOLL_NO_CHANGE ? PART_NO_CHANGE : PART_READY;
 		(void)memcpy(p->record.manifest, participant_manifest(p->part),
@@ -142,6 +150,31 @@ static int prepare_all(struct txn *t, size_t *ret_ready, struct error *err)
 		crashpoint("txn.prepare.participant");
 	}
 	return first;
+}
+
+/* Those who found only in preparing that they cannot promise, as if they had never claimed it: not
+ * beside others unless that is allowed, and last, behind all that may still go back. */
+static int place_final(struct txn *t, size_t ready, unsigned flags, struct error *err)
+{
+	struct txn_part *sorted = xcalloc(t->n + 1, sizeof(*sorted));
+	size_t n = 0;
+	int r = 0;
+
+	for (int final = 0; final <= 1; final++)
+		for (size_t i = 0; i < t->n; i++)
+			if (t->parts[i].final == final)
+				sorted[n++] = t->parts[i];
+	for (size_t i = 0; i < n; i++) {
+		t->parts[i] = sorted[i];
+		t->parts[i].record.position = (uint32_t)i;
+		if (!t->parts[i].final)
+			continue;
+		result_row_last(t->res, t->parts[i].row.id);
+		if (ready > 1 && r == 0)
+			r = weaken(t, &t->parts[i], flags, err);
+	}
+	free(sorted);
+	return r;
 }
 
 static int check_all(struct txn *t, struct error *err)
@@ -253,6 +286,8 @@ int txn_commit(struct txn *t, unsigned flags, struct error *err)
 	crashpoint("txn.after-preparing");
 	step_aim(t, false);
 	r = prepare_all(t, &ready, err);
+	if (r == 0)
+		r = place_final(t, ready, flags, err);
 	crashpoint("txn.prepared");
 	if (r < 0 || ready == 0 || flags & ATOLL_DRY_RUN)
 		return withdraw(t, r, err);
@@ -264,6 +299,7 @@ int txn_commit(struct txn *t, unsigned flags, struct error *err)
 	/* R: nobody moved the base meanwhile. */
 	if (r >= 0)
 		r = check_all(t, err);
+	crashpoint("txn.checked");
 	if (r < 0)
 		return withdraw(t, r, err);
 

@@ -42,6 +42,7 @@ struct txn_part {
 	bool selected;            /* takes part in the batch at hand */
 	bool prepared;            /* prepare was called: abort must be too */
 	bool done;                /* commit (or undo) succeeded */
+	bool final;               /* it answered that it cannot promise this time */
 	struct selection *select; /* what a commit takes of it; owned */
 	/* Paths below the root left alone. The participant points at it, and parts are sorted. */
 	struct strlist *excludes;
