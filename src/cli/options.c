@@ -35,6 +35,7 @@ static const struct {
 	{ "N", VALUE_FREE },          { "LINES", VALUE_FREE },
 	{ "KEY", VALUE_FREE },        { "VALUE", VALUE_FREE },
 	{ "ARGUMENT", VALUE_FREE },   { "CHILD=PARENT", VALUE_FREE },
+	{ "URL", VALUE_FREE },
 };
 
 struct parse {

@@ -44,10 +44,10 @@ static int wrong_word(const struct reading *rd, unsigned line, const char *what,
 static const struct kind {
 	const char *name;
 	const char *strategy; /* NULL: what fits, or what the file says */
-	bool supported;
+	bool is_url;
 } kinds[] = {
-	{ "dir", NULL, true },        { "none", "none", true },          { "git", "git", true },
-	{ "sqlite", "sqlite", true }, { "postgres", "postgres", false },
+	{ "dir", NULL, false },        { "none", "none", false },        { "git", "git", false },
+	{ "sqlite", "sqlite", false }, { "postgres", "postgres", true },
 };
 
 static int settle_kind(const struct reading *rd, struct plan_file_resource *res)
@@ -60,15 +60,11 @@ static int settle_kind(const struct reading *rd, struct plan_file_resource *res)
 		suggest_try(&s, k->name, strlen(k->name));
 		if (strcmp(res->kind, k->name) != 0)
 			continue;
-		if (!k->supported)
-			return error_set(rd->err, -ATOLL_E_UNSUPPORTED,
-			                 "%s:%u: resources of kind '%s' are not supported by this "
-			                 "version",
-			                 rd->file, res->kind_line, k->name);
 		if (k->strategy && res->strategy && strcmp(res->strategy, k->strategy) != 0)
 			return wrong(rd, res->kind_line, "the kind has a strategy of its own");
 		if (k->strategy && !res->strategy)
 			res->strategy = xstrdup(k->strategy);
+		res->is_url = k->is_url;
 		return 0;
 	}
 	return wrong_word(rd, res->kind_line, "unknown kind", res->kind, &s);
@@ -212,6 +208,8 @@ static int settle_path(const struct reading *rd, struct plan_file_resource *res)
 	if (!res->path)
 		return error_set(rd->err, -ATOLL_E_INVALID, "%s:%u: resource '%s' has no path",
 		                 rd->file, res->line, res->label);
+	if (res->is_url)
+		return 0;
 	if (res->path[0] == '~' && res->path[1] && res->path[1] != '/')
 		return wrong(rd, res->path_line, "of the paths with '~' only '~/...' is known");
 	full = expand(rd, res->path);

@@ -24,11 +24,12 @@
 
 struct plan_file_resource {
 	char *label;
-	char *path;     /* canonical */
+	char *path;     /* canonical; or a URL, as it stands there */
 	char *strategy; /* NULL: not said */
 	char *parent;   /* label of another, or NULL */
 	char *kind;     /* NULL: a directory */
 	bool work_in_store;
+	bool is_url;
 	unsigned line; /* where it begins */
 	unsigned parent_line;
 	unsigned kind_line;

@@ -48,10 +48,8 @@ static const struct kind {
 	const char *strategy; /* NULL: as --strategy says */
 	bool is_path;
 } kinds[] = {
-	{ "dir", NULL, true },
-	{ "sqlite", "sqlite", true },
-	{ "git", "git", true },
-	{ "none", "none", true },
+	{ "dir", NULL, true },    { "sqlite", "sqlite", true },      { "git", "git", true },
+	{ "none", "none", true }, { "postgres", "postgres", false },
 };
 
 static const struct kind *find_kind(const char *option)

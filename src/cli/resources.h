@@ -10,6 +10,7 @@
 	{ "dir", "DIR", "a directory; may be given again (default: the current one)" },           \
 		{ "git", "DIR", "a git repository with its working tree" },                       \
 		{ "sqlite", "FILE", "an SQLite database; may be given again" },                   \
+		{ "postgres", "URL", "a PostgreSQL database: postgres://USER@HOST/DATABASE" },    \
 		{ "none", "PATH", "a resource worked on in place, without protection" },          \
 		{ "strategy", "NAME", "how the directories are isolated (default: what fits)" },  \
 		{ "parent", "CHILD=PARENT",                                                       \

@@ -64,5 +64,6 @@ extern const struct atoll_strategy strategy_copy;
 extern const struct atoll_strategy strategy_overlay;
 extern const struct atoll_strategy strategy_sqlite;
 extern const struct atoll_strategy strategy_git;
+extern const struct atoll_strategy strategy_postgres;
 
 #endif

@@ -18,10 +18,10 @@
 #define MAX_STRATEGIES 64
 
 static pthread_mutex_t table_mutex = PTHREAD_MUTEX_INITIALIZER;
-static const struct atoll_strategy *table[MAX_STRATEGIES] = { &strategy_overlay, &strategy_copy,
-	                                                      &strategy_git, &strategy_sqlite,
-	                                                      &strategy_none };
-static size_t table_n = 5;
+static const struct atoll_strategy *table[MAX_STRATEGIES] = { &strategy_overlay,  &strategy_copy,
+	                                                      &strategy_git,      &strategy_sqlite,
+	                                                      &strategy_postgres, &strategy_none };
+static size_t table_n = 6;
 
 static const struct atoll_strategy *lookup(const char *name)
 {

@@ -85,10 +85,6 @@ refused() {
 	refused 2 2 'git-config'
 	printf '[resource "a"]\n\tpath = a\n\tkind = dri\n' | plan_file
 	refused 3 2 "did you mean 'dir'?"
-	for kind in postgres; do
-		printf '[resource "a"]\n\tpath = a\n[resource "b"]\n\tpath = b\n\tkind = %s\n' $kind | plan_file
-		refused 5 6 "'$kind' are not supported"
-	done
 	printf '# nothing\n' | plan_file
 	run atoll start p --file plan.conf
 	status_is 2
