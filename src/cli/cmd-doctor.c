@@ -81,8 +81,9 @@ const struct command cmd_doctor = {
 	.run = doctor_run,
 	.words = "[PATH]",
 	.summary = "say what works on this host, for a directory, and what to do about the rest",
-	.about = "PATH is the current directory when it is left out, and then nothing about it is\n"
-		 "worse than a warning. Exit 0 when nothing is bad.",
+	.about =
+		"PATH is the current directory when it is left out, and then nothing about it is\n"
+		"worse than a warning; it may be the URL of a database. Exit 0 when nothing is bad.",
 	.max_words = 1,
 	.bare = true,
 };

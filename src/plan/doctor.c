@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "plan/doctor-impl.h"
+#include "strategy/database.h"
 #include "util/strbuf.h"
 
 void doctor_say(struct doctor *d, const struct doctor_finding *how, const char *fmt, ...)
@@ -32,6 +33,9 @@ void doctor_examine(const char *path, doctor_fn fn, void *user)
 	doctor_host(&d);
 	doctor_store(&d);
 	d.unasked = !path;
-	doctor_directory(&d, path ? path : ".");
+	if (path && database_is_url(path))
+		doctor_database(&d, path);
+	else
+		doctor_directory(&d, path ? path : ".");
 	store_close(d.a);
 }

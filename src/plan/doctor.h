@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What works on this host and what does not: kernel, store, helper, and one directory. */
+/* What works on this host and what does not: kernel, store, helper, and one directory
+ * or database. */
 #ifndef PLAN_DOCTOR_H
 #define PLAN_DOCTOR_H
 

@@ -67,11 +67,11 @@ static PGconn *connect_fitting(const char *url)
 	return connect_with(url, session_options[again]);
 }
 
-int backend_connect(const char *url, struct backend **ret, struct error *err)
+static int take_connection(PGconn *conn, struct backend **ret, struct error *err)
 {
 	cleanup_backend struct backend *b = xcalloc(1, sizeof(*b));
 
-	b->conn = connect_fitting(url);
+	b->conn = conn;
 	if (!b->conn)
 		return -ENOMEM;
 	if (PQstatus(b->conn) != CONNECTION_OK) {
@@ -89,6 +89,21 @@ int backend_connect(const char *url, struct backend **ret, struct error *err)
 	b->ssl = PQsslStruct(b->conn, "OpenSSL");
 	*ret = take_ptr(b);
 	return 0;
+}
+
+int backend_connect(const char *url, struct backend **ret, struct error *err)
+{
+	return take_connection(connect_fitting(url), ret, err);
+}
+
+int backend_connect_as(const char *info, const char *user, const char *database,
+                       struct backend **ret, struct error *err)
+{
+	/* What is behind wins, but for a database that is a connection string: that is read first. */
+	const char *const keys[] = { "dbname", "user", "dbname", NULL };
+	const char *const values[] = { info, user, database, NULL };
+
+	return take_connection(PQconnectdbParams(keys, values, 1), ret, err);
 }
 
 void backend_free(struct backend *b)

@@ -13,6 +13,9 @@
 struct backend;
 /* URL: a connection string or URI. Errors never hold a password. */
 int backend_connect(const char *url, struct backend **ret, struct error *err);
+/* The same, whoever INFO or the environment names. */
+int backend_connect_as(const char *info, const char *user, const char *database,
+                       struct backend **ret, struct error *err);
 void backend_free(struct backend *b);
 void cleanup_backendp(struct backend **b);
 #define cleanup_backend __attribute__((__cleanup__(cleanup_backendp)))

@@ -12,7 +12,7 @@
 #define TOKEN_LEN 32
 #define NAME_LEN  12
 
-static const char find_schema[] =
+const char guard_schema_query[] =
 	"SELECT quote_ident(nspname) FROM pg_catalog.pg_namespace "
 	"WHERE pg_catalog.has_schema_privilege(oid, 'CREATE') AND nspname !~ '^pg_' "
 	"AND nspname <> 'information_schema' ORDER BY nspname = 'public' DESC, nspname LIMIT 1";
@@ -21,7 +21,7 @@ static int choose_names(struct guard *g, struct backend *b, struct error *err)
 {
 	cleanup_free char *schema = NULL;
 	char name[NAME_LEN + 1], token[TOKEN_LEN + 1];
-	int r = backend_run(b, find_schema, &schema, err);
+	int r = backend_run(b, guard_schema_query, &schema, err);
 
 	if (r < 0)
 		return r;

@@ -19,6 +19,8 @@ struct guard {
 };
 #define GUARD_INIT ((struct guard){ 0 })
 
+/* Asks for a schema where it could be. */
+extern const char guard_schema_query[];
 /* Inside a transaction that has just begun. -ATOLL_E_CANNOT_PREPARE: nowhere to put it. */
 int guard_make(struct guard *g, struct backend *b, struct error *err);
 void guard_done(struct guard *g);

@@ -6,6 +6,7 @@
 #include "postgres/identify.h"
 
 #include "postgres/backend.h"
+#include "postgres/guard.h"
 #include "util/cleanup.h"
 #include "util/mem.h"
 
@@ -167,6 +168,18 @@ static int check_server(struct backend *b, struct error *err)
 	return r;
 }
 
+/* A line, if there is an answer. */
+static int add_setting(struct backend *b, struct strbuf *out, const char *word, const char *sql,
+                       struct error *err)
+{
+	cleanup_free char *value = NULL;
+	int r = backend_run(b, sql, &value, err);
+
+	if (r == 0 && value && *value)
+		strbuf_printf(out, "%s %s\n", word, value);
+	return r;
+}
+
 static int add_facts(struct backend *b, struct strbuf *out, struct error *err)
 {
 	cleanup_free char *id = NULL, *prepared = NULL;
@@ -180,8 +193,17 @@ static int add_facts(struct backend *b, struct strbuf *out, struct error *err)
 		r = backend_run(b, "SHOW max_prepared_transactions", &prepared, err);
 	if (r < 0)
 		return r;
-	strbuf_printf(out, "id %s\nuser %s\ndatabase %s\n", id, backend_user(b),
-	              backend_database(b));
+	strbuf_printf(out, "id %s\nuser %s\ndatabase %s\nversion %s\n", id, backend_user(b),
+	              backend_database(b), backend_parameter(b, "server_version"));
+	r = add_setting(b, out, "schema", guard_schema_query, err);
+	if (r == 0)
+		r = add_setting(b, out, "taken",
+		                "SELECT pg_catalog.format('%s of %s', count(*), "
+		                "pg_catalog.current_setting('max_prepared_transactions')) FROM "
+		                "pg_catalog.pg_prepared_xacts",
+		                err);
+	if (r < 0)
+		return r;
 	if (strcmp(prepared, "0") == 0)
 		strbuf_puts(out, "final the server has max_prepared_transactions = 0\n");
 	return 0;

@@ -3,6 +3,7 @@
 #include "postgres/finish.h"
 #include "postgres/hold.h"
 #include "postgres/identify.h"
+#include "postgres/rows.h"
 #include "util/cleanup.h"
 
 #include <stdio.h>
@@ -71,6 +72,23 @@ static int run_finish(const struct call *call, struct error *err)
 	return finish(&opt, err);
 }
 
+static void say_line(void *user, const char *line)
+{
+	(void)user;
+	(void)puts(line);
+}
+
+static int run_rows(const struct call *call, struct error *err)
+{
+	struct rows_options opt = { .url = call->url, .line = say_line };
+
+	if (call->n != 2)
+		return 1;
+	opt.dir = call->words[0];
+	opt.table = call->words[1];
+	return rows(&opt, err);
+}
+
 static const struct {
 	const char *name;
 	int (*run)(const struct call *call, struct error *err);
@@ -78,6 +96,7 @@ static const struct {
 	{ "identify", run_identify },
 	{ "hold", run_hold },
 	{ "finish", run_finish },
+	{ "rows", run_rows },
 };
 
 static void say_error(const struct error *err, int r)

@@ -21,14 +21,13 @@
 #include "util/mem.h"
 #include "util/process.h"
 
-#define HOLDER_DIR   "t"
 #define GONE_MAX     4096
 #define ANSWER_MAX   (16u << 20)
 #define END_LIMIT_MS 5000
 
 static int open_dir(const char *area, int *ret_fd)
 {
-	cleanup_free char *dir = xasprintf("%s/" HOLDER_DIR, area);
+	cleanup_free char *dir = xasprintf("%s/" PG_DIR, area);
 
 	*ret_fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	return *ret_fd < 0 ? -errno : 0;
@@ -145,10 +144,10 @@ int pg_ask(const char *area, const char *line, int64_t deadline, struct strbuf *
 static int make_places(const char *area, int *ret_fd)
 {
 	cleanup_close int area_fd = open(area, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	int r = area_fd < 0 ? -errno : remove_tree_at(area_fd, HOLDER_DIR);
+	int r = area_fd < 0 ? -errno : remove_tree_at(area_fd, PG_DIR);
 
 	if (r == 0 || r == -ENOENT)
-		r = fs_mkdir_at(area_fd, HOLDER_DIR, 0700);
+		r = fs_mkdir_at(area_fd, PG_DIR, 0700);
 	if (r == 0)
 		r = open_dir(area, ret_fd);
 	return r < 0 ? r : fs_mkdir_at(*ret_fd, PROTOCOL_CLIENTS_DIR, 0700);
@@ -156,7 +155,7 @@ static int make_places(const char *area, int *ret_fd)
 
 static int drop_places(const char *area)
 {
-	cleanup_free char *dir = xasprintf("%s/" HOLDER_DIR, area);
+	cleanup_free char *dir = xasprintf("%s/" PG_DIR, area);
 	int r = remove_tree(dir);
 
 	return r == -ENOENT ? 0 : r;
@@ -164,7 +163,7 @@ static int drop_places(const char *area)
 
 int pg_begin(const char *area, const char *url, struct error *err)
 {
-	cleanup_free char *dir = xasprintf("%s/" HOLDER_DIR, area);
+	cleanup_free char *dir = xasprintf("%s/" PG_DIR, area);
 	cleanup_close int fd = FD_NONE;
 	int r = make_places(area, &fd);
 

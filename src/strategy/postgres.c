@@ -30,17 +30,6 @@ static int64_t soon(void)
 
 /* ---- what it is ---- */
 
-/* The rest of the line that begins with WORD. Caller frees. */
-static char *line_of(const struct strbuf *text, const char *word)
-{
-	size_t len = strlen(word);
-
-	for (const char *s = strbuf_str(text); *s; s += strcspn(s, "\n") + 1)
-		if (strncmp(s, word, len) == 0 && s[len] == ' ')
-			return xstrndup(s + len + 1, strcspn(s + len + 1, "\n"));
-	return NULL;
-}
-
 static int postgres_identify(struct atoll_participant *p, char **ret_name, char **ret_id)
 {
 	static const char *const argv[] = { "identify", NULL };
@@ -49,8 +38,8 @@ static int postgres_identify(struct atoll_participant *p, char **ret_name, char 
 
 	if (r < 0)
 		return r;
-	*ret_name = line_of(&out, "name");
-	*ret_id = line_of(&out, "id");
+	*ret_name = pg_line_of(&out, "name");
+	*ret_id = pg_line_of(&out, "id");
 	return 0;
 }
 
@@ -288,6 +277,23 @@ static int postgres_diff(struct atoll_participant *p)
 	return n < 0 ? (int)n : 0;
 }
 
+/* Of tables; of the rest there is no more to say than is said already. */
+static int postgres_lines(struct atoll_participant *p, const struct atoll_change *change,
+                          atoll_line_fn fn, void *user)
+{
+	cleanup_free char *dir = xasprintf("%s/" PG_DIR, p->area);
+	cleanup_error struct error e = ERROR_INIT;
+	const char *const argv[] = { "rows", dir, change->path, NULL };
+	int r = strchr(change->path, '.') ? pg_call_lines(argv, p->root, fn, user, &e) : 0;
+
+	if (r < 0) {
+		cleanup_free char *line = xasprintf("@@ %s @@", e.msg);
+
+		(void)fn(user, line, strlen(line));
+	}
+	return 1;
+}
+
 /* ---- deciding ---- */
 
 static char *make_gid(const struct atoll_participant *p)
@@ -480,6 +486,7 @@ const struct atoll_strategy strategy_postgres = {
 	.mounts = postgres_mounts,
 	.observe = postgres_observe,
 	.diff = postgres_diff,
+	.lines = postgres_lines,
 	.prepare = postgres_prepare,
 	.check = postgres_check,
 	.commit = postgres_commit,

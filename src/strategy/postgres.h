@@ -46,6 +46,11 @@ int pg_call_lines(const char *const *argv, const char *url, atoll_line_fn fn, vo
 /* Starts the holder at DIR; it lives on. */
 int pg_start(const char *dir, const char *url, struct error *err);
 
+/* ---- postgres-look.c ---- */
+
+/* The rest of the line that begins with WORD, or NULL. Caller frees. */
+char *pg_line_of(const struct strbuf *text, const char *word);
+
 /* ---- postgres-holder.c ---- */
 
 /* Asks the holder of AREA. 1: its answer without "ok" is in OUT (may be NULL); 0: there is none; or
@@ -57,7 +62,8 @@ int pg_begin(const char *area, const char *url, struct error *err);
 /* Rolls back whatever the holder has, and waits for its end. */
 int pg_end(const char *area, struct error *err);
 /* Where commands find it, below the area. */
-#define PG_CLIENTS "t/clients"
+#define PG_DIR     "t"
+#define PG_CLIENTS PG_DIR "/clients"
 /* Why there is no transaction, for the user. Returns CODE. */
 int pg_gone(struct atoll_participant *p, int code);
 /* Leaves word of it; what the holder itself said stays. */

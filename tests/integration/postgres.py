@@ -180,6 +180,32 @@ def definitions_are_changes(w):
     same(w.cluster.sql("select to_regclass('t') is null, f()"), 't|1', 'committed')
 
 
+def a_patch_shows_the_rows_that_the_plan_changed(w):
+    w.cluster.sql('create table u(i int, n text); insert into u values (1, null), (2, null)')
+    w.start()
+    w.sql("insert into t values (6, E'x\\ny'); delete from t where id = 1; update t set v = 'z' where id = 3; "
+          "update t set v = v where id = 5; select from t where id = 4 for update; update u set n = 'x' where i = 2; "
+          "create table n(i int); insert into n values (1), (1)")
+    w.cluster.sql("insert into t values (100, 'others'); delete from u where i = 1")
+    patch = {c['path']: c['patch'].splitlines() for c in w.json('diff', 'p', '--patch')['changes']}
+    same(patch, {'public.t': ['-(1,v1)', '-(3,v3)', '+(3,z)', '+(6,"x\\ny")'], 'public.u': ['-(2,)', '+(2,x)'],
+                 'public.n': ['+(1)', '+(1)']}, 'patch')
+    same(w.sql('select count(*) from t'), '5', 'nothing was changed by looking')
+    w.sql('truncate t; drop table u')
+    patch = {c['path']: c['patch'].splitlines() for c in w.json('diff', 'p', '--patch')['changes']}
+    same((patch['public.t'], patch['public.u']), (['@@ the rows before cannot be read now @@'], ['@@ dropped @@']), 'locked')
+
+
+def doctor_looks_at_servers(w):
+    good = w.must('doctor', w.cluster.url)
+    need("database 'shop' as 'app'" in good.out and '0 of 20' in good.out, f'{good}')
+    need('max_prepared_transactions' in w.must('doctor', w.final.url).out, 'a warning')
+    bad = w.fails(6, 'doctor', 'postgres://127.0.0.1:1/shop')
+    need('cannot connect' in bad.out, f'{bad}')
+    secret = w.atoll('doctor', 'postgres://app:hunter2@127.0.0.1:1/shop')
+    need(secret.code and 'hunter2' not in secret.all, f'{secret}')
+
+
 def what_is_not_kept_is_dropped(w):
     w.start()
     w.work()
@@ -571,7 +597,8 @@ def a_server_in_recovery_is_refused(w):
     same((w.plans(), w.holders()), ([], []), 'nothing is left')
 
 
-TESTS = [a_plan_sees_its_own_changes_and_nobody_else_does, definitions_are_changes, what_is_not_kept_is_dropped,
+TESTS = [a_plan_sees_its_own_changes_and_nobody_else_does, definitions_are_changes,
+         a_patch_shows_the_rows_that_the_plan_changed, doctor_looks_at_servers, what_is_not_kept_is_dropped,
          names_tell_nobody_a_secret, a_start_that_fails_says_why_and_leaves_nothing, a_plan_file_names_databases,
          dbt_01_dbt_03_what_is_final_is_not_called_rolled_back, dbt_02_a_conflict_elsewhere_leaves_the_transaction_open,
          dbt_02_what_refuses_to_be_prepared_changes_nothing, der_09_what_shows_only_at_commit_shows_before,
