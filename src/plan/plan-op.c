@@ -94,6 +94,15 @@ static int write_dead(struct registry *reg, void *ctx, struct error *err)
 }
 
 /* A workspace that is a process or a connection may have ended. */
+static bool may_be_dead(const struct sandbox_row *row)
+{
+	const struct atoll_strategy *s = NULL;
+
+	return !row->stale &&
+	       (row->state == ATOLL_SANDBOX_CREATED || row->state == ATOLL_SANDBOX_ACTIVE) &&
+	       strategy_find(row->strategy, &s, NULL) == 0 && s->alive;
+}
+
 static int mark_dead(struct plan_op *op, struct error *err)
 {
 	bool any = false;
@@ -104,8 +113,7 @@ static int mark_dead(struct plan_op *op, struct error *err)
 		cleanup_error struct error cause = ERROR_INIT;
 		struct dead d = { .row = &op->boxes.v[i] };
 
-		if (d.row->stale ||
-		    (d.row->state != ATOLL_SANDBOX_CREATED && d.row->state != ATOLL_SANDBOX_ACTIVE))
+		if (!may_be_dead(d.row))
 			continue;
 		r = sandbox_open(&s, op->a, op->plan.name, d.row, err);
 		if (r < 0 || participant_alive(s.part, &cause) >= 0)
