@@ -146,6 +146,8 @@ class Sequence(Edits):
         self.look_at_views('before', looks[0])
         for apply, _ in edits:
             apply()
+        for box in self.model.boxes:
+            box.forget_gone()
         if edits:
             self.look_at_views('after', looks[1])
 

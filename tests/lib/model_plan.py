@@ -151,6 +151,12 @@ class Box:
             any(parent(p) == parent(path) for p in self.foreign) and \
             not any(e.seen == self.view[path].seen for e in self.base.values())
 
+    def forget_gone(self):
+        """Of what a command deletes after somebody else did, an overlay keeps no trace: his next file of
+        that name is in the view."""
+        if self.strategy == 'overlay':
+            self.base = {p: e for p, e in self.base.items() if p in self.view or p in self.res}
+
     def somebody(self, path, entry):
         """Somebody else makes ENTRY of PATH in the original (None: deletes it)."""
         mine = self.stale or self.covered(path)
