@@ -278,8 +278,13 @@ class Editor:
             if any(not os.lstat(f).st_mode & 0o200 for f, _, _ in os.walk(source)):
                 return
         back_source, back_target = self.opened(source), self.opened(target)
-        # Directories that are below too are copied by mv, as rename(2) refuses them.
+        # Directories that are below too are copied by mv, as rename(2) refuses them; in one with a
+        # set-group-ID bit the copies get that bit, which mv does not take off.
+        modes = [(os.path.relpath(f, source), os.lstat(f).st_mode) for f, _, _ in os.walk(source)
+                 if os.lstat(os.path.dirname(target) or b'.').st_mode & stat.S_ISGID]
         subprocess.run(['mv', '-T', '--', source, target], check=True)
+        for path, mode in modes:
+            os.chmod(os.path.join(target, path), stat.S_IMODE(mode))
         back_target()
         back_source()
 
