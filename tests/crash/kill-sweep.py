@@ -17,6 +17,7 @@ from crashlib import KILL_AT, KILLED, LONG, WORKERS, Broken, World, become, edit
 
 RESOURCES = ['r1', 'v', 'r2']
 SECONDS = 22  # for each of the sweeps, when not every call is killed
+ROWS_SECONDS = 8  # with databases, of whose calls SQLite makes the most
 SEED = 20240611
 CHUNK = 4 * WORKERS
 
@@ -48,6 +49,11 @@ def revoked_ready(world):
     world.kill('txn.revoke.recorded', 'commit', env={'SCENARIO_FAIL': 'commit'})
 
 
+def rows_decided_ready(world):
+    commit_ready(world)
+    world.kill('txn.after-decision', 'commit')
+
+
 # name: what comes before, the verbs that are killed, the states the end may have
 SWEEPS = {
     'commit': (commit_ready, ('commit',), {'old', 'new'}),
@@ -55,7 +61,16 @@ SWEEPS = {
     'two batches': (two_batches_ready, ('rollback',), {'old', 'new'}),
     'recovery of a decision': (decided_ready, ('recover',), {'new'}),
     'recovery of a revocation': (revoked_ready, ('recover',), {'old'}),
+    'rows': (commit_ready, ('commit',), {'old', 'new'}),
+    'undo of rows': (undo_ready, ('rollback',), {'old', 'new'}),
+    'recovery of rows': (rows_decided_ready, ('recover',), {'new'}),
 }
+
+
+def resources_of(name):
+    if 'rows' in name:
+        return ['r1', 'd1.db', 'w2.db']
+    return RESOURCES if name != 'two batches' else ['r1', 'r2']
 
 
 def kill_at(world, n, verbs):
@@ -86,10 +101,10 @@ def die(case):
     name, n, m = case
     prepare, verbs, allowed = SWEEPS[name]
     try:
-        with World(RESOURCES if name != 'two batches' else ['r1', 'r2']) as world:
+        with World(resources_of(name)) as world:
             prepare(world)
-            world.works_kept = name == 'commit'
-            before = world.state() if name == 'commit' else None
+            world.works_kept = verbs == ('commit',)
+            before = world.state() if verbs == ('commit',) else None
             died, _ = kill_at(world, n, verbs)
             if died:
                 kill_at(world, m, ('recover=all',))
@@ -105,7 +120,7 @@ def die(case):
 
 def count_calls(name):
     prepare, verbs, _ = SWEEPS[name]
-    with World(RESOURCES if name != 'two batches' else ['r1', 'r2']) as world:
+    with World(resources_of(name)) as world:
         prepare(world)
         return kill_at(world, 0, verbs)[1]
 
@@ -120,12 +135,12 @@ def sweep(name):
     chance.shuffle(numbers)  # so that a sample is spread, whatever ends it
     cases = [(name, n, chance.randrange(100, 900)) for n in numbers]
     complaints, done, began = [], 0, time.monotonic()
-    while done < calls and len(complaints) < 20 and (LONG or time.monotonic() < began + SECONDS):
+    while done < calls and len(complaints) < 20 and (LONG or time.monotonic() < began + (ROWS_SECONDS if 'rows' in name else SECONDS)):
         for broken in POOL.imap_unordered(die, cases[done:done + CHUNK]):
             complaints += broken
         done = min(done + CHUNK, calls)
     print(f'# {name}: {done} of {calls} system calls killed')
-    if done < min(calls, 20):
+    if done < min(calls, 12):
         complaints.append(f'only {done} were killed in time')
     return complaints
 
@@ -150,6 +165,18 @@ def atm_14_any_call_of_recovery_backwards():
     return sweep('recovery of a revocation')
 
 
+def atm_14_any_call_of_commit_of_rows():
+    return sweep('rows')
+
+
+def atm_14_any_call_of_undo_of_rows():
+    return sweep('undo of rows')
+
+
+def atm_14_any_call_of_recovery_of_rows():
+    return sweep('recovery of rows')
+
+
 if __name__ == '__main__':
     become(sys.argv[1])
     with Pool(WORKERS) as POOL:
@@ -159,4 +186,7 @@ if __name__ == '__main__':
             atm_14_any_call_of_undo_of_two_batches,
             atm_14_any_call_of_recovery,
             atm_14_any_call_of_recovery_backwards,
+            atm_14_any_call_of_commit_of_rows,
+            atm_14_any_call_of_undo_of_rows,
+            atm_14_any_call_of_recovery_of_rows,
         ]))
