@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The sections of the benchmark, in the order they are run."""
-import json, os, shutil, subprocess, time
+import json, os, shutil, sqlite3, subprocess, time
 
 from measure import HERE, Run, median, ratio, walk
 
@@ -432,4 +432,40 @@ def resident(t):
         t.report.row(f"atoll {k}", v, "MB", goal=20)
 
 
-ALL = (startup, copy, overlay, text, many, resident)
+# ---- databases ----
+
+def make_database(path, mode, rows):
+    db = sqlite3.connect(path)
+    db.execute(f"PRAGMA journal_mode={mode}")
+    db.execute("CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT)")
+    db.execute("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?) "
+               "INSERT INTO t SELECT i, hex(randomblob(60)) FROM n", (rows,))
+    db.commit()
+    db.close()
+
+
+def sqlite(t):
+    """A sandbox is the copy that is kept and the copy that is worked on."""
+    rows = 300_000 if t.quick else 700_000
+    t.report.begin("sqlite", f"a database of {rows} rows, 10 changed; whole commands")
+    for mode in ("delete", "wal"):
+        path = os.path.join(t.base, f"{mode}.db")
+        make_database(path, mode, rows)
+        got = {}
+        for _ in range(3 if t.quick else 7):
+            t.settle()
+            to = os.path.join(t.base, "cp.db")
+            got.setdefault("cp", []).append(Run(t.floor, ["/bin/cp", path, to]).ms)
+            os.unlink(to)
+            got.setdefault("start", []).append(t.quiet_ms("start", "bench", "--sqlite", path))
+            t.atoll("exec", "bench", "--", "sqlite3", path, "UPDATE t SET v='x' WHERE id % 10000 = 1 AND id < 100000")
+            for step, command in (("diff", "diff"), ("commit", "commit"), ("undo", "rollback"), ("stop", "stop")):
+                got.setdefault(step, []).append(t.quiet_ms(command, "bench"))
+        t.report.part(f"journal_mode={mode}, {os.path.getsize(path) / MB:.0f} MiB")
+        t.report.row("cp", median(got["cp"]), "ms", key=f"cp, {mode}")
+        for step in ("start", "diff", "commit", "undo"):
+            t.report.row(f"atoll {step}", median(got[step]), "ms", key=f"{step}, {mode}")
+        t.report.row("start / cp", ratio(got["start"], got["cp"]), "x", goal=5, key=f"start / cp, {mode}")
+
+
+ALL = (startup, copy, overlay, text, many, sqlite, resident)

@@ -283,6 +283,9 @@ int sqldb_diff(struct atoll_participant *p)
 
 	if (p->stale)
 		return 0;
+	r = sqldb_workspace_untouched(p);
+	if (r != 0)
+		return r < 0 ? r : 0;
 	r = sqldb_workspace_open(p, false, &db);
 	if (r >= 0)
 		r = sqldb_delta_read(p, db, &d);

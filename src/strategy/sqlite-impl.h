@@ -75,6 +75,8 @@ char *sqldb_view_dir(const struct atoll_participant *p);
 int sqldb_snapshot(struct atoll_participant *p, sqlite3 *db, const char *dir, const char *name);
 int sqldb_workspace_make(struct atoll_participant *p);
 void sqldb_workspace_remove(struct atoll_participant *p, uint64_t generation);
+/* 1: the work is the base, byte for byte; 0: perhaps not. */
+int sqldb_workspace_untouched(struct atoll_participant *p);
 /* The work with the base attached. ALONE: nothing of the plan runs. */
 int sqldb_workspace_open(struct atoll_participant *p, bool alone, sqlite3 **ret);
 

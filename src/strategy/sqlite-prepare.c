@@ -220,6 +220,9 @@ int sqldb_prepare_commit(struct atoll_participant *p)
 	p->changes = 0;
 	if (p->stale)
 		return ATOLL_NO_CHANGE;
+	r = sqldb_workspace_untouched(p);
+	if (r != 0)
+		return r < 0 ? r : ATOLL_NO_CHANGE;
 	r = sqldb_workspace_open(p, true, &work);
 	if (r >= 0)
 		r = sqldb_delta_read(p, work, &d);

@@ -299,6 +299,25 @@ static int check_files(struct atoll_participant *p, bool alone)
 	return r;
 }
 
+/* Nothing was written: no pages, and none that wait in a journal. */
+int sqldb_workspace_untouched(struct atoll_participant *p)
+{
+	cleanup_free char *dir = sqldb_work_dir(p), *base = sqldb_base_path(p);
+	cleanup_dirlist struct dirlist list = DIRLIST_INIT;
+	cleanup_close int base_fd = FD_NONE, fd = FD_NONE;
+	int r = open_dir(p, dir, &fd);
+
+	if (r >= 0)
+		r = open_dir(p, p->work, &base_fd);
+	if (r >= 0 && (r = dirlist_read(fd, &list)) < 0)
+		return error_sys(&p->err, r, "read", dir);
+	if (r < 0 || list.n != 1 || strcmp(list.v[0].name, name_of(p)) != 0 ||
+	    list.v[0].type != DT_REG)
+		return r < 0 ? r : 0;
+	r = copy_same_content(base_fd, strrchr(base, '/') + 1, fd, name_of(p));
+	return r < 0 ? 0 : r;
+}
+
 int sqldb_workspace_open(struct atoll_participant *p, bool alone, sqlite3 **ret)
 {
 	cleanup_free char *path = sqldb_work_path(p), *base = sqldb_base_path(p);

@@ -647,6 +647,45 @@ def err_04_a_full_disk_changes_nothing(new):
             subprocess.run(['umount', '-l', small], check=True)
 
 
+SYNCED = re.compile(r'(fsync|fdatasync|syncfs|unlink)\((?:\d+<([^>]*)>|"([^"]*)")')
+
+
+def der_02_order_of_a_commit_of_rows(new):
+    """What the decision relies on is on disk before it, the rows before the commit is on record."""
+    if not shutil.which('strace'):
+        return
+    for mode, work in (('delete', 'UPDATE users SET age=1'), ('wal', 'UPDATE users SET age=1'),
+                       ('delete', 'CREATE TABLE more(x)')):
+        w = new(mode)
+        w.start()
+        w.work(work)
+        keeper = sqlite3.connect(w.db)  # so that a WAL is not checkpointed and removed
+        keeper.execute('SELECT * FROM users').fetchall()
+        trace = w.top / 'trace'
+        subprocess.run(['strace', '-f', '-y', '-qq', '-o', trace, '-e', 'trace=fsync,fdatasync,syncfs,unlink',
+                        ATOLL, 'commit', 'p'], env={**w.env, 'ASAN_OPTIONS': 'detect_leaks=0'}, check=True,
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        keeper.close()
+        calls = [(m[1], m[2] or m[3]) for m in SYNCED.finditer(trace.read_text())]
+        records = [i for i, (call, path) in enumerate(calls) if path.endswith('atoll.db-wal')]
+        if len(records) < 3:
+            raise Broken(f'preparing, decided, committed: {calls}')
+        preparing, decided, committed = records[0], records[1], records[2]
+        before, after = calls[preparing:decided], calls[decided:committed]
+        if not any(call == 'syncfs' for call, _ in before) and \
+                not {'b1.do', 'b1.undo', 'b1.manifest'} <= {Path(path).name for _, path in before}:
+            raise Broken(f'{mode}: the decision is not covered: {before}')
+        if mode == 'wal':
+            if ('fdatasync', f'{w.db}-wal') not in after:
+                raise Broken(f'the WAL is not on disk: {after}')
+            continue
+        at = after.index(('unlink', f'{w.db}-journal')) if ('unlink', f'{w.db}-journal') in after else None
+        if at is None:  # in exclusive mode the journal is emptied instead
+            same(any(path == f'{w.db}-journal' for _, path in after), True, f'{after}')
+        elif ('fdatasync', str(w.app)) not in after[at:] and ('fsync', str(w.app)) not in after[at:]:
+            raise Broken(f'that the journal is gone is not on disk: {after}')
+
+
 # ---- random ----
 
 def statement(rnd, table, ids, who):
