@@ -4,7 +4,9 @@
  *
  * With a rollback journal the file itself is consistent as long as we hold a read lock: it is read
  * through SQLite's own descriptor (closing another one would drop the lock) as fast as `cp` does.
- * With a WAL the newest pages are elsewhere, and the backup interface knows where.
+ * With a WAL the newest pages are elsewhere, and the backup interface knows where; but a WAL that is
+ * empty when our transaction has begun has nothing of what we read, and as long as it lasts nobody
+ * may bring later pages into the file.
  */
 #include "strategy/sqlite-impl.h"
 
@@ -133,6 +135,16 @@ static int has_marks(struct atoll_participant *p, sqlite3 *db, bool *ret)
 	return r;
 }
 
+/* Asked within a transaction. */
+static bool is_in_wal(sqlite3 *db)
+{
+	const char *wal = sqlite3_filename_wal(sqlite3_db_filename(db, "main"));
+	struct fs_stat st;
+	int r = sqldb_is_wal(db) ? fs_stat_at(AT_FDCWD, wal, 0, &st) : -ENOENT;
+
+	return r != -ENOENT && (r < 0 || st.size > 0);
+}
+
 int sqldb_snapshot(struct atoll_participant *p, sqlite3 *db, const char *dir, const char *name)
 {
 	cleanup_free char *path = xasprintf("%s/%s", dir, name);
@@ -153,7 +165,7 @@ int sqldb_snapshot(struct atoll_participant *p, sqlite3 *db, const char *dir, co
 	if (r >= 0)
 		r = has_marks(p, db, &marked);
 	if (r >= 0)
-		r = sqldb_is_wal(db) ? back_up(p, db, path) : read_through(p, db, fd, path);
+		r = is_in_wal(db) ? back_up(p, db, path) : read_through(p, db, fd, path);
 	if (!in_transaction)
 		(void)sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
 	if (r >= 0 && marked)
