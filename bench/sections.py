@@ -308,6 +308,48 @@ def overlay(t):
     overlay_big_file(t)
 
 
+def git_way(t, root, script, name):
+    """The same by a linked worktree: ms."""
+    tree = os.path.join(t.base, "linked")
+    begin = time.monotonic()
+    t.git(root, "worktree", "add", "-q", "-b", name, tree)
+    t.git(tree, "config", "user.name", "a")
+    t.git(tree, "config", "user.email", "a@b")
+    subprocess.run(["/bin/sh", script], cwd=tree, check=True, env=t.env)
+    t.git(tree, "add", "-A")
+    t.git(tree, "commit", "-q", "-m", name)
+    t.git(root, "merge", "-q", "--ff-only", name)
+    ms = (time.monotonic() - begin) * 1e3
+    t.git(root, "worktree", "remove", "--force", tree)
+    t.git(root, "reset", "-q", "--hard", "HEAD~1")
+    return ms
+
+
+def git(t):
+    """A repository: its plan against a linked worktree."""
+    n = t.sizes[-1]
+    root = t.trees[n]
+    script = t.mutate_script(n, 10)
+    t.report.begin("git", f"a repository of {n} files, 10 of them changed and committed inside")
+    v = {"start": [], "all": [], "worktree": [], "commit": [], "rollback": []}
+    for i in range(2 if t.quick else 5):
+        name = f"git{i}"
+        v["worktree"].append(git_way(t, root, script, name))
+        begin = time.monotonic()
+        v["start"].append(Run(t.floor, [t.atoll_bin, "start", name, "--git", root], env=t.env).ms)
+        t.atoll("exec", name, "--", "/bin/sh", "-c",
+                f"cd {root} && sh {script} && git add -A && git commit -q -m x")
+        v["commit"].append(Run(t.floor, [t.atoll_bin, "commit", name], env=t.env).ms)
+        v["all"].append((time.monotonic() - begin) * 1e3)
+        v["rollback"].append(Run(t.floor, [t.atoll_bin, "rollback", name], env=t.env).ms)
+        t.atoll("stop", name)
+    t.report.row("atoll start --git", median(v["start"]), "ms", goal=20)
+    for step in ("commit", "rollback"):
+        t.report.row(f"atoll {step}", median(v[step]), "ms")
+    t.report.row("git worktree add, commit, merge", median(v["worktree"]), "ms")
+    t.report.row("start, exec, commit / that", ratio(v["all"], v["worktree"]), "x", goal=0.5)
+
+
 # ---- text ----
 
 def text_tree(t, n):
@@ -469,3 +511,4 @@ def sqlite(t):
 
 
 ALL = (startup, copy, overlay, text, many, sqlite, resident)
+ALL = (startup, copy, overlay, git, text, many, resident)

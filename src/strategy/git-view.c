@@ -150,6 +150,8 @@ static int merge_ref(void *ctx, int dir_fd, const char *name, const char *path, 
 	int r = fs_stat_at(dir_fd, name, 0, &st);
 
 	(void)type;
+	if (strlen(path) < m->skip) /* where the walk begins */
+		return r < 0 ? r : 0;
 	if (r == -ENOENT)
 		return WALK_SKIP; /* live: gone since */
 	if (r >= 0)
@@ -181,6 +183,8 @@ static int merge_refs(struct atoll_participant *p, const struct git_state *st,
 	if (r >= 0)
 		r = walk_tree(st->dir_fd, "refs", merge_ref, NULL, &m);
 	m.is_upper = true;
+	if (r >= 0 && overlay_is_opaque(v->upper_fd, "refs", our_marks()) == 1)
+		return refuse(p, "the directory of all refs was replaced");
 	if (r >= 0 && upper_has(v, "refs"))
 		r = walk_tree(v->upper_fd, "refs", merge_ref, NULL, &m);
 	if (r >= 0)
