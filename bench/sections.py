@@ -510,5 +510,4 @@ def sqlite(t):
         t.report.row("start / cp", ratio(got["start"], got["cp"]), "x", goal=5, key=f"start / cp, {mode}")
 
 
-ALL = (startup, copy, overlay, text, many, sqlite, resident)
-ALL = (startup, copy, overlay, git, text, many, resident)
+ALL = (startup, copy, overlay, git, text, many, sqlite, resident)

@@ -675,7 +675,7 @@ ATOLL_API int atoll_participant_fail(struct atoll_participant *p, int code, cons
  * directory below /run is made when it is missing. */
 ATOLL_API int atoll_participant_mount(struct atoll_participant *p, const char *target,
                                       const char *source, const char *upper, const char *work);
-/* In mounts: a variable of the command's environment. */
+/* In mounts: a variable of the command's environment; VALUE NULL: it is not to have it. */
 ATOLL_API void atoll_participant_env(struct atoll_participant *p, const char *name,
                                      const char *value);
 ATOLL_API int atoll_participant_change(struct atoll_participant *p,

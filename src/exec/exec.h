@@ -52,7 +52,7 @@ struct exec_sync {
 struct exec_options {
 	const char *const *argv;
 	const char *cwd;           /* absolute */
-	const char *const *setenv; /* "NAME=value", NULL-terminated; added to the environment */
+	const char *const *setenv; /* NULL-terminated: "NAME=value" is added, "NAME" taken away */
 	int lock_fd;               /* held by the helper as long as the command lives; FD_NONE */
 	int64_t timeout_ms;        /* <= 0: none */
 	/* Asked while the command runs, first when it has just begun: ms until it wants to be asked

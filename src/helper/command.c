@@ -62,11 +62,9 @@ static int set_environment(const struct request *q)
 	for (unsigned i = 0; i < request_count(q, REQUEST_ENV); i++) {
 		const char *pair = request_get(q, REQUEST_ENV, i);
 		const char *value = strchr(pair, '=');
-		cleanup_free char *name = value ? strndup(pair, (size_t)(value - pair)) : NULL;
+		cleanup_free char *name = value ? xstrndup(pair, (size_t)(value - pair)) : NULL;
 
-		if (!name)
-			return -EINVAL;
-		if (setenv(name, value + 1, 1) < 0)
+		if ((name ? setenv(name, value + 1, 1) : unsetenv(pair)) < 0)
 			return -errno;
 	}
 	return 0;

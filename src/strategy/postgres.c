@@ -152,6 +152,13 @@ static int split_url(struct atoll_participant *p, struct url_parts *ret)
 	return 0;
 }
 
+/* What would have libpq look elsewhere, or ask more of us than we can; and what commands need not
+ * know. */
+static const char *const leading_past[] = {
+	"PGSERVICE",     "PGHOSTADDR",           "PGCHANNELBINDING",
+	"PGREQUIREAUTH", "PGTARGETSESSIONATTRS", "PGPASSWORD",
+};
+
 static int give_env(struct atoll_participant *p, const char *view)
 {
 	cleanup_free char *user = NULL, *database = NULL, *url = NULL;
@@ -164,6 +171,8 @@ static int give_env(struct atoll_participant *p, const char *view)
 	database = decode(u.database, u.database_len);
 	url = xasprintf("postgres://%.*s@/%.*s?host=%s", (int)u.user_len, u.user,
 	                (int)u.database_len, u.database, view);
+	for (size_t i = 0; i < sizeof(leading_past) / sizeof(leading_past[0]); i++)
+		atoll_participant_env(p, leading_past[i], NULL);
 	atoll_participant_env(p, "PGHOST", view);
 	atoll_participant_env(p, "PGPORT", PROTOCOL_PORT);
 	atoll_participant_env(p, "PGUSER", user);

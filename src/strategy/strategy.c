@@ -475,7 +475,7 @@ int atoll_participant_mount(struct atoll_participant *p, const char *target, con
 
 void atoll_participant_env(struct atoll_participant *p, const char *name, const char *value)
 {
-	cleanup_free char *pair = xasprintf("%s=%s", name, value);
+	cleanup_free char *pair = value ? xasprintf("%s=%s", name, value) : xstrdup(name);
 
 	strlist_add(&p->env, pair);
 }

@@ -76,7 +76,7 @@ typedef int (*participant_mount_fn)(void *user, const char *target, const char *
                                     const char *upper, const char *work);
 int participant_mounts(struct atoll_participant *p, participant_mount_fn fn, void *user,
                        struct error *err);
-/* NAME=VALUE each, as mounts said it; belongs to the participant. */
+/* NAME=VALUE each, or NAME for one to take away, as mounts said it; belongs to the participant. */
 const struct strlist *participant_env(const struct atoll_participant *p);
 int participant_observe(struct atoll_participant *p, struct error *err);
 /* Observing counts the changes: participant_changes(). */

@@ -164,6 +164,18 @@ def a_plan_sees_its_own_changes_and_nobody_else_does(w):
     same((w.holders(), w.plans()), ([], []), 'stopped')
 
 
+def what_the_caller_has_set_leads_nobody_past_the_plan(w):
+    w.start()
+    done = w.must('exec', 'p', '--', 'sh', '-c', 'psql -XAtc "delete from t" && env', PGSERVICE='real', PGHOSTADDR='127.0.0.1',
+                  PGHOST='elsewhere', PGPORT='1', PGPASSWORD='hunter2', PGDATABASE='postgres', PGCHANNELBINDING='require')
+    need('hunter2' not in done.all and 'DELETE 5' in done.out, f'{done}')
+    w.expect('old')
+    # Whoever finishes it may have none of that, or other things.
+    same(w.atoll('commit', 'p', ATOLL_CRASHPOINT='txn.after-decision').code, -signal.SIGKILL, 'killed')
+    w.must('recover', PGHOST='elsewhere', PGPORT='1', PGUSER='nobody', PGDATABASE='postgres')
+    same(w.cluster.sql('select count(*) from t'), '0', 'committed')
+
+
 def definitions_are_changes(w):
     w.start()
     same(w.json('diff', 'p')['changes'], [], 'nothing yet')
@@ -597,7 +609,8 @@ def a_server_in_recovery_is_refused(w):
     same((w.plans(), w.holders()), ([], []), 'nothing is left')
 
 
-TESTS = [a_plan_sees_its_own_changes_and_nobody_else_does, definitions_are_changes,
+TESTS = [a_plan_sees_its_own_changes_and_nobody_else_does, what_the_caller_has_set_leads_nobody_past_the_plan,
+         definitions_are_changes,
          a_patch_shows_the_rows_that_the_plan_changed, doctor_looks_at_servers, what_is_not_kept_is_dropped,
          names_tell_nobody_a_secret, a_start_that_fails_says_why_and_leaves_nothing, a_plan_file_names_databases,
          dbt_01_dbt_03_what_is_final_is_not_called_rolled_back, dbt_02_a_conflict_elsewhere_leaves_the_transaction_open,
