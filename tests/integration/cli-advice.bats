@@ -21,10 +21,10 @@ advises() {
 	[[ ${lines[0]} != *' ' ]]
 	advises 1 'does not set core.pager; nothing was changed' 'atoll config list --show-origin' config unset core.pager
 	advises 1 "there is no strategy 'overlya'" "did you mean 'overlay'?" config set start.strategy overlya
-	advises 1 "there is no strategy 'magic'" 'use one of: overlay, copy, none' config set start.strategy magic
+	advises 1 "there is no strategy 'magic'" 'use one of: overlay, copy,' config set start.strategy magic
 	[ ! -e "$XDG_CONFIG_HOME/atoll/config" ]
 	printf '[plan]\n\tname = q\n[resource "a"]\n\tpath = a\n\tstrategy = magic\n' >plan.conf
-	advises 1 "there is no strategy 'magic'" 'use one of: overlay, copy, none' start --file plan.conf
+	advises 1 "there is no strategy 'magic'" 'use one of: overlay, copy,' start --file plan.conf
 	advises 1 "'nowhere'" 'name one that is there' start q --dir nowhere
 	advises 6 'is a file where a directory is due' 'the directory around it' start q --dir a/one
 	advises 1 "'$work/a' already is in plan 'q'" 'name every resource once' start q --dir a --dir a
