@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const struct {
@@ -107,13 +108,15 @@ static int make_proc(struct tree *t, struct failure *f)
 
 /* ---- attaching ---- */
 
-static int make_place(int dir_fd, const char *name, int *ret_fd)
+static int make_place(int dir_fd, const char *name, bool is_dir, int *ret_fd)
 {
-	int r = fs_mkdir_at(dir_fd, name, 0755);
+	cleanup_close int made = FD_NONE;
+	int r = is_dir ? fs_mkdir_at(dir_fd, name, 0755) : fs_create_at(dir_fd, name, 0600, &made);
 
 	if (r < 0 && r != -EEXIST)
 		return r;
-	*ret_fd = openat(dir_fd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	*ret_fd =
+		openat(dir_fd, name, O_PATH | (is_dir ? O_DIRECTORY : 0) | O_NOFOLLOW | O_CLOEXEC);
 	return *ret_fd < 0 ? -errno : 0;
 }
 
@@ -181,20 +184,22 @@ static bool is_own(const struct tree *t, int dir_fd)
 }
 
 /* Component by component, making what is missing in places that are ours. */
-static int make_target(const struct tree *t, const char *target, int *ret_fd)
+static int make_target(const struct tree *t, const struct view *v, int *ret_fd)
 {
-	cleanup_free char *path = xstrdup(target + 1);
+	cleanup_free char *path = xstrdup(v->target + 1);
 	cleanup_close int dir_fd = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	char *rest = path, *name;
+	struct fs_stat root;
+	int r = fs_stat_at(v->mount_fd, "", 0, &root);
 
-	if (dir_fd < 0)
-		return -errno;
+	if (dir_fd < 0 || r < 0)
+		return dir_fd < 0 ? -errno : r;
 	while ((name = strsep(&rest, "/"))) {
 		int fd = openat(dir_fd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-		int r = fd < 0 ? -errno : 0;
 
+		r = fd < 0 ? -errno : 0;
 		if (r == -ENOENT && is_own(t, dir_fd))
-			r = make_place(dir_fd, name, &fd);
+			r = make_place(dir_fd, name, rest || S_ISDIR(root.mode), &fd);
 		if (r < 0)
 			return r;
 		close_fd(&dir_fd);
@@ -210,7 +215,7 @@ static int attach_view(const struct tree *t, const struct view *v, struct failur
 	int r = mount_open_target(v->target, &fd);
 
 	if (r == -ENOENT)
-		r = make_target(t, v->target, &fd);
+		r = make_target(t, v, &fd);
 	if (r == 0)
 		r = mount_attach_at(v->mount_fd, fd);
 	if (r < 0)
