@@ -47,14 +47,6 @@ static void put_ready(const struct cli *c)
 	}
 }
 
-static const char *noun(const struct cli *c, size_t n)
-{
-	for (size_t i = 0; i < atoll_result_participants(c->res); i++)
-		if (*atoll_result_participant(c->res, i)->root != '/')
-			return cli_plural(n, "resource", "resources");
-	return cli_plural(n, "directory", "directories");
-}
-
 /* How it can be undone, if at all: behind the line that says that it is done. */
 static char *say_undo(const struct cli *c, size_t n, unsigned flags)
 {
@@ -104,7 +96,7 @@ static void say_what(const struct cli *c, unsigned flags)
 	size_t n = dry ? count_ready(c, &n_changes)
 	               : decide_count(c, ATOLL_OUTCOME_COMMITTED, &n_changes);
 	const char *changes = cli_plural(n_changes, "change", "changes");
-	const char *dirs = noun(c, n);
+	const char *dirs = decide_noun(c, n);
 	cleanup_free char *undo = say_undo(c, n, flags);
 
 	if (n == 0)

@@ -33,15 +33,16 @@ static size_t count_left(const struct cli *c)
 static void say_restored(const struct cli *c, size_t restored)
 {
 	const char *name = atoll_plan_name(c->plan);
+	const char *what = decide_noun(c, restored);
 	size_t left = count_left(c);
 
 	if (left > 0)
-		cli_say(c, "rolled back %s: %zu %s put back but for %zu %s", name, restored,
-		        cli_plural(restored, "directory was", "directories were"), left,
+		cli_say(c, "rolled back %s: %zu %s %s put back but for %zu %s", name, restored,
+		        what, cli_plural(restored, "was", "were"), left,
 		        cli_plural(left, "entry, left as it is", "entries, left as they are"));
 	else
-		cli_say(c, "rolled back %s: %zu %s as before", name, restored,
-		        cli_plural(restored, "directory is", "directories are"));
+		cli_say(c, "rolled back %s: %zu %s %s as before", name, restored, what,
+		        cli_plural(restored, "is", "are"));
 }
 
 static void say_what(const struct cli *c, unsigned flags)

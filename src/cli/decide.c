@@ -59,6 +59,19 @@ size_t decide_count(const struct cli *c, enum atoll_outcome outcome, uint64_t *r
 	return n;
 }
 
+static bool is_directory(const struct atoll_participant_result *p)
+{
+	return strcmp(p->strategy, "overlay") == 0 || strcmp(p->strategy, "copy") == 0;
+}
+
+const char *decide_noun(const struct cli *c, size_t n)
+{
+	for (size_t i = 0; i < atoll_result_participants(c->res); i++)
+		if (!is_directory(atoll_result_participant(c->res, i)))
+			return cli_plural(n, "resource", "resources");
+	return cli_plural(n, "directory", "directories");
+}
+
 int decide_json(const struct cli *c, unsigned flags)
 {
 	struct json j;

@@ -18,6 +18,9 @@ int decide_flags(struct cli *c, const struct decide_flag *table, unsigned *ret_f
 /* Participants with an outcome, and the entries they changed. */
 size_t decide_count(const struct cli *c, enum atoll_outcome outcome, uint64_t *ret_changes);
 
+/* What the participants are: "directory", "directories", or, of more kinds, "resource"s. */
+const char *decide_noun(const struct cli *c, size_t n);
+
 /* --json: the plan and the result. */
 int decide_json(const struct cli *c, unsigned flags);
 
