@@ -432,6 +432,57 @@ def ord_04_what_is_final_comes_last(w):
         w.must('stop', 'p')
 
 
+# ---- all kinds together ----
+
+class Everything:
+    """A directory, a repository, an SQLite file and a database, changed by one command."""
+
+    def __init__(self, w):
+        self.w, self.lite = w, str(w.dir / 'lite.db')
+        self.git('init', '-q', '-b', 'main', 'repo')
+        (w.dir / 'repo/file').write_text('old\n', encoding='utf-8')
+        self.git('-C', 'repo', 'add', 'file')
+        self.git('-C', 'repo', 'commit', '-qm', 'old')
+        subprocess.run(['sqlite3', self.lite, "create table t(v text primary key); insert into t values ('old')"], check=True)
+        w.must('start', 'p', '--postgres', w.cluster.url, '--sqlite', 'lite.db', '--git', 'repo', '--dir', 'd')
+
+    def git(self, *words):
+        return subprocess.run(['git', '-c', 'user.name=a', '-c', 'user.email=a@b', *words], cwd=self.w.dir, check=True,
+                              capture_output=True, text=True, env=dict(self.w.env, HOME=str(self.w.dir))).stdout.strip()
+
+    def work(self):
+        self.w.work(WORK + "; cd repo; echo new >file; git -c user.name=a -c user.email=a@b commit -qam new; cd ..; "
+                    "sqlite3 lite.db \"update t set v = 'new'\"")
+
+    def states(self):
+        lite = subprocess.run(['sqlite3', self.lite, 'select v from t'], check=True, capture_output=True, text=True).stdout
+        return {self.w.state(), lite.strip(), self.git('-C', 'repo', 'log', '-1', '--format=%s'),
+                (self.w.dir / 'repo/file').read_text(encoding='utf-8').strip()}
+
+
+def atm_01_every_kind_changes_or_none_does(w):
+    all_kinds = Everything(w)
+    all_kinds.work()
+    same(all_kinds.states(), {'old'}, 'before')
+    (w.dir / 'd/f').write_text('theirs\n', encoding='utf-8')
+    w.fails(3, 'commit', 'p')
+    (w.dir / 'd/f').write_text('old\n', encoding='utf-8')
+    same(all_kinds.states(), {'old'}, 'a conflict in one')
+    result = w.json('commit', 'p', '--ours', 'd/f')
+    same(all_kinds.states(), {'new'}, 'committed')
+    same((result['atomicity'], result['participants'][-1]['strategy']), ('full', 'postgres'), 'what is final comes last')
+
+
+def atm_01_every_kind_survives_a_kill_together(w):
+    for point, wanted in (('txn.checked', 'old'), ('txn.after-decision', 'new'), ('txn.apply.participant:3', 'new')):
+        with World(w.cluster, w.top) as one:
+            all_kinds = Everything(one)
+            all_kinds.work()
+            same(one.atoll('commit', 'p', ATOLL_CRASHPOINT=point).code, -signal.SIGKILL, point)
+            one.must('recover')
+            same((all_kinds.states(), one.prepared()), ({wanted}, []), point)
+
+
 # ---- when something dies ----
 
 def the_end_of_the_holder_is_said(w):
@@ -617,7 +668,8 @@ TESTS = [a_plan_sees_its_own_changes_and_nobody_else_does, what_the_caller_has_s
          dbt_02_what_refuses_to_be_prepared_changes_nothing, der_09_what_shows_only_at_commit_shows_before,
          dbt_05_a_plan_that_is_gone_refuses, dbt_02_no_room_to_prepare_is_known_before,
          dbt_04_atm_09_without_prepare_it_counts_as_not_undoable, dbt_04_of_two_that_cannot_prepare_the_first_stays,
-         ord_04_what_is_final_comes_last, the_end_of_the_holder_is_said, the_end_of_the_session_is_said,
+         ord_04_what_is_final_comes_last,
+         atm_01_every_kind_changes_or_none_does, atm_01_every_kind_survives_a_kill_together, the_end_of_the_holder_is_said, the_end_of_the_session_is_said,
          a_start_that_is_killed_leaves_nothing, der_08_atm_01_killed_anywhere_it_is_all_or_nothing,
          der_08_the_server_dies_too, der_08_recovery_that_is_killed_is_recovered,
          der_08_a_server_that_is_away_leaves_the_plan_in_doubt, der_08_what_somebody_rolled_back_takes_everybody_back,
@@ -628,7 +680,7 @@ def attempt(number, test, cluster, final, top):
     problem, began = None, time.monotonic()
     try:
         with World(cluster, top) as w:
-            w.final = final
+            w.final, w.top = final, top
             test(w)
     except (Broken, OSError, ValueError, KeyError, AssertionError, subprocess.SubprocessError) as broken:
         problem = f'{type(broken).__name__}: {broken}'
