@@ -26,6 +26,20 @@ static const char *value_of(const PQconninfoOption *options, const char *keyword
 	return NULL;
 }
 
+/* Libpq would not show it on a screen: passwords, for whatever. */
+static bool is_secret(const PQconninfoOption *o)
+{
+	return strcmp(o->dispchar, "*") == 0;
+}
+
+static bool has_secret(const PQconninfoOption *options)
+{
+	for (; options->keyword; options++)
+		if (is_secret(options) && options->val && *options->val)
+			return true;
+	return false;
+}
+
 /* Of the text only what is no secret is repeated: nothing. */
 static int check_url(const char *url, struct error *err)
 {
@@ -43,7 +57,7 @@ static int check_url(const char *url, struct error *err)
 		r = error_set(err, -ATOLL_E_INVALID,
 		              "this is not the URL of a database that "
 		              "libpq understands");
-	else if (value_of(options, "password")) {
+	else if (has_secret(options)) {
 		r = error_set(err, -ATOLL_E_INVALID,
 		              "the URL has a password in it, which others could read");
 		error_hint(err, "put the password into ~/.pgpass (mode 0600), and give the URL "
@@ -91,7 +105,6 @@ static bool has_its_place(const char *keyword)
 		"host",
 		"port",
 		"dbname",
-		"password",
 		"options",
 		"service",
 		"fallback_application_name",
@@ -135,16 +148,18 @@ static void add_name(struct strbuf *sb, const PQconninfoOption *o)
 	if (local && port)
 		add_parameter(sb, "port", port);
 	for (; o->keyword; o++)
-		if (o->val && *o->val && !has_its_place(o->keyword) &&
+		if (o->val && *o->val && !has_its_place(o->keyword) && !is_secret(o) &&
 		    (!o->compiled || strcmp(o->val, o->compiled) != 0))
 			add_parameter(sb, o->keyword, o->val);
 }
 
-/* Not where it would be looked for again anyway. */
+/* Not where it would be looked for again anyway. Libpq does not look at all when the environment has
+ * the password. */
 static void forget_default(PQconninfoOption *options)
 {
 	for (; options->keyword; options++)
-		if (strcmp(options->keyword, "passfile") == 0 && !getenv("PGPASSFILE"))
+		if (strcmp(options->keyword, "passfile") == 0 && options->val &&
+		    !getenv("PGPASSFILE"))
 			options->val[0] = '\0';
 }
 

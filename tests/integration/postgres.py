@@ -240,7 +240,9 @@ def names_tell_nobody_a_secret(w):
     need('.pgpass' in done.err and 'hunter2' not in done.all, f'{done}')
     done = w.fails(2, 'start', 'p', '--postgres', 'postgres:///shop?password=hunter2')
     need('.pgpass' in done.err and 'hunter2' not in done.all, f'{done}')
-    w.start()
+    done = w.fails(2, 'start', 'p', '--postgres', 'postgres:///shop?sslpassword=hunter2')
+    need('hunter2' not in done.all, f'{done}')
+    w.must('start', 'p', '--dir', 'd', '--postgres', w.cluster.url, PGPASSWORD='hunter2')
     for pid in w.holders():
         need(b'postgres:' not in Path(f'/proc/{pid}/cmdline').read_bytes(), 'the URL is in a command line')
     for file in w.home.rglob('*'):
