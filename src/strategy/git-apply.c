@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "diff/change.h"
 #include "fs/atomic.h"
 #include "fs/resolve.h"
 #include "util/cleanup.h"
@@ -46,9 +47,23 @@ static int foreign(struct atoll_participant *p, const struct git_swap *s, bool b
 	                 *from_value(s, back) ? from_value(s, back) : "nothing");
 }
 
-/* Lines for update-ref, of what is still to do. */
+/* Made where something is deleted that stands in its way: `a/b` where there was `a`, or `a` where there
+ * was `a/b`. Git does not do both at once. */
+static bool makes_way(const struct git_record *rec, const struct git_swap *s, bool back)
+{
+	for (size_t i = 0; !*from_value(s, back) && i < rec->parts[GIT_REFS].n; i++) {
+		const struct git_swap *gone = &rec->parts[GIT_REFS].v[i];
+
+		if (!*to_value(gone, back) &&
+		    (path_below(gone->key, s->key) || path_below(s->key, gone->key)))
+			return true;
+	}
+	return false;
+}
+
+/* Lines for update-ref, of what is still to do; FIRST: but for what another must make way for. */
 static int swap_lines(struct atoll_participant *p, const struct git_record *rec, bool back,
-                      struct strbuf *in, size_t *ret_n)
+                      bool first, struct strbuf *in, size_t *ret_n)
 {
 	cleanup_git_map struct git_map now = GIT_MAP_INIT;
 	struct git_state *st;
@@ -65,7 +80,7 @@ static int swap_lines(struct atoll_participant *p, const struct git_record *rec,
 		const char *is = git_map_get(&now, s->key);
 		const char *from = from_value(s, back), *to = to_value(s, back);
 
-		if (strcmp(is, to) == 0)
+		if (strcmp(is, to) == 0 || (first && makes_way(rec, s, back)))
 			continue;
 		if (strcmp(is, from) != 0) {
 			r = foreign(p, s, back, is);
@@ -83,7 +98,7 @@ static int swap_lines(struct atoll_participant *p, const struct git_record *rec,
 }
 
 static int update_refs(struct atoll_participant *p, const struct git_record *rec, bool back,
-                       bool only_try)
+                       bool first, bool only_try)
 {
 	cleanup_strbuf struct strbuf in = STRBUF_INIT;
 	cleanup_free char *objects = xasprintf("%s/b%u/objects", p->area, p->batch.number);
@@ -98,7 +113,7 @@ static int update_refs(struct atoll_participant *p, const struct git_record *rec
 	if (r < 0)
 		return r;
 	strbuf_puts(&in, "start\n");
-	r = swap_lines(p, rec, back, &in, &n);
+	r = swap_lines(p, rec, back, first, &in, &n);
 	if (r < 0 || n == 0)
 		return r;
 	strbuf_puts(&in, only_try ? "prepare\nabort\n" : "prepare\ncommit\n");
@@ -114,12 +129,18 @@ static int update_refs(struct atoll_participant *p, const struct git_record *rec
 
 int git_refs_try(struct atoll_participant *p, const struct git_record *rec)
 {
-	return rec->parts[GIT_REFS].n ? update_refs(p, rec, false, true) : 0;
+	return rec->parts[GIT_REFS].n ? update_refs(p, rec, false, true, true) : 0;
 }
 
 int git_refs_swap(struct atoll_participant *p, const struct git_record *rec, bool back)
 {
-	return rec->parts[GIT_REFS].n ? update_refs(p, rec, back, false) : 0;
+	bool later = false;
+	int r = rec->parts[GIT_REFS].n ? update_refs(p, rec, back, true, false) : 0;
+
+	for (size_t i = 0; i < rec->parts[GIT_REFS].n; i++)
+		later = later || makes_way(rec, &rec->parts[GIT_REFS].v[i], back);
+	crashpoint("git.refs.first");
+	return r < 0 || !later ? r : update_refs(p, rec, back, false, false);
 }
 
 int git_head_swap(struct atoll_participant *p, const struct git_record *rec, bool back)
@@ -192,7 +213,7 @@ static int clear_lock(struct atoll_participant *p, const struct git_state *st,
 	const char *name;
 	int r = resolve_parent(st->dir_fd, path, &fd, &name);
 
-	if (r == -ENOENT)
+	if (r == -ENOENT || r == -ENOTDIR)
 		return 0;
 	if (r >= 0 &&
 	    ((*s->new_value && holds(fd, name, s->new_value)) ||

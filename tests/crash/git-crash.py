@@ -31,6 +31,7 @@ cd "$REPO"
 echo two >> tracked; git rm -q --cached gone; rm gone; git commit -qam two
 git tag -a v1 -m v1
 git branch -D -q old
+git branch -m away away/further
 git checkout -q -b topic/one
 mkdir deep; echo three > deep/new; git add deep; git commit -qm three
 echo staged > staged; git add staged
@@ -102,6 +103,7 @@ class World:
         git(self.repo, 'commit', '-qm', 'one')
         git(self.repo, 'add', 'staged-before')
         git(self.repo, 'branch', 'old')
+        git(self.repo, 'branch', 'away')
         (self.repo / 'mine').write_text('untracked, of the user\n')
 
     def look(self):

@@ -226,6 +226,21 @@ undone() {
 	[ "$(all)" = "$old" ]
 }
 
+@test "a branch takes the name of another's directory, and back" {
+	repository
+	git branch one
+	git branch two/deep
+	old=$(all)
+	started
+	inside 'git branch -m one one/deep; git branch -m two/deep two; git branch one/more'
+	committed
+	[ "$(git for-each-ref --format='%(refname:short)' refs/heads | tr '\n' ' ')" = 'main one/deep one/more two ' ]
+	sound
+	undone
+	[ "$(all)" = "$old" ]
+	sound
+}
+
 @test "what cannot be worked with is refused at the start" {
 	repository
 	refused() {
