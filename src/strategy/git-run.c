@@ -48,6 +48,7 @@ static const struct {
 	{ "core.splitIndex", "false" },
 	{ "core.fsyncMethod", "fsync" },
 	{ "core.multiPackIndex", "false" },
+	{ "log.showSignature", "false" }, /* runs gpg.program, and prints what that says */
 };
 #define N_CONFIG (sizeof(fixed_config) / sizeof(fixed_config[0]))
 

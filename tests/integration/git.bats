@@ -634,6 +634,30 @@ undone() {
 	sound
 }
 
+@test "a signature is not asked about, whatever git is set to show" {
+	repository
+	cat >"$elsewhere/gpg" <<-EOF
+		#!/bin/sh
+		case "\$*" in *--verify*) touch $elsewhere/ran; echo 'gpg: Signature made' >&2; exit 0 ;; esac
+		cat >/dev/null
+		printf '\n[GNUPG:] SIG_CREATED \n' >&2
+		printf -- '-----BEGIN PGP SIGNATURE-----\n\nx\n-----END PGP SIGNATURE-----\n'
+	EOF
+	chmod +x "$elsewhere/gpg"
+	git config --global gpg.program "$elsewhere/gpg"
+	git config --global log.showSignature true
+	started
+	inside 'echo x >x; git add x; git commit -q -S -m x'
+	echo y >y
+	git add y
+	git commit -qm y
+	committed
+	[ "$(git log -1 --no-show-signature --format='%s %an <%ae>')" = \
+		"Merge plan 'p' into main A Person <person@example.org>" ]
+	[ ! -e "$elsewhere/ran" ]
+	sound
+}
+
 @test "an index made by hand cannot reach into .git" {
 	repository
 	started
