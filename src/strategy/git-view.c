@@ -26,6 +26,7 @@
 
 #define REF_MAX    4096
 #define PACKED_MAX (1u << 30)
+#define INDEX_MAX  (1u << 30) /* of some million files */
 #define HEX        "0123456789abcdef"
 
 static enum overlay_marks our_marks(void)
@@ -130,8 +131,12 @@ static int copy_small(int from_fd, const char *from, int to_fd, const char *to, 
 	cleanup_close int in = FD_NONE, out = FD_NONE;
 	cleanup_free char *text = NULL;
 	size_t len = 0;
+	struct stat st;
 	int r = resolve_file(from_fd, from, &in);
 
+	/* The size is the plan's to choose, and may be all hole. */
+	if (r >= 0 && fstat(in, &st) == 0 && (uintmax_t)st.st_size > max)
+		return -ATOLL_E_TOO_BIG;
 	if (r >= 0)
 		r = fs_read_all(in, max, &text, &len);
 	if (r < 0)
@@ -242,7 +247,7 @@ static int put_head(struct atoll_participant *p, const struct git_state *st,
 static int put_index(struct atoll_participant *p, const struct git_view *v)
 {
 	cleanup_dirlist struct dirlist names = DIRLIST_INIT;
-	int r = copy_small(v->upper_fd, "index", v->fd, "index", SIZE_MAX);
+	int r = copy_small(v->upper_fd, "index", v->fd, "index", INDEX_MAX);
 
 	if (r == -ENXIO) /* deleted */
 		r = 0;
@@ -251,7 +256,7 @@ static int put_index(struct atoll_participant *p, const struct git_view *v)
 	for (size_t i = 0; i < names.n && r >= 0; i++)
 		if (strncmp(names.v[i].name, "sharedindex.", 12) == 0 && names.v[i].type == DT_REG)
 			r = copy_small(v->upper_fd, names.v[i].name, v->fd, names.v[i].name,
-			               SIZE_MAX);
+			               INDEX_MAX);
 	return r < 0 ? error_sys(&p->err, r, "read the index in the workspace of", p->root) : 0;
 }
 

@@ -658,6 +658,21 @@ undone() {
 	sound
 }
 
+@test "an index of any size does not fill the memory" {
+	repository
+	started
+	inside 'truncate -s 40G .git/index'
+	old=$(all)
+	run bash -c "ulimit -v 4000000; exec '$ATOLL' commit p"
+	[ "$status" -ne 0 ]
+	says 'index in the workspace'
+	[ "$(all)" = "$old" ]
+	sound
+	inside 'rm .git/index; git reset -q; echo x >>one; git commit -qam x'
+	committed
+	sound
+}
+
 @test "an index made by hand cannot reach into .git" {
 	repository
 	started
