@@ -161,11 +161,33 @@ static int compare_refs(struct compare *c)
 
 /* ---- the index ---- */
 
+/* A database of the plan is a link for its commands, and `git add -A` takes it for what is there. */
+static bool is_stand_in(const struct compare *c, const char *path, const char *entry)
+{
+	return strncmp(entry, "120000 ", 7) == 0 && c->p->excludes &&
+	       strlist_has(c->p->excludes, path);
+}
+
+static int refuse_stand_in(struct compare *c, const char *path)
+{
+	(void)error_set(&c->p->err, -ATOLL_E_POLICY,
+	                "'%s' is a database of the plan, and was staged there as the link that "
+	                "stands for it",
+	                path);
+	error_hint(&c->p->err,
+	           "in the plan (atoll shell %s): git reset COMMIT -- %s, with a commit from "
+	           "before, and git commit --amend",
+	           c->p->plan, path);
+	return -ATOLL_E_POLICY;
+}
+
 static int compare_entry(void *ctx, const char *path, const char *base, const char *v,
                          const char *now)
 {
 	struct compare *c = ctx;
 
+	if (is_stand_in(c, path, v))
+		return refuse_stand_in(c, path);
 	if (*git_map_get(&c->merged, path))
 		return 0;
 	if (strcmp(base, now) != 0)

@@ -634,6 +634,28 @@ undone() {
 	sound
 }
 
+@test "a database that git tracks is not committed as the link that stands for it" {
+	repository
+	sqlite3 app.db 'create table t(v); insert into t values (1)'
+	git add app.db
+	git commit -qm db
+	"$ATOLL" start p --git . --sqlite app.db >/dev/null
+	inside "sqlite3 app.db 'update t set v = 2'; echo x >>one; git add -A; git commit -qm link"
+	run "$ATOLL" commit p
+	status_is 4
+	says "'app.db' is a database of the plan"
+	says 'hint: in the plan'
+	[ "$(git log -1 --format=%s) $(cat one) $(sqlite3 app.db 'select v from t')" = 'db one 1' ]
+	[ -z "$(git status --porcelain)" ]
+	sound
+	inside 'git reset -q HEAD~ -- app.db; git commit -q --amend -m right'
+	committed
+	[ "$(git ls-tree --format='%(objectmode)' HEAD app.db)" = 100644 ]
+	[ "$(sqlite3 app.db 'select v from t')" = 2 ]
+	[ "$(git log -1 --format=%s)" = right ]
+	sound
+}
+
 @test "a signature is not asked about, whatever git is set to show" {
 	repository
 	cat >"$elsewhere/gpg" <<-EOF
