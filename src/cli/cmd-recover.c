@@ -39,13 +39,20 @@ static void json_names(struct json *j, const char *key, const struct strlist *al
 	json_close(j);
 }
 
-static void say_names(const struct cli *c, const struct doubts *before, const struct doubts *after)
+/* N_FAILED 0: those that are in doubt after all are so because somebody works on them. */
+static void say_names(const struct cli *c, const struct doubts *before, const struct doubts *after,
+                      int n_failed)
 {
 	for (size_t i = 0; i < before->names.n; i++) {
 		const char *name = before->names.v[i];
-		bool left = strlist_has(&after->names, name);
 
-		cli_say(c, left ? "plan %s still needs recovery" : "recovered plan %s", name);
+		if (!strlist_has(&after->names, name))
+			cli_say(c, "recovered plan %s", name);
+		else
+			cli_say(c,
+			        n_failed ? "plan %s still needs recovery"
+			                 : "plan %s is being worked on",
+			        name);
 	}
 }
 
@@ -61,7 +68,7 @@ static int report(struct cli *c, const struct doubts *before, const struct doubt
 		cli_json_result(c, &j);
 		cli_json_end(&j);
 	} else {
-		say_names(c, before, after);
+		say_names(c, before, after, left);
 		cli_notes(c);
 		if (before->names.n == 0 && !accept)
 			cli_say(c, "nothing to recover");

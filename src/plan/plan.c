@@ -122,10 +122,11 @@ static int recover_all(struct atoll *a, bool accept, struct atoll_result *res, s
 	for (size_t i = 0; i < n; i++) {
 		cleanup_error struct error cause = ERROR_INIT;
 
-		/* Whoever does not listen is not served twice; who asks may just have mended it. */
+		/* Whoever does not listen is not served twice; who asks may just have mended it, or
+		 * killed a command whose children are still dying. */
 		r = !res && rows[i].retry_at_ms > clock_real_ms()
 		            ? -ATOLL_E_NEEDS_RECOVERY
-		            : recover_one(a, &rows[i], OP_TRY, accept, &cause);
+		            : recover_one(a, &rows[i], res ? OP_BRIEFLY : OP_TRY, accept, &cause);
 		/* A plan that is being worked on is no business of ours. */
 		if (r == 0 || r == -ATOLL_E_BUSY || r == -ATOLL_E_NOT_FOUND)
 			continue;

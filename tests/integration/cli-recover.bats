@@ -101,6 +101,20 @@ committed_now() {
 	committed_now
 }
 
+@test "cli recovery waits for what a killed command left to die" {
+	plan_with_changes
+	killed_at txn.after-decision commit p
+	hold "$(atoll list --json | jq -r '.plans[0].id').plan"
+	run atoll recover --wait 0
+	status_is 0
+	says 'plan p is being worked on'
+	(sleep 1; kill "$background") 3>&- 4>&- &
+	run atoll recover
+	status_is 0
+	says 'recovered plan p'
+	committed_now
+}
+
 # with_damage MANIFEST COMMAND...: damaged while the commands run, then as it was.
 with_damage() {
 	cp -p "$1" saved
