@@ -195,12 +195,13 @@ static int sqlite_finish(struct atoll_participant *p)
 	return clear_mark(p, SQLDB_LIVE);
 }
 
+/* A mark that cannot be dropped now goes with the plan; nothing is lost by it. */
 static int sqlite_release(struct atoll_participant *p)
 {
-	int r = clear_mark(p, SQLDB_LIVE);
-
+	(void)clear_mark(p, p->batch.undoing ? SQLDB_LIVE : SQLDB_LIVE_NOW);
+	error_done(&p->err);
 	sqldb_batch_remove(p, p->batch.number);
-	return r;
+	return 0;
 }
 
 /* A database that is gone holds nothing of ours. The rest lies below the area, which the manager

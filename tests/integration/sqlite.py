@@ -73,7 +73,7 @@ def dump(path):
         version = db.execute('PRAGMA user_version').fetchone()[0]
         tables = [r[0] for r in db.execute("SELECT name FROM sqlite_schema WHERE type='table' AND sql NOT LIKE "
                                            "'CREATE VIRTUAL%' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY 1")]
-        rows = {t: sorted(db.execute(f'SELECT * FROM "{t}"').fetchall(), key=repr) for t in tables}
+        rows = {t: sorted(db.execute('SELECT * FROM "' + t.replace('"', '""') + '"').fetchall(), key=repr) for t in tables}
         schema = sorted(db.execute("SELECT type, name, sql FROM sqlite_schema WHERE name NOT LIKE "
                                    "'sqlite\\_%' ESCAPE '\\'").fetchall())
         return version, schema, rows
@@ -262,6 +262,46 @@ def dbt_01_an_older_batch_that_conflicts_keeps_all(new):
     same(w.dump(), before)
 
 
+def dbt_02_keys_and_names_of_any_kind(new):
+    odd = '"we""ird ta\'ble, x"'
+    for first in ('', "PRAGMA encoding='UTF-16le';"):
+        w = new(schema='CREATE TABLE x(y);')
+        os.unlink(w.db)
+        sql(w.db, first + f'CREATE TABLE {odd}(v, "a""b, c" TEXT, "select" BLOB, PRIMARY KEY("select","a""b, c")) '
+            f"WITHOUT ROWID; INSERT INTO {odd} VALUES(1,'k\u00e9y',x'00'),(2,'k',x'01'),(3,'l',x'02');"
+            'CREATE TABLE names(first TEXT, n INT, last TEXT, PRIMARY KEY(last, first));'
+            "INSERT INTO names VALUES('a',1,'z'),('b',2,'z'),('a',3,'y');")
+        w.start()
+        path = w.path()
+        sql(path, f"UPDATE {odd} SET v='\u20ac' WHERE v=1", f'DELETE FROM {odd} WHERE v=2',
+            "UPDATE names SET n=9 WHERE first='a' AND last='y'", "INSERT INTO names VALUES('c',4,'z')")
+        want = dump(path)
+        same(len(w.changes()), 2)
+        has(w.atoll('diff', 'p', '--patch'), 'INSERT INTO "we""ird ta\'ble, x"("v","a""b, c","select") VALUES(2,')
+        sql(w.db, f'UPDATE {odd} SET v=7 WHERE v=3', "UPDATE names SET n=8 WHERE first='a' AND last='y'")
+        has(w.atoll('commit', 'p', status=CONFLICT), "names('a', 'y')")
+        sql(w.db, f'UPDATE {odd} SET v=3 WHERE v=7', "UPDATE names SET n=3 WHERE first='a' AND last='y'")
+        before = dump(w.db)
+        w.atoll('commit', 'p')
+        same(dump(w.db), want)
+        w.atoll('rollback', 'p')
+        same(dump(w.db), before)
+
+
+def con_01_two_plans_one_database(new):
+    """Different rows: both go through. The same: the second is told."""
+    w = new('wal')
+    for name in 'ab':
+        w.atoll('start', name, '--sqlite', w.db)
+        w.atoll('exec', name, '--', 'sqlite3', w.db,
+                f"UPDATE users SET name='{name}' WHERE id={1 if name == 'a' else 2}; UPDATE users SET age=5 WHERE id=3")
+    w.atoll('commit', 'a')
+    w.atoll('commit', 'b')  # the row that both changed is the same in both
+    same(sql(w.db, 'SELECT name, age FROM users'), [('a', 30), ('b', 40), ('cid', 5)])
+    w.atoll('rollback', 'b')
+    same(sql(w.db, 'SELECT name, age FROM users'), [('a', 30), ('bob', 40), ('cid', 5)])
+
+
 # ---- what rows cannot tell ----
 
 WHOLE = {
@@ -426,6 +466,27 @@ def ovl_01_by_path_of_its_directory(new):
     else:
         raise Broken('work that would be lost was accepted')
     same(w.changes(), {})
+
+
+def ovl_01_without_namespaces(new):
+    """A variable names the copy; what stands for it in the copy of the directory is refused."""
+    if os.geteuid() == 0:
+        return
+    w = new()
+    w.atoll('start', 'p', '--dir', w.app, '--strategy', 'copy', '--sqlite', w.db)
+    before = w.dump()
+    script = 'sqlite3 "$ATOLL_RESOURCE_2" "UPDATE users SET age=7"; echo new > file; ' \
+             'sqlite3 dev.db "CREATE TABLE lost(x)" || echo refused'
+    done = subprocess.run(['unshare', '--map-current-user', '--keep-caps', 'sh', '-ec',
+                           'echo 0 > /proc/sys/user/max_user_namespaces; exec setpriv --inh-caps=-all '
+                           '--ambient-caps=-all --bounding-set=-all "$@"', 'sh', ATOLL, 'exec', 'p', '--', 'sh', '-c',
+                           script], env=w.env, cwd=w.app, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    same(done.returncode, 0, done.stdout)
+    has(done.stdout, 'refused')
+    same(w.dump(), before)
+    w.atoll('commit', 'p')
+    same(sql(w.db, 'SELECT age FROM users'), [(7,)] * 3)
+    same((w.app / 'file').read_text(), 'new\n')
 
 
 def dif_01_rows_as_text(new):
