@@ -7,6 +7,7 @@
 #include "lib/views.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +31,7 @@ static const struct row {
 	{ "copy-exec", "copy", false, BY_EXEC, false },
 	{ "overlay-path", "overlay", false, BY_PATH, true },
 	{ "overlay-exec", "overlay", false, BY_EXEC, false },
+	{ "git-exec", "git", false, BY_EXEC, false },
 };
 #define ROWS COUNT(rows)
 
@@ -49,8 +51,36 @@ struct box {
 	char *after;  /* of the resource with the work in it */
 };
 
+/* An empty repository: to the others a directory like any other. */
+static void put_repository(const char *root)
+{
+	static const struct {
+		const char *name, *text; /* NULL: a directory */
+	} entries[] = {
+		{ ".git", NULL },
+		{ ".git/objects", NULL },
+		{ ".git/refs", NULL },
+		{ ".git/HEAD", "ref: refs/heads/main\n" },
+		{ ".git/config", "[core]\n\trepositoryformatversion = 0\n" },
+	};
+	char path[PATH_MAX];
+
+	for (size_t i = 0; i < COUNT(entries); i++) {
+		(void)snprintf(path, sizeof(path), "%s/%s", root, entries[i].name);
+		if (entries[i].text)
+			put_text(path, entries[i].text);
+		else
+			put_dir(path, 0755);
+	}
+	for (size_t i = COUNT(entries); i-- > 0;) {
+		(void)snprintf(path, sizeof(path), "%s/%s", root, entries[i].name);
+		set_mtime(path, 1000000004, 44);
+	}
+}
+
 static void put_tree(struct fix *f, const char *root)
 {
+	put_repository(root);
 	put_dir(fix_path(f, "%s/d", root), 0755);
 	put_dir(fix_path(f, "%s/gone", root), 0755);
 	put_text(fix_path(f, "%s/one", root), "one\n");

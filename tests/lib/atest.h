@@ -61,7 +61,7 @@ struct fix {
 	/* the rest is atest's own */
 	struct atoll_plan *plans[FIX_KEEP];
 	size_t n_plans;
-	char *strings[FIX_KEEP * 16];
+	char *strings[FIX_KEEP * 24];
 	size_t n_strings;
 	char *mounts[16];
 	size_t n_mounts;
