@@ -302,3 +302,51 @@ int git_sync(struct atoll_participant *p, const struct git_record *rec)
 		r = sync_parents(p, st, "logs/refs/stash");
 	return r < 0 ? error_sys(&p->err, r, "note for the barrier", p->root) : 0;
 }
+
+/* PATH and all above it, below `.git`. */
+static void own_path(const struct git_state *st, const struct fs_stat *owner, const char *path)
+{
+	cleanup_free char *at = xstrdup(path);
+	char *slash;
+
+	for (;;) {
+		cleanup_close int fd = FD_NONE;
+		const char *name;
+		struct fs_stat is;
+
+		/* Only what is root's: nobody else's is given away. */
+		if (resolve_parent(st->dir_fd, at, &fd, &name) >= 0 &&
+		    fs_stat_at(fd, name, 0, &is) >= 0 && is.uid == 0)
+			(void)fs_set_owner(fd, name, owner->uid, owner->gid);
+		slash = strrchr(at, '/');
+		if (!slash)
+			return;
+		*slash = '\0';
+	}
+}
+
+void git_own(struct atoll_participant *p, const struct git_record *rec)
+{
+	static const char *const files[] = { "HEAD", "packed-refs", "logs/HEAD", "refs/stash",
+		                             "logs/refs/stash" };
+	struct git_state *st;
+	struct fs_stat owner;
+
+	if (geteuid() != 0 || git_state(p, &st) < 0 || fs_stat_at(st->dir_fd, "", 0, &owner) < 0 ||
+	    owner.uid == 0)
+		return;
+	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
+		own_path(st, &owner, files[i]);
+	for (size_t i = 0; i < rec->parts[GIT_REFS].n; i++) {
+		cleanup_free char *log = xasprintf("logs/%s", rec->parts[GIT_REFS].v[i].key);
+
+		own_path(st, &owner, rec->parts[GIT_REFS].v[i].key);
+		own_path(st, &owner, log);
+	}
+	for (size_t i = 0; rec->pack && i < 2; i++) {
+		cleanup_free char *file =
+			xasprintf("objects/pack/%s%s", rec->pack, i ? ".idx" : ".pack");
+
+		own_path(st, &owner, file);
+	}
+}

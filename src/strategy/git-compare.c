@@ -79,6 +79,8 @@ static int merge_ref(struct compare *c, const char *ref, const char *base, const
 
 	if (r == 1)
 		both_moved(c, ref, v, now);
+	if (r == 1 && c->v->only_look)
+		git_swap_add(&c->rec->parts[GIT_REFS], ref, now, v);
 	if (r == 0 && strcmp(m.result, now) != 0)
 		git_swap_add(&c->rec->parts[GIT_REFS], ref, now, m.result);
 	if (r == 0 && c->head && strcmp(c->head + 5, ref) == 0) {

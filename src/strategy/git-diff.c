@@ -82,6 +82,79 @@ static int report(struct atoll_participant *p, const char *path, const char *old
 	return atoll_participant_change(p, &c);
 }
 
+/* Lines of TEXT, with SIGN before each. */
+static int say_lines(const char *text, char sign, atoll_line_fn fn, void *user)
+{
+	int r = 0;
+
+	while (*text && r >= 0) {
+		size_t len = strcspn(text, "\n");
+		cleanup_free char *line = xasprintf("%c%.*s", sign, (int)len, text);
+
+		r = fn(user, line, len + 1);
+		text += len + (text[len] == '\n');
+	}
+	return r;
+}
+
+/* Commits that A has and B, if there is one, has not. */
+static int say_commits(struct atoll_participant *p, const struct git_view *v, const char *a,
+                       const char *b, char sign, atoll_line_fn fn, void *user)
+{
+	cleanup_strbuf struct strbuf out = STRBUF_INIT;
+	cleanup_free char *not_b = xasprintf("^%s", b);
+	struct git g = GIT_AT(v->path);
+	int r;
+
+	g.alternates = v->alternates;
+	r = git_ask(p, &g,
+	            GIT_ARGS("log", "--format=%h %s", *b ? "-n1000" : "-n1", a, *b ? not_b : "--"),
+	            NULL, &out);
+	if (r != 0) { /* no commits */
+		error_done(&p->err);
+		return say_lines(a, sign, fn, user);
+	}
+	return say_lines(strbuf_str(&out), sign, fn, user);
+}
+
+int git_lines(struct atoll_participant *p, const struct atoll_change *change, atoll_line_fn fn,
+              void *user)
+{
+	const struct git_swap *s;
+	struct git_state *st;
+	int r;
+
+	if (git_state(p, &st) < 0 || !st->shown || change->old_mode || change->new_mode)
+		return 0;
+	s = st->shown;
+	if (strcmp(s->key, "HEAD") == 0) {
+		r = say_lines(s->old_value, '-', fn, user);
+		if (r >= 0)
+			r = say_lines(s->new_value, '+', fn, user);
+		return r < 0 ? r : 1;
+	}
+	r = *s->old_value ? say_commits(p, st->view, s->old_value, s->new_value, '-', fn, user) : 0;
+	if (r >= 0 && *s->new_value)
+		r = say_commits(p, st->view, s->new_value, s->old_value, '+', fn, user);
+	return r < 0 ? r : 1;
+}
+
+/* One ref, HEAD or entry of the stash. */
+static int report_swap(struct atoll_participant *p, const struct git_view *v,
+                       const struct git_swap *s, const char *path, const char *detail)
+{
+	struct git_state *st;
+	int r = git_state(p, &st);
+
+	if (r < 0)
+		return r;
+	st->view = v;
+	st->shown = s;
+	r = report(p, path, s->old_value, s->new_value, detail);
+	st->shown = NULL;
+	return r;
+}
+
 static int report_refs(struct atoll_participant *p, struct git_view *v,
                        const struct git_record *rec)
 {
@@ -91,13 +164,13 @@ static int report_refs(struct atoll_participant *p, struct git_view *v,
 		const struct git_swap *s = &rec->parts[GIT_REFS].v[i];
 		cleanup_free char *detail = ref_detail(p, v, s);
 
-		r = report(p, s->key, s->old_value, s->new_value, detail);
+		r = report_swap(p, v, s, s->key, detail);
 	}
 	for (size_t i = 0; i < rec->parts[GIT_HEAD].n && r >= 0; i++) {
 		const struct git_swap *s = &rec->parts[GIT_HEAD].v[i];
 		cleanup_free char *detail = xasprintf("%s -> %s", s->old_value, s->new_value);
 
-		r = report(p, s->key, s->old_value, s->new_value, detail);
+		r = report_swap(p, v, s, s->key, detail);
 	}
 	for (size_t i = 0; i < rec->parts[GIT_STASH].n && r >= 0; i++) {
 		const struct git_swap *s = &rec->parts[GIT_STASH].v[i];

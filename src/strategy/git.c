@@ -246,9 +246,11 @@ static int carry_out(struct atoll_participant *p, const struct git_record *rec)
 	if (r >= 0)
 		r = git_stash_swap(p, rec, false);
 	crashpoint("git.commit.stash");
-	if (r >= 0)
-		drop_keep(st, rec);
-	return r < 0 ? r : git_sync(p, rec);
+	if (r < 0)
+		return r;
+	drop_keep(st, rec);
+	git_own(p, rec);
+	return git_sync(p, rec);
 }
 
 /* Commit and undo end the same way; of two errors the first counts. */
@@ -300,9 +302,11 @@ static int take_back(struct atoll_participant *p, const struct git_record *rec)
 	crashpoint("git.undo.files");
 	if (r >= 0)
 		r = git_state(p, &st);
-	if (r >= 0)
-		drop_keep(st, rec);
-	return r < 0 ? r : git_sync(p, rec);
+	if (r < 0)
+		return r;
+	drop_keep(st, rec);
+	git_own(p, rec);
+	return git_sync(p, rec);
 }
 
 static int git_undo(struct atoll_participant *p)
@@ -389,6 +393,7 @@ const struct atoll_strategy strategy_git = {
 	.observe = git_observe,
 	.diff = git_diff,
 	.content = git_content,
+	.lines = git_lines,
 	.prepare = git_prepare,
 	.check = git_check,
 	.commit = git_commit,

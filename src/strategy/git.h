@@ -61,6 +61,9 @@ struct git_state {
 	int busy_fd;
 	struct git_record rec;
 	uint32_t batch; /* whose record REC is; 0: none */
+	/* During diff: what the change at hand is made of; for `lines`. */
+	const struct git_view *view;
+	const struct git_swap *shown;
 	/* What newer batches of the same undo will have put back. */
 	struct git_swaps undone[GIT_PART_END_];
 };
@@ -90,6 +93,8 @@ int git_observe(struct atoll_participant *p);
 int git_diff(struct atoll_participant *p);
 int git_content(struct atoll_participant *p, const struct atoll_change *change,
                 enum atoll_side side, int *ret_fd);
+int git_lines(struct atoll_participant *p, const struct atoll_change *change, atoll_line_fn fn,
+              void *user);
 int git_prepare(struct atoll_participant *p);
 
 /* ---- git-check.c ---- */
@@ -217,5 +222,7 @@ int git_index_try(struct atoll_participant *p, const struct git_view *v,
 /* After a crash: locks that a git of ours left. */
 int git_locks_clear(struct atoll_participant *p, const struct git_record *rec);
 int git_sync(struct atoll_participant *p, const struct git_record *rec);
+/* What root's git made belongs to whom the repository belongs to. */
+void git_own(struct atoll_participant *p, const struct git_record *rec);
 
 #endif

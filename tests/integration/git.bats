@@ -109,6 +109,9 @@ undone() {
 	says '.git/config  (stays in the plan'
 	says '.git/hooks/post-commit  (stays in the plan'
 	says '.git/info/exclude  (stays in the plan'
+	run "$ATOLL" diff p --patch
+	printf '%s\n' "$output" | grep -q '^+[0-9a-f]* x$'
+	printf '%s\n' "$output" | grep -q '^+[0-9a-f]* y$'
 	config=$(sha256sum .git/config .git/info/exclude)
 	committed
 	[ "$(sha256sum .git/config .git/info/exclude)" = "$config" ]
@@ -614,6 +617,19 @@ undone() {
 	committed
 	[ "$(git rev-list --count --merges main)" -eq 1 ]
 	[ "$(cat ../dir/file)" = new ]
+	sound
+}
+
+@test "what root commits belongs to whom the repository belongs to" {
+	is_root || skip 'needs root'
+	repository
+	chown -R 65534:65534 "$elsewhere"
+	git config --global --add safe.directory '*'
+	started
+	inside 'echo x >>one; git commit -qam x; git checkout -q -b deep/er/branch; git stash list; echo s >s; git add s; git stash -q'
+	committed
+	find .git ! -uid 65534 >&2
+	[ -z "$(find .git ! -uid 65534)" ]
 	sound
 }
 
