@@ -171,6 +171,7 @@ int git_index_try(struct atoll_participant *p, const struct git_view *v,
 	return r;
 }
 
+/* IN NULL: no entry is changed, but what git knows of the files is brought up to date. */
 static int make_beside(struct atoll_participant *p, const struct git_state *st, int batch_fd,
                        const struct strbuf *in)
 {
@@ -186,7 +187,12 @@ static int make_beside(struct atoll_participant *p, const struct git_state *st, 
 	if (r < 0 && r != -ENOENT)
 		return error_sys(&p->err, r, "copy the index of", p->root);
 	g.index = path;
-	r = git_do(p, &g, GIT_ARGS("update-index", "-z", "--index-info"), in, NULL);
+	if (in)
+		r = git_do(p, &g, GIT_ARGS("update-index", "-z", "--index-info"), in, NULL);
+	else {
+		g.work_tree = p->root;
+		r = git_ask(p, &g, GIT_ARGS("update-index", "-q", "--refresh"), NULL, NULL);
+	}
 	if (r < 0)
 		return r;
 	fd = openat(batch_fd, BESIDE, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
@@ -225,4 +231,23 @@ int git_index_swap(struct atoll_participant *p, const struct git_record *rec, bo
 	if (r == -ENOENT)
 		r = fs_move(batch_fd, BESIDE, st->dir_fd, "index");
 	return r < 0 ? error_sys(&p->err, r, "install the index of", p->root) : 0;
+}
+
+void git_index_refresh(struct atoll_participant *p, const struct git_record *rec)
+{
+	cleanup_close int batch_fd = FD_NONE;
+	struct git_state *st;
+	struct stat dir;
+
+	if (!rec->parts[GIT_INDEX].n || git_state(p, &st) < 0)
+		return;
+	/* Filters run, which its settings name: as in git, nobody runs somebody else's. */
+	if (fstat(st->dir_fd, &dir) < 0 || dir.st_uid != geteuid())
+		return;
+	batch_fd = git_batch_open(p);
+	if (batch_fd >= 0 && make_beside(p, st, batch_fd, NULL) >= 0) {
+		crashpoint("git.index.refreshed");
+		(void)fs_exchange(st->dir_fd, "index", batch_fd, BESIDE);
+	}
+	error_done(&p->err);
 }

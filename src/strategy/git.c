@@ -238,6 +238,8 @@ static int carry_out(struct atoll_participant *p, const struct git_record *rec)
 		r = git_index_swap(p, rec, false);
 	crashpoint("git.commit.index");
 	if (r >= 0)
+		git_index_refresh(p, rec);
+	if (r >= 0)
 		r = git_refs_swap(p, rec, false);
 	crashpoint("git.commit.refs");
 	if (r >= 0)
@@ -300,6 +302,8 @@ static int take_back(struct atoll_participant *p, const struct git_record *rec)
 	if (r >= 0)
 		r = git_files->undo(p);
 	crashpoint("git.undo.files");
+	if (r >= 0)
+		git_index_refresh(p, rec);
 	if (r >= 0)
 		r = git_state(p, &st);
 	if (r < 0)

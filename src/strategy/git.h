@@ -216,6 +216,9 @@ int git_refs_try(struct atoll_participant *p, const struct git_record *rec);
 int git_refs_swap(struct atoll_participant *p, const struct git_record *rec, bool back);
 int git_head_swap(struct atoll_participant *p, const struct git_record *rec, bool back);
 int git_index_swap(struct atoll_participant *p, const struct git_record *rec, bool back);
+/* With the files in place: entries that git has not seen a file of get its times and sizes, so that it
+ * need not read them again to know that they are as staged. What fails here is missed by nobody. */
+void git_index_refresh(struct atoll_participant *p, const struct git_record *rec);
 /* Would git take the new entries? It leaves out names that it does not allow, and says nothing. */
 int git_index_try(struct atoll_participant *p, const struct git_view *v,
                   const struct git_record *rec);

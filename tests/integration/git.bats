@@ -229,6 +229,19 @@ undone() {
 	[ "$(all)" = "$old" ]
 }
 
+@test "git knows the files as they are, without reading them again" {
+	repository
+	started
+	inside 'echo x >>one; echo new >new; git rm -q two; git add -A; git commit -qm x'
+	[ -z "$(git diff-files)" ]
+	committed
+	[ -z "$(git diff-files)" ]
+	[ -z "$(git diff-index HEAD)" ]
+	undone
+	[ -z "$(git diff-files)" ]
+	[ -z "$(git diff-index HEAD)" ]
+}
+
 @test "a branch takes the name of another's directory, and back" {
 	repository
 	git branch one
