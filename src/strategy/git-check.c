@@ -68,6 +68,22 @@ static int check_place(struct atoll_participant *p)
 	return refuse(p, "is not the root of a git repository", "git init");
 }
 
+/* What is in a repository can make git run programs. Git asks whose it is only where it has to look
+ * for it, and later we always say where it is. */
+static int check_owner(struct atoll_participant *p)
+{
+	cleanup_strbuf struct strbuf out = STRBUF_INIT;
+	cleanup_free char *hint =
+		xasprintf("git config --global --add safe.directory %s, if you trust it", p->root);
+	const struct git g = GIT_AT(NULL);
+	int r = git_ask(p, &g, GIT_ARGS("-C", p->root, "rev-parse", "--git-dir"), NULL, &out);
+
+	if (r >= 0 || !p->err.msg || !strstr(p->err.msg, "dubious ownership"))
+		return r < 0 ? r : 0;
+	error_done(&p->err);
+	return refuse(p, "belongs to somebody else, so that git would not work in it either", hint);
+}
+
 static const struct {
 	const char *key;
 	const char *value; /* NULL: any but false; "": true */
@@ -128,6 +144,8 @@ int git_check_repository(struct atoll_participant *p)
 
 	if (r >= 0)
 		r = git_state(p, &st);
+	if (r >= 0)
+		r = check_owner(p);
 	if (r >= 0)
 		r = check_settings(p, st);
 	if (r < 0)

@@ -637,6 +637,12 @@ undone() {
 	is_root || skip 'needs root'
 	repository
 	chown -R 65534:65534 "$elsewhere"
+	# Whose repository it is, git asks, and so do we.
+	run atoll start other --git "$repo" --strategy git
+	status_is 6
+	says 'belongs to somebody else'
+	says 'safe.directory'
+	git config --global --add safe.directory "$repo"
 	git config --global --add safe.directory '*'
 	started
 	inside 'echo x >>one; git commit -qam x; git checkout -q -b deep/er/branch; git stash list; echo s >s; git add s; git stash -q'
