@@ -324,21 +324,30 @@ static int git_undo(struct atoll_participant *p)
 	return end(p, &h, r);
 }
 
+/* Who took the repository away took our locks in it, too. */
+static bool is_gone(const struct atoll_participant *p)
+{
+	cleanup_free char *dir = xasprintf("%s/.git", p->root);
+
+	return access(dir, F_OK) < 0 && errno == ENOENT;
+}
+
 static int git_abort(struct atoll_participant *p)
 {
 	const struct git_record *rec = NULL;
 	struct git_hashes h = { "" };
+	bool gone = is_gone(p);
 	int r;
 
 	git_hide(p);
-	r = git_be_alone(p);
+	r = gone ? 0 : git_be_alone(p);
 	/* Before the decision git only tried; killed at that it leaves locks, too. What is not whole
 	 * was not tried. */
 	if (r >= 0 && git_load(p, &rec, &h) < 0)
 		error_done(&p->err);
-	if (r >= 0 && rec)
+	if (r >= 0 && rec && !gone)
 		r = git_locks_clear(p, rec);
-	if (r >= 0)
+	if (r >= 0 && !gone)
 		r = git_index_unlock(p);
 	crashpoint("git.abort.unlocked");
 	drop_view(p);

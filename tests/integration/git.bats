@@ -318,7 +318,7 @@ undone() {
 	for kind in blob tree; do
 		id=$("$ATOLL" exec p -- git rev-parse "$([ $kind = blob ] && echo main:one || echo 'main^{tree}')")
 		file=$upper/${id:0:2}/${id:2}
-		cp -p "$file" "$elsewhere/saved"
+		cp -pf "$file" "$elsewhere/saved"
 		chmod u+w "$file"
 		echo garbage >"$file"
 		run "$ATOLL" commit p
@@ -630,6 +630,20 @@ undone() {
 	committed
 	[ "$(git rev-list --count --merges main)" -eq 1 ]
 	[ "$(cat ../dir/file)" = new ]
+	sound
+}
+
+@test "a repository that was removed refuses the commit and leaves the plan usable" {
+	repository
+	started
+	inside 'echo x >>one; git commit -qam x'
+	mv .git ../taken
+	run "$ATOLL" commit p
+	[ "$status" -ne 0 ]
+	[ "$status" -ne 7 ]
+	mv ../taken .git
+	committed
+	[ "$(git log -1 --format=%s)" = x ]
 	sound
 }
 
