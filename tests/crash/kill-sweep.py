@@ -16,8 +16,8 @@ from multiprocessing import Pool
 from crashlib import KILL_AT, KILLED, LONG, WORKERS, Broken, World, become, edit_again, run
 
 RESOURCES = ['r1', 'v', 'r2']
-SECONDS = 22  # for each of the sweeps, when not every call is killed
-ROWS_SECONDS = 8  # with databases, of whose calls SQLite makes the most
+SECONDS = 12  # for each of the sweeps, when not every call is killed
+ROWS_SECONDS = 5  # with databases, of whose calls SQLite makes the most
 SEED = 20240611
 CHUNK = 4 * WORKERS
 
