@@ -446,7 +446,8 @@ void client_pump(struct client *c)
 			if (c->in_script)
 				continue;
 		}
-		more = wire_buf_left(&c->h->out) < WIRE_HIGH && take_next(c) == 1;
+		c->throttled = wire_buf_left(&c->h->out) >= WIRE_HIGH;
+		more = !c->throttled && take_next(c) == 1;
 	}
 }
 

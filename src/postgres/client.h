@@ -52,6 +52,7 @@ struct client {
 	int64_t wait_until; /* for the connection; 0: not waiting */
 	size_t stream_left; /* of a long message of its own */
 	bool stream_pass;   /* which the server gets */
+	bool throttled;     /* what it sent waits until the server has taken more */
 
 	enum unit unit;
 	bool failed;            /* the block: nothing but its end is allowed */

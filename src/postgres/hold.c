@@ -206,6 +206,22 @@ static void look_at_places(struct loop *l)
 		holder_lose(&l->h, "the sandbox was removed");
 }
 
+/* What waited for the server to take more goes on at once: when all was taken, and the client has sent
+ * all there is, nothing else would wake us. */
+static bool resume(struct loop *l)
+{
+	bool any = false;
+
+	for (struct client *c = l->h.clients; c; c = client_next(c)) {
+		if (!c->throttled || l->h.gone || wire_buf_left(&l->h.out) >= WIRE_HIGH)
+			continue;
+		c->throttled = false;
+		client_pump(c);
+		any = true;
+	}
+	return any;
+}
+
 static void round_once(struct loop *l)
 {
 	gather(l);
@@ -214,7 +230,9 @@ static void round_once(struct loop *l)
 	if (l->fds[AT_SERVER].revents & (POLLIN | POLLHUP | POLLERR))
 		holder_read(&l->h);
 	serve_clients(l);
-	holder_write(&l->h);
+	do
+		holder_write(&l->h);
+	while (resume(l));
 	client_cancel(&l->h);
 	if (l->fds[AT_CLIENTS].revents)
 		accept_client(l);
