@@ -54,11 +54,15 @@ static int end_prepared(struct backend *b, const struct finish_options *opt, str
 	return r;
 }
 
-/* "committed", "aborted", "in progress", or "" when it is too long ago. */
+/* "committed", "aborted", "in progress", or "" when it is too long ago. One whose number the server has
+ * yet to give out was lost with the end of its log when the server died: nothing of it was durable. */
 static int ask_status(struct backend *b, const char *xid, char **ret, struct error *err)
 {
 	cleanup_free char *number = backend_literal(b, xid);
-	cleanup_free char *sql = xasprintf("SELECT pg_catalog.txid_status(%s)", number);
+	cleanup_free char *sql =
+		xasprintf("SELECT CASE WHEN %s::pg_catalog.int8 < pg_catalog.txid_current() "
+	                  "THEN pg_catalog.txid_status(%s::pg_catalog.int8) ELSE 'aborted' END",
+	                  number, number);
 
 	return backend_run(b, sql, ret, err);
 }
