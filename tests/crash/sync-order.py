@@ -87,6 +87,11 @@ def below(path, folder):
     return path == folder or path.startswith(folder + '/')
 
 
+def is_note(call):
+    """What a directory takes on disk, noted beside it: measured again when it is lost or torn."""
+    return any(path.endswith('.size') for path in call.paths())
+
+
 class Disk:
     """What a power cut could take. DIRTY: (kind, path) -> since when."""
 
@@ -171,7 +176,7 @@ class Trace:
         """Nothing of ours can be lost any more: resources, areas."""
         disk = Disk(self.dirty)
         for call in self.calls[:self.at(mark, which)]:
-            if call.name != 'write' or call.paths()[0] != str(self.world.log):
+            if (call.name != 'write' or call.paths()[0] != str(self.world.log)) and not is_note(call):
                 disk.apply(call)
         left = [f'{kind} of {path}' for kind, path in disk.dirty
                 if (below(path, self.areas) or any(below(path, root) for root in self.roots)) and

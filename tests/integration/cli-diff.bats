@@ -399,10 +399,6 @@ for d in range(200):
 	cd "$elsewhere"
 }
 
-no_sanitizer() {
-	! grep -qE '__(asan|tsan)_init' "$ATOLL" || skip 'a sanitizer takes memory of its own'
-}
-
 # rss COMMAND...: the most memory it took, in kB; what it says is dropped.
 rss() {
 	/usr/bin/python3 - "$ATOLL" "${@:2}" <<-'END'

@@ -44,6 +44,11 @@ teardown() {
 	fi
 }
 
+# no_sanitizer: skips where memory is measured or limited.
+no_sanitizer() {
+	! grep -qE '__(asan|tsan)_init' "$ATOLL" || skip 'a sanitizer takes memory of its own'
+}
+
 is_root() {
 	[ "$(id -u)" -eq 0 ]
 }

@@ -730,6 +730,7 @@ undone() {
 }
 
 @test "an index of any size does not fill the memory" {
+	no_sanitizer
 	repository
 	started
 	inside 'truncate -s 40G .git/index'

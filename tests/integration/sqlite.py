@@ -845,7 +845,7 @@ def attempt(test, who):
             text = str(broken)
         except Exception as failure:  # a test that cannot run has failed too
             text = repr(failure)
-    lines = [f'{"not ok" if text else "ok"} {test.__name__}_as_{who} # {time.monotonic() - began:.1f} s']
+    lines = [f'{"not ok" if text else "ok"} {test.__name__}_as_{who}', f'# {time.monotonic() - began:.1f} s']
     return '\n'.join(lines + ['# ' + line for line in text.splitlines()])
 
 
