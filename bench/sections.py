@@ -103,15 +103,18 @@ def overlay_exec(t):
     root = t.trees[t.sizes[0]]
     true = shutil.which("true")
     bwrap = shutil.which("bwrap")
-    v = {"true": [], "bwrap": [], "atoll": []}
+    v = {"true": [], "bwrap": [], "mounts": [], "atoll": []}
     t.atoll("start", "bench", "--dir", root)
     jail = [bwrap, "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts",
             "--dev-bind", "/", "/", "--proc", "/proc", true]
+    # As much as a plan's command gets, but for the overlay.
+    same = [*jail[:-1], "--dev", "/dev", "--tmpfs", "/tmp", "--tmpfs", "/run", "--bind", root, root, true]
     for _ in range(9 if t.quick else 21):
         t.settle()
         v["true"].append(Run(t.floor, [true]).ms)
         if bwrap:
             v["bwrap"].append(Run(t.floor, jail).ms)
+            v["mounts"].append(Run(t.floor, same).ms)
         v["atoll"].append(t.atoll("exec", "bench", "--", true, cwd=root).ms)
     t.quiet_ms("stop", "bench")
     t.report.row("fork and exec of true", median(v["true"]), "ms")
@@ -121,6 +124,8 @@ def overlay_exec(t):
         t.report.row("bwrap with the same namespaces, true", median(v["bwrap"]), "ms",
                      f"{ratio(v['bwrap'], v['true']):.2f} x true")
         t.report.row("atoll exec / bwrap", ratio(v["atoll"], v["bwrap"]), "x", goal=1.5)
+        t.report.row("bwrap with private /dev, /tmp and /run, too", median(v["mounts"]), "ms")
+        t.report.row("atoll exec / that", ratio(v["atoll"], v["mounts"]), "x", goal=1.5)
 
 
 def overlay_steps(t):
