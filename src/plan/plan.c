@@ -134,14 +134,17 @@ static int recover_all(struct atoll *a, bool accept, struct atoll_result *res, s
 		if (cause.msg)
 			result_note(res, ATOLL_NOTE_WARNING, "", "", cause.msg);
 	}
-	cleanup_retention(a);
 	return left;
 }
 
 int plan_recover(struct atoll *a, const char *ref, bool accept, struct atoll_result *res,
                  struct error *err)
 {
-	return ref ? recover_named(a, ref, accept, res, err) : recover_all(a, accept, res, err);
+	int r = ref ? recover_named(a, ref, accept, res, err) : recover_all(a, accept, res, err);
+
+	/* Who was killed before it could release what nobody wanted to undo left that, too. */
+	cleanup_retention(a);
+	return r;
 }
 
 /* ---- giving a plan up to nobody ---- */
