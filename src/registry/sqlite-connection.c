@@ -3,6 +3,7 @@
 #include "registry/sqlite-impl.h"
 
 #include "util/cleanup.h"
+#include "util/uri.h"
 
 #include <errno.h>
 #include <sqlite3.h>
@@ -75,7 +76,7 @@ void sqlite_disconnect(struct backend *b)
  * no such way in; the ordinary one then says why. */
 bool sqlite_connect_reading(struct backend *b)
 {
-	cleanup_free char *uri = sqlite_reading_uri(b->path);
+	cleanup_free char *uri = uri_of_file(b->path, "readonly_shm=1");
 
 	b->reading = sqlite3_open_v2(uri, &b->db, OPEN_FLAGS | SQLITE_OPEN_URI,
 	                             sqlite_vfs_name()) == SQLITE_OK;

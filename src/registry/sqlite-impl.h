@@ -38,8 +38,6 @@ const char *sqlite_vfs_name(void);
 
 /* What registry_program() was told; false when it was not called. */
 bool sqlite_program_reads(void);
-/* PATH for an opening that leaves the files alone (SQLITE_OPEN_URI); caller frees. */
-char *sqlite_reading_uri(const char *path);
 
 #define SQLITE_DB_NAME    "atoll.db"
 #define SQLITE_STATEMENTS 64

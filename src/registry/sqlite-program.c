@@ -29,20 +29,3 @@ bool sqlite_program_reads(void)
 {
 	return reads_only;
 }
-
-char *sqlite_reading_uri(const char *path)
-{
-	static const char plain[] =
-		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/-._~";
-	cleanup_strbuf struct strbuf sb = STRBUF_INIT;
-
-	strbuf_puts(&sb, "file:");
-	for (; *path; path++) {
-		if (strchr(plain, *path))
-			strbuf_putc(&sb, *path);
-		else
-			strbuf_printf(&sb, "%%%02x", (unsigned char)*path);
-	}
-	strbuf_puts(&sb, "?readonly_shm=1");
-	return xstrdup(strbuf_str(&sb));
-}

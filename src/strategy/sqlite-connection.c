@@ -118,6 +118,9 @@ int sqldb_fail(struct atoll_participant *p, sqlite3 *db, int rc, const char *op)
 	} else if ((rc & 0xff) == SQLITE_NOTADB) {
 		(void)error_set(&p->err, -code, "'%s' is no SQLite database, or an encrypted one",
 		                path);
+		error_hint(&p->err,
+		           "give the database itself; other files go with their directory: "
+		           "atoll start --dir DIR");
 	} else {
 		(void)error_set(&p->err, -code, "cannot %s '%s': %s", op, path, text);
 	}
@@ -267,21 +270,4 @@ bool sqldb_is_wal(sqlite3 *db)
 	return sqlite3_prepare_v2(db, "PRAGMA main.journal_mode", -1, &stmt, NULL) == SQLITE_OK &&
 	       sqlite3_step(stmt) == SQLITE_ROW &&
 	       strcmp((const char *)sqlite3_column_text(stmt, 0), "wal") == 0;
-}
-
-char *sqldb_uri(const char *path)
-{
-	static const char plain[] =
-		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/-._~";
-	cleanup_strbuf struct strbuf sb = STRBUF_INIT;
-
-	strbuf_puts(&sb, "file:");
-	for (; *path; path++) {
-		if (strchr(plain, *path))
-			strbuf_putc(&sb, *path);
-		else
-			strbuf_printf(&sb, "%%%02x", (unsigned char)*path);
-	}
-	strbuf_puts(&sb, "?mode=ro&immutable=1");
-	return strbuf_take(&sb);
 }

@@ -60,8 +60,6 @@ int sqldb_prepare(struct atoll_participant *p, sqlite3 *db, sqlite3_stmt **ret, 
 int sqldb_step(struct atoll_participant *p, sqlite3_stmt *stmt);
 int sqldb_number(struct atoll_participant *p, sqlite3 *db, int64_t *ret, const char *format, ...);
 bool sqldb_is_wal(sqlite3 *db);
-/* "file:..." for ATTACH and for opening: read as it is, without locks. Caller frees. */
-char *sqldb_uri(const char *path);
 
 /* ---- sqlite-snapshot.c ---- */
 

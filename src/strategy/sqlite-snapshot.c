@@ -28,6 +28,7 @@
 #include "util/cleanup.h"
 #include "util/crashpoint.h"
 #include "util/mem.h"
+#include "util/uri.h"
 
 #define CHUNK (1 << 20)
 /* Where a command finds the work: in a directory that is its own anyway. */
@@ -333,7 +334,7 @@ int sqldb_workspace_untouched(struct atoll_participant *p)
 int sqldb_workspace_open(struct atoll_participant *p, bool alone, sqlite3 **ret)
 {
 	cleanup_free char *path = sqldb_work_path(p), *base = sqldb_base_path(p);
-	cleanup_free char *uri = sqldb_uri(base);
+	cleanup_free char *uri = uri_of_file(base, "mode=ro&immutable=1");
 	cleanup_sqldb sqlite3 *db = NULL;
 	int r = check_files(p, alone);
 

@@ -17,21 +17,9 @@ import asyncpg
 
 sys.path.insert(0, os.environ['ATOLL_TEST_LIB'])
 from cluster import Cluster, binary  # noqa: E402
+from expect import Broken, need, same  # noqa: E402
 
 HOLDER = os.environ['ATOLL_POSTGRES']
-
-
-class Broken(Exception):
-    pass
-
-
-def need(ok, text):
-    if not ok:
-        raise Broken(text)
-
-
-def same(got, want, text):
-    need(got == want, f'{text}:\n  got  {got!r}\n  want {want!r}')
 
 
 class Holder:

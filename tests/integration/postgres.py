@@ -17,21 +17,9 @@ from pathlib import Path
 
 sys.path.insert(0, os.environ['ATOLL_TEST_LIB'])
 from cluster import Cluster  # noqa: E402
+from expect import Broken, need, same  # noqa: E402
 
 SOURCE = Path(os.environ['ATOLL_SOURCE_ROOT']) / 'src'
-
-
-class Broken(Exception):
-    pass
-
-
-def need(ok, text):
-    if not ok:
-        raise Broken(text)
-
-
-def same(got, want, text):
-    need(got == want, f'{text}:\n  got  {got!r}\n  want {want!r}')
 
 
 class Done:

@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a test wants, and the complaint when it is otherwise."""
+
+
+class Broken(Exception):
+    pass
+
+
+def need(ok, text):
+    if not ok:
+        raise Broken(text)
+
+
+def same(got, want, text):
+    need(got == want, f'{text}:\n  got  {got!r}\n  want {want!r}')
