@@ -427,7 +427,8 @@ struct atoll_change {
 typedef int (*atoll_change_fn)(void *user, const struct atoll_change *change);
 /* Every changed entry, sandboxes in creation order, paths sorted by bytes: of a directory that is
  * new, deleted or replaced, each entry below it. Takes no lock, works while a command runs. Each
- * change is told as it is found; a negative answer ends. Returns the number of changes. */
+ * change is told as it is found; a negative answer ends. Returns the number of changes; -EAGAIN
+ * when something is written faster than it can be read. */
 ATOLL_API int64_t atoll_plan_diff(struct atoll_plan *p, atoll_change_fn fn, void *user,
                                   struct atoll_result *res);
 

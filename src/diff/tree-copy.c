@@ -507,6 +507,7 @@ static int copy_dir(struct pool *p, struct copier *c, struct copy_dir *d)
 
 	if (d->listings >= LISTINGS_MAX)
 		return tree_fail_changing(&c->failure, d->path);
+	tree_pause(d->listings);
 	r = take_dir(c, d);
 	return r < 0 ? r : push_children(p, c, d);
 }

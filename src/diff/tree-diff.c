@@ -274,8 +274,10 @@ static int diff_name(struct diff_dir *dd, const char *name, const struct base_en
 	if (tree_excluded(dd->d->t->excludes, path))
 		return 0;
 	r = -EAGAIN;
-	for (int i = 0; i < ATTEMPTS_MAX && is_moving(r); i++)
+	for (unsigned i = 0; i < ATTEMPTS_MAX && is_moving(r); i++) {
+		tree_pause(i);
 		r = diff_once(dd, name, path, e);
+	}
 	if (is_moving(r))
 		return tree_fail_changing(&dd->d->failure, path);
 	return r < 0 ? tree_fail_sys(&dd->d->failure, r, "compare", path) : 0;

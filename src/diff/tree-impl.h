@@ -17,6 +17,8 @@ struct tree_failure {
 /* All return the code. _SYS as error_sys(); _MOVE takes over what a callee said; _CHANGING is
  * -EAGAIN: somebody writes faster than we read. */
 int tree_fail_changing(struct tree_failure *f, const char *path);
+/* Before the ATTEMPT-th look (from 0) at what somebody is changing: nothing, then longer and longer. */
+void tree_pause(unsigned attempt);
 int tree_fail_sys(struct tree_failure *f, int code, const char *op, const char *path);
 int tree_fail_move(struct tree_failure *f, int code, struct error *from);
 

@@ -4,6 +4,7 @@
 
 #include "fs/xattr.h"
 #include "util/cleanup.h"
+#include "util/clock.h"
 #include "util/escape.h"
 #include "util/limits.h"
 #include "util/mem.h"
@@ -14,6 +15,9 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define PAUSE_NS        500000
+#define PAUSE_DOUBLINGS 5u
 
 int tree_fail_sys(struct tree_failure *f, int code, const char *op, const char *path)
 {
@@ -32,9 +36,17 @@ int tree_fail_changing(struct tree_failure *f, const char *path)
 	pthread_mutex_lock(&f->lock);
 	if (!f->is_set)
 		(void)error_set(f->err, -EAGAIN, "'%s' keeps changing", shown);
+	if (f->err)
+		error_hint(f->err, "try again when nobody writes there");
 	f->is_set = true;
 	pthread_mutex_unlock(&f->lock);
 	return -EAGAIN;
+}
+
+void tree_pause(unsigned attempt)
+{
+	if (attempt > 0)
+		clock_sleep_ns(PAUSE_NS << (attempt < PAUSE_DOUBLINGS ? attempt : PAUSE_DOUBLINGS));
 }
 
 int tree_fail_move(struct tree_failure *f, int code, struct error *from)

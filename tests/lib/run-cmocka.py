@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a cmocka program and puts its skips into TAP that everybody reads as skips: cmocka 1.1.5
 says "not ok 3 # SKIP name" where "ok 3 - name # SKIP reason" is meant. The reason is what
-atest_skip() printed before. $ATOLL_TEST_WRAPPER, if set, is put in front of the program.
+atest_skip() printed before. What follows a failure is written to stderr too, which is what the
+build server's log shows. $ATOLL_TEST_WRAPPER, if set, is put in front of the program.
 
 usage: run-cmocka.py PROGRAM ARGUMENT...
 """
@@ -20,7 +21,7 @@ REASON = re.compile(rb'# skipped: (.*?)\s*$')
 
 def main():
     wrapper = shlex.split(os.environ.get('ATOLL_TEST_WRAPPER', ''))
-    reason = b''
+    reason, failing = b'', False
     with subprocess.Popen([*wrapper, *sys.argv[1:]], stdout=subprocess.PIPE) as program:
         for line in program.stdout:
             skipped, said = SKIP.match(line), REASON.match(line)
@@ -30,6 +31,9 @@ def main():
                 reason = said[1]
             elif re.match(rb'(?:not )?ok ', line):
                 reason = b''
+                failing = line.startswith(b'not')
+            if failing:
+                sys.stderr.buffer.write(line)
             sys.stdout.buffer.write(line)
             sys.stdout.buffer.flush()
     if program.returncode < 0:  # as if it had been called directly
