@@ -58,7 +58,6 @@ static void say_names(const struct cli *c, const struct doubts *before, const st
 
 static int report(struct cli *c, const struct doubts *before, const struct doubts *after, int left)
 {
-	bool accept = args_has(&c->args, "accept");
 	struct json j;
 
 	if (c->json) {
@@ -70,11 +69,8 @@ static int report(struct cli *c, const struct doubts *before, const struct doubt
 	} else {
 		say_names(c, before, after, left);
 		cli_notes(c);
-		if (before->names.n == 0 && !accept)
+		if (before->names.n == 0 && atoll_result_notes(c->res) == 0)
 			cli_say(c, "nothing to recover");
-		else if (accept)
-			cli_say(c,
-			        "work that a machine crash may have damaged is accepted as it is");
 		cli_next(c, left ? "mend what is named above, then atoll recover" : "atoll list");
 	}
 	return left ? atoll_code_exit(-ATOLL_E_NEEDS_RECOVERY) : EXIT_SUCCESS;

@@ -122,6 +122,7 @@ void diff_json_end(struct diff_view *v, int code, const char *message, const cha
 	json_close(j);
 	put_totals(j, v);
 	json_bool(j, "complete", code >= 0);
+	diff_select_json(&v->select, j);
 	if (code < 0) {
 		json_open_object(j, "error");
 		json_string(j, "code", atoll_code_name(code));

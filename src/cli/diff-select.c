@@ -88,3 +88,12 @@ void diff_select_report(const struct diff_select *s, const struct cli *c)
 			        "out",
 			        s->excludes.v[i]);
 }
+
+void diff_select_json(const struct diff_select *s, struct json *j)
+{
+	json_open_array(j, "unmatched");
+	for (size_t i = 0; i < s->excludes.n; i++)
+		if (!s->used[i])
+			json_string(j, NULL, s->excludes.v[i]);
+	json_close(j);
+}

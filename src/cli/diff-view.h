@@ -47,6 +47,7 @@ int diff_select_init(struct diff_select *s, struct cli *c, struct error *err);
 bool diff_select_has(struct diff_select *s, const struct atoll_change *change);
 /* At the end: a warning for each pattern that left nothing out. */
 void diff_select_report(const struct diff_select *s, const struct cli *c);
+void diff_select_json(const struct diff_select *s, struct json *j);
 void diff_select_done(struct diff_select *s);
 
 /* ---- the view ---- */

@@ -222,8 +222,11 @@ int resources_start(struct cli *c, const struct atoll_start *how, bool *ret_open
 	r = atoll_plan_start_with(c->atoll, &start, &c->plan, c->res);
 	if (r == -ATOLL_E_UNSUPPORTED && guessed)
 		r = start_as_dir(c, &start, resources);
-	if (r < 0)
-		return cli_fail(c, r);
+	if (r < 0) {
+		status = cli_fail(c, r);
+		cli_say(c, "no plan was made");
+		return status;
+	}
 	cli_notes(c);
 	if (ret_opened)
 		*ret_opened = r > 0;

@@ -89,7 +89,9 @@ int plan_op_add(struct plan_op *op, struct additions *adds, struct atoll_result 
 		return r;
 	for (size_t i = adds->rows.n; r < 0 && i > 0; i--)
 		take_back(op, &adds->rows.v[i - 1]);
-	if (r == 0)
+	if (r < 0)
+		resource_locks_forget(op->resources, op->a);
+	else
 		additions_report(adds, res);
 	return r;
 }

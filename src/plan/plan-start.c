@@ -115,8 +115,10 @@ static void take_back(struct starting *s, struct plan_op *op)
 		r = sandbox_erase(op->a, op->plan.name, &s->adds.rows.v[i - 1], &cause);
 	if (r == 0)
 		r = forget(op, &cause);
-	if (r == 0)
+	if (r == 0) {
+		resource_locks_forget(op->resources, op->a);
 		return;
+	}
 	text = xasprintf("what was made so far could not be removed: %s; atoll recover tries "
 	                 "again",
 	                 cause.msg ? cause.msg : "unknown cause");

@@ -52,13 +52,18 @@ int plan_open_run(struct atoll *a, const char *dir, struct atoll_plan **ret, str
 
 /* ---- recover ---- */
 
+struct accepting {
+	struct sandboxes *boxes;
+	size_t n; /* workspaces that were in doubt */
+};
+
 static int write_accepted(struct registry *reg, void *ctx, struct error *err)
 {
-	struct sandboxes *boxes = ctx;
+	struct accepting *a = ctx;
 	int r = 0;
 
-	for (size_t i = 0; r == 0 && i < boxes->n; i++) {
-		struct sandbox_row *row = &boxes->v[i];
+	for (size_t i = 0; r == 0 && i < a->boxes->n; i++) {
+		struct sandbox_row *row = &a->boxes->v[i];
 
 		if (row->state != ATOLL_SANDBOX_ERRORED || sandbox_is_remains(row) ||
 		    strcmp(row->boot_id, clock_boot_id()) == 0)
@@ -68,13 +73,30 @@ static int write_accepted(struct registry *reg, void *ctx, struct error *err)
 		r = registry_sandbox_update(reg, row, err);
 		if (r == 0)
 			r = registry_sandbox_set_state(reg, row->id, ATOLL_SANDBOX_ACTIVE, "", err);
+		a->n++;
 	}
+	return r;
+}
+
+static int accept_all(struct plan_op *op, const struct plan_row *row, struct atoll_result *res,
+                      struct error *err)
+{
+	struct accepting a = { .boxes = &op->boxes };
+	cleanup_free char *text = NULL;
+	int r = store_write(op->a, REGISTRY_DURABLE, write_accepted, &a, err);
+
+	if (r < 0 || a.n == 0)
+		return r;
+	text = xasprintf("what a machine crash may have damaged in plan %s is taken as it is",
+	                 row->name);
+	result_note(res, ATOLL_NOTE_INFO, "", "", text);
+	store_event(op->a, row->id, "recover", r, "workspaces taken as they are");
 	return r;
 }
 
 /* Beginning an operation is what recovers; here it has nothing else to do. */
 static int recover_one(struct atoll *a, const struct plan_row *row, unsigned flags, bool accept,
-                       struct error *err)
+                       struct atoll_result *res, struct error *err)
 {
 	cleanup_plan_op struct plan_op op = PLAN_OP_INIT;
 	const struct plan_op_options opt = { .verb = "recover", .flags = flags | OP_QUIET };
@@ -82,11 +104,7 @@ static int recover_one(struct atoll *a, const struct plan_row *row, unsigned fla
 	int r = plan_op_begin(&op, p, &opt, err);
 
 	cleanup_freep(&p);
-	if (r < 0 || !accept)
-		return r;
-	r = store_write(a, REGISTRY_DURABLE, write_accepted, &op.boxes, err);
-	store_event(a, row->id, "recover", r, "workspaces taken as they are");
-	return r;
+	return r < 0 || !accept ? r : accept_all(&op, row, res, err);
 }
 
 static int recover_named(struct atoll *a, const char *ref, bool accept, struct atoll_result *res,
@@ -98,7 +116,7 @@ static int recover_named(struct atoll *a, const char *ref, bool accept, struct a
 
 	if (r < 0)
 		return r;
-	r = recover_one(a, &row, 0, accept, &cause);
+	r = recover_one(a, &row, 0, accept, res, &cause);
 	if (r == -ATOLL_E_NOT_FOUND && row.starting) /* a start cut off is taken back whole */
 		return 0;
 	if (r == -ATOLL_E_NEEDS_RECOVERY) {
@@ -126,7 +144,8 @@ static int recover_all(struct atoll *a, bool accept, struct atoll_result *res, s
 		 * killed a command whose children are still dying. */
 		r = !res && rows[i].retry_at_ms > clock_real_ms()
 		            ? -ATOLL_E_NEEDS_RECOVERY
-		            : recover_one(a, &rows[i], res ? OP_BRIEFLY : OP_TRY, accept, &cause);
+		            : recover_one(a, &rows[i], res ? OP_BRIEFLY : OP_TRY, accept, res,
+		                          &cause);
 		/* A plan that is being worked on is no business of ours. */
 		if (r == 0 || r == -ATOLL_E_BUSY || r == -ATOLL_E_NOT_FOUND)
 			continue;

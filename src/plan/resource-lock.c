@@ -243,13 +243,24 @@ static int find_key(void *ctx, const char *root, const char *root_id)
 	return 0;
 }
 
+/* A shared lock gave its ticket back: without one nobody may take the file away. */
+static bool has_ticket(struct resource_lock *l, struct atoll *a)
+{
+	char file[FILE_LEN];
+
+	if (l->ticket.fd != FD_NONE)
+		return true;
+	file_of(l, file);
+	return lock_ticket(&l->ticket, a, file, l->root, "forget", 0, NULL) == 0;
+}
+
 void resource_locks_forget(struct resource_locks *l, struct atoll *a)
 {
 	for (size_t i = 0; l && i < l->n; i++) {
 		struct resource_lock *one = &l->v[i];
 		cleanup_free char *below = xasprintf("%s/.", one->root);
 
-		one->forgotten = one->ticket.fd != FD_NONE;
+		one->forgotten = has_ticket(one, a);
 		if (registry_root_list_above(a->reg, below, find_key, one, NULL) < 0)
 			one->forgotten = false;
 	}

@@ -54,6 +54,13 @@ static int default_home(char **ret, struct error *err)
 {
 	cleanup_free char *dir = NULL;
 
+	if (env("ATOLL_HOME") && env("ATOLL_HOME")[0] != '/') {
+		(void)error_set(err, -ATOLL_E_INVALID, "ATOLL_HOME is '%s', no absolute path",
+		                env("ATOLL_HOME"));
+		error_hint(err, "a store that moves with the working directory would lose its "
+		                "plans: give the path from / on");
+		return -ATOLL_E_INVALID;
+	}
 	if (env("ATOLL_HOME")) {
 		*ret = xstrdup(env("ATOLL_HOME"));
 		return 0;

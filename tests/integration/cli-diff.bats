@@ -269,6 +269,13 @@ odd_edits='
 	env -u NO_COLOR "$ATOLL" diff p --patch --color always 2>/dev/null | grep -q $'^\033\\[31m-x\033\\[m$'
 }
 
+@test "cli diff --json names patterns that match nothing" {
+	mkdir dir
+	atoll start p --dir dir
+	atoll exec p -- touch dir/a
+	[ "$(atoll diff p --json --exclude a --exclude 'b*' | jq -c .unmatched)" = '["b*"]' ]
+}
+
 @test "cli diff --exclude leaves out what matches" {
 	mkdir app
 	plan copy 'mkdir -p build src/build; echo x >build/o; echo x >src/build/o; echo x >src/a.log; echo x >src/a.c'

@@ -199,3 +199,12 @@ db.commit()' "$ATOLL_HOME/atoll.db"
 	atoll rollback q
 	[ ! -e b/five ]
 }
+
+@test "cli recover --accept tells of nothing that was not in doubt" {
+	mkdir dir
+	atoll start p --dir dir
+	run atoll recover --accept
+	status_is 0
+	says 'nothing to recover'
+	! says 'is taken as it is'
+}

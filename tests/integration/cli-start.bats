@@ -162,3 +162,24 @@ refused() {
 	chmod 755 locked
 	status_is 0
 }
+
+@test "err_07 a start that failed says that there is no plan and leaves no lock files" {
+	mkdir dir
+	echo text >dir/file
+	run atoll start p --dir dir --sqlite dir/file
+	status_is 2
+	says 'no plan was made'
+	no_plans
+	[ -z "$(find "$ATOLL_HOME/locks" -name '*.res')" ]
+	atoll start p --dir dir
+	run atoll start p --or-open --sqlite dir/file
+	status_is 2
+	[ "$(find "$ATOLL_HOME/locks" -name '*.res' | wc -l)" = 1 ]
+}
+
+@test "err_07 a store that would move with the working directory is refused" {
+	ATOLL_HOME=store run atoll list
+	status_is 2
+	says "ATOLL_HOME is 'store', no absolute path"
+	[ ! -e store ]
+}
