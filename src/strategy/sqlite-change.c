@@ -103,7 +103,7 @@ int sqldb_change_whole(struct atoll_participant *p, struct sqldb_change *c, cons
 	int pages, rc, r = sqldb_open(p, SQLDB_LIVE, p->root, &c->live);
 
 	if (r >= 0)
-		r = sqldb_open(p, SQLDB_OWN, source, &c->source);
+		r = sqldb_open(p, SQLDB_KEPT, source, &c->source);
 	if (r >= 0)
 		r = sqldb_is_wal(c->live) ? begin_in_wal(p, c, expected)
 		                          : begin_in_journal(p, c, expected);
@@ -210,11 +210,12 @@ static int step_rows(struct atoll_participant *p, struct sqldb_change *c,
 	return r < 0 ? r : sqldb_change_commit(p, c);
 }
 
-/* The mark goes with the content that takes the place of the other. */
+/* The mark goes with the content that takes the place of the other. A power cut in here must leave that
+ * content as it was: there is no other copy. */
 static int mark_source(struct atoll_participant *p, const char *source, struct sqldb_mark mark)
 {
 	cleanup_sqldb sqlite3 *db = NULL;
-	int r = sqldb_open(p, SQLDB_OWN, source, &db);
+	int r = sqldb_open(p, SQLDB_KEPT, source, &db);
 
 	if (r >= 0)
 		r = sqldb_exec(p, db, "BEGIN IMMEDIATE");

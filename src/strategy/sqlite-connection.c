@@ -140,7 +140,7 @@ static int configure(struct atoll_participant *p, sqlite3 *db, enum sqldb_role r
 		{ SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0 },
 		{ SQLITE_DBCONFIG_DEFENSIVE, 1 },
 	};
-	bool live = role == SQLDB_LIVE || role == SQLDB_LIVE_NOW;
+	bool durable = role == SQLDB_LIVE || role == SQLDB_LIVE_NOW || role == SQLDB_KEPT;
 	sqlite3_int64 no_map = 0;
 
 	(void)sqlite3_busy_timeout(db, role == SQLDB_LIVE_NOW ? 0 : BUSY_MS);
@@ -151,7 +151,7 @@ static int configure(struct atoll_participant *p, sqlite3 *db, enum sqldb_role r
 	return sqldb_exec(p, db,
 	                  "PRAGMA temp_store=MEMORY; PRAGMA cell_size_check=ON; "
 	                  "PRAGMA synchronous=%s",
-	                  live ? "EXTRA" : "OFF");
+	                  durable ? "EXTRA" : "OFF");
 }
 
 int sqldb_open(struct atoll_participant *p, enum sqldb_role role, const char *path, sqlite3 **ret)

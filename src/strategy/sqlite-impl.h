@@ -39,6 +39,7 @@ enum sqldb_role {
 	SQLDB_LIVE_NOW, /* the same, not waiting for anybody */
 	SQLDB_WORK,     /* written by commands: nothing in it is trusted */
 	SQLDB_OWN,      /* a file of ours that nobody else opens */
+	SQLDB_KEPT,     /* one that recovery rests on: every commit durable, too */
 };
 /* The file must exist. */
 int sqldb_open(struct atoll_participant *p, enum sqldb_role role, const char *path, sqlite3 **ret);

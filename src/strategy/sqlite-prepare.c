@@ -288,7 +288,7 @@ static int try_whole(struct trial *t, const struct sqldb_batch *b)
 		return r;
 	sqldb_change_free(t->c);
 	t->c = sqldb_change_new();
-	r = sqldb_open(t->p, SQLDB_OWN, path, &t->c->live);
+	r = sqldb_open(t->p, SQLDB_KEPT, path, &t->c->live);
 	return r < 0 ? r : sqldb_exec(t->p, t->c->live, "BEGIN IMMEDIATE");
 }
 

@@ -119,7 +119,7 @@ static int sqlite_check(struct atoll_participant *p)
 		cleanup_free char *path =
 			sqldb_file_path(p, b.number, i ? SQLDB_FILE_UNDO : SQLDB_FILE_DO);
 
-		r = sqldb_open(p, SQLDB_OWN, path, db);
+		r = sqldb_open(p, SQLDB_KEPT, path, db);
 		if (r >= 0)
 			r = sqldb_hash(p, *db, "main", hash[i]);
 		if (r >= 0 && strcmp(hash[i], i ? b.old_hash : b.new_hash) != 0)
