@@ -2,9 +2,7 @@
 """Databases in plans, with the command as people use it and a real server: what a plan does to a database
 happens together with the rest of the plan or not at all, whoever is killed and whenever."""
 
-import glob
 import itertools
-import json
 import os
 import re
 import shutil
@@ -18,109 +16,9 @@ from pathlib import Path
 sys.path.insert(0, os.environ['ATOLL_TEST_LIB'])
 from cluster import Cluster  # noqa: E402
 from expect import Broken, need, same  # noqa: E402
+from kinds import TABLE, Everything, World, until  # noqa: E402
 
 SOURCE = Path(os.environ['ATOLL_SOURCE_ROOT']) / 'src'
-
-
-class Done:
-    def __init__(self, done):
-        self.code, self.out, self.err = done.returncode, done.stdout, done.stderr
-        self.all = done.stdout + done.stderr
-
-    def __str__(self):
-        return f'exit {self.code}: {self.all}'
-
-
-TABLE = "drop schema public cascade; create schema public; create table t(id int primary key, v text); " \
-        "insert into t select i, 'v' || i from generate_series(1, 5) i;"
-WORK = "echo new >d/f; psql -Xqc \"insert into t values (6, 'x'); delete from t where id = 1\""
-
-
-class World:
-    """A store, a directory d with a file f, and a database with a table t: 5 rows, the first is 1."""
-
-    def __init__(self, cluster, top):
-        self.cluster, self.dir = cluster, Path(tempfile.mkdtemp(dir=top))
-        self.home = self.dir / 'home'
-        (self.dir / 'd').mkdir()
-        (self.dir / 'd/f').write_text('old\n', encoding='utf-8')
-        self.env = {k: v for k, v in os.environ.items() if not k.startswith('PG')}
-        self.env.update(ATOLL_HOME=str(self.home), NO_COLOR='1', LC_ALL='C.UTF-8')
-        cluster.sql(TABLE)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        for name in self.plans():
-            self.atoll('stop', '--force', name)
-        if self.cluster.running:
-            for gid in self.prepared():
-                self.cluster.sql(f"rollback prepared '{gid}'", user='postgres')
-
-    def atoll(self, *words, stdin='', **env):
-        return Done(subprocess.run([os.environ['ATOLL'], *words], env={**self.env, **env}, cwd=self.dir, input=stdin,
-                                   capture_output=True, text=True, timeout=120, check=False))
-
-    def must(self, *words, **env):
-        done = self.atoll(*words, **env)
-        need(done.code == 0, f'atoll {" ".join(words)}: {done}')
-        return done
-
-    def fails(self, code, *words, **env):
-        done = self.atoll(*words, **env)
-        need(done.code == code, f'atoll {" ".join(words)}: want exit {code}, {done}')
-        return done
-
-    def json(self, *words):
-        return json.loads(self.must(*words, '--json').out)
-
-    def plans(self):
-        return [p['name'] for p in json.loads(self.atoll('list', '--json').out)['plans']]
-
-    def start(self, *more, url=None):
-        self.must('start', 'p', '--dir', 'd', '--postgres', url or self.cluster.url, *more)
-
-    def work(self, text=WORK):
-        self.must('exec', 'p', '--', 'sh', '-ec', text)
-
-    def sql(self, text):
-        """In the plan."""
-        return self.must('exec', 'p', '--', 'psql', '-XqAtc', text).out.strip()
-
-    def sandbox(self, strategy='postgres'):
-        return next(s for s in self.json('show', 'p')['sandboxes'] if s['strategy'] == strategy)
-
-    def prepared(self):
-        return self.cluster.sql('select gid from pg_prepared_xacts').split()
-
-    def holders(self):
-        """Process ids of the holders of this store."""
-        found = []
-        for file in glob.glob('/proc/[0-9]*/cmdline'):
-            try:
-                words = Path(file).read_bytes().split(b'\0')
-            except OSError:
-                continue
-            if len(words) > 2 and words[0] == b'atoll-postgres' and words[2].startswith(os.fsencode(self.home)):
-                found.append(int(file.split('/')[2]))
-        return found
-
-    def expect(self, state, text=''):
-        got = ((self.dir / 'd/f').read_text(encoding='utf-8'), self.cluster.sql('select count(*), min(id) from t'))
-        wanted = {'old': ('old\n', '5|1'), 'new': ('new\n', '5|2')}
-        same(got, wanted[state], f'{text}: not {state}')
-
-    def state(self):
-        got = ((self.dir / 'd/f').read_text(encoding='utf-8'), self.cluster.sql('select count(*), min(id) from t'))
-        return {('old\n', '5|1'): 'old', ('new\n', '5|2'): 'new'}.get(got, f'torn: {got}')
-
-
-def until(fn, text, seconds=10):
-    deadline = time.monotonic() + seconds
-    while not fn():
-        need(time.monotonic() < deadline, text)
-        time.sleep(0.02)
 
 
 # ---- what it is like ----
@@ -274,20 +172,31 @@ def a_plan_file_names_databases(w):
 
 # ---- the rules ----
 
-def dbt_01_dbt_03_what_is_final_is_not_called_rolled_back(w):
+def dbt_01_what_is_final_is_not_called_rolled_back(w):
     w.start()
     w.work()
     w.must('commit', 'p')
     done = w.fails(4, 'rollback', 'p')
     need('final' in done.err, f'{done}')
     w.expect('new', 'refused')
-    same(w.sandbox()['state'], 'COMMITTED', 'state')
-    rows = {r['strategy']: r for r in w.json('rollback', 'p', '--allow', 'partial')['participants']}
-    same((rows['postgres']['outcome'], rows['overlay' if 'overlay' in rows else 'copy']['outcome']),
-         ('not undoable', 'rolled back'), 'outcomes')
-    same(w.sandbox()['state'], 'COMMITTED', 'state')
+    rows = {r['strategy']: r['outcome'] for r in w.json('rollback', 'p', '--allow', 'partial')['participants']}
+    same(rows.pop('postgres'), 'not undoable', 'the database')
+    same(list(rows.values()), ['rolled back'], 'the directory')
     same(((w.dir / 'd/f').read_text(), w.cluster.sql('select min(id) from t')), ('old\n', '2'), 'resources')
     same(w.sql('select min(id) from t'), '2', 'and it can be used again')
+
+
+def dbt_03_a_refused_undo_leaves_committed(w):
+    w.start()
+    w.work()
+    w.must('commit', 'p')
+    before = w.json('show', 'p')
+    w.fails(4, 'rollback', 'p')
+    after = w.json('show', 'p')
+    same((after['state'], after['sandboxes']), ('COMMITTED', before['sandboxes']), 'refused: all is as it was')
+    same([s['state'] for s in after['sandboxes']], ['COMMITTED'] * 2, 'states')
+    w.must('rollback', 'p', '--allow', 'partial')
+    same((w.sandbox()['state'], w.sandbox(None)['state']), ('COMMITTED', 'ROLLED_BACK'), 'states, of both')
 
 
 def dbt_02_a_conflict_elsewhere_leaves_the_transaction_open(w):
@@ -423,32 +332,6 @@ def ord_04_what_is_final_comes_last(w):
 
 
 # ---- all kinds together ----
-
-class Everything:
-    """A directory, a repository, an SQLite file and a database, changed by one command."""
-
-    def __init__(self, w):
-        self.w, self.lite = w, str(w.dir / 'lite.db')
-        self.git('init', '-q', '-b', 'main', 'repo')
-        (w.dir / 'repo/file').write_text('old\n', encoding='utf-8')
-        self.git('-C', 'repo', 'add', 'file')
-        self.git('-C', 'repo', 'commit', '-qm', 'old')
-        subprocess.run(['sqlite3', self.lite, "create table t(v text primary key); insert into t values ('old')"], check=True)
-        w.must('start', 'p', '--postgres', w.cluster.url, '--sqlite', 'lite.db', '--git', 'repo', '--dir', 'd')
-
-    def git(self, *words):
-        return subprocess.run(['git', '-c', 'user.name=a', '-c', 'user.email=a@b', *words], cwd=self.w.dir, check=True,
-                              capture_output=True, text=True, env=dict(self.w.env, HOME=str(self.w.dir))).stdout.strip()
-
-    def work(self):
-        self.w.work(WORK + "; cd repo; echo new >file; git -c user.name=a -c user.email=a@b commit -qam new; cd ..; "
-                    "sqlite3 lite.db \"update t set v = 'new'\"")
-
-    def states(self):
-        lite = subprocess.run(['sqlite3', self.lite, 'select v from t'], check=True, capture_output=True, text=True).stdout
-        return {self.w.state(), lite.strip(), self.git('-C', 'repo', 'log', '-1', '--format=%s'),
-                (self.w.dir / 'repo/file').read_text(encoding='utf-8').strip()}
-
 
 def atm_01_every_kind_changes_or_none_does(w):
     all_kinds = Everything(w)
@@ -654,7 +537,8 @@ TESTS = [a_plan_sees_its_own_changes_and_nobody_else_does, what_the_caller_has_s
          definitions_are_changes,
          a_patch_shows_the_rows_that_the_plan_changed, doctor_looks_at_servers, what_is_not_kept_is_dropped,
          names_tell_nobody_a_secret, a_start_that_fails_says_why_and_leaves_nothing, a_plan_file_names_databases,
-         dbt_01_dbt_03_what_is_final_is_not_called_rolled_back, dbt_02_a_conflict_elsewhere_leaves_the_transaction_open,
+         dbt_01_what_is_final_is_not_called_rolled_back, dbt_03_a_refused_undo_leaves_committed,
+         dbt_02_a_conflict_elsewhere_leaves_the_transaction_open,
          dbt_02_what_refuses_to_be_prepared_changes_nothing, der_09_what_shows_only_at_commit_shows_before,
          dbt_05_a_plan_that_is_gone_refuses, dbt_02_no_room_to_prepare_is_known_before,
          dbt_04_atm_09_without_prepare_it_counts_as_not_undoable, dbt_04_of_two_that_cannot_prepare_the_first_stays,
