@@ -23,6 +23,7 @@ struct compare {
 	struct git_record *rec;
 	const char *head;      /* where HEAD is, on both sides, or NULL */
 	struct git_map merged; /* entries that are on neither side */
+	struct git_map behind; /* entries as the plan committed them, before others went on */
 	size_t conflicts;
 };
 
@@ -183,6 +184,16 @@ static int refuse_stand_in(struct compare *c, const char *path)
 	return -ATOLL_E_POLICY;
 }
 
+/* The plan staged nothing there: its index has what its last commit has, from a time when others had not
+ * committed what they have by now. */
+static bool is_behind(const struct compare *c, const char *path, const char *v)
+{
+	const char *committed = git_map_get(&c->behind, path);
+
+	return *committed &&
+	       (strcmp(committed, v) == 0 || (!*v && strncmp(committed, "000000", 6) == 0));
+}
+
 static int compare_entry(void *ctx, const char *path, const char *base, const char *v,
                          const char *now)
 {
@@ -190,7 +201,7 @@ static int compare_entry(void *ctx, const char *path, const char *base, const ch
 
 	if (is_stand_in(c, path, v))
 		return refuse_stand_in(c, path);
-	if (*git_map_get(&c->merged, path))
+	if (*git_map_get(&c->merged, path) || is_behind(c, path, v))
 		return 0;
 	if (strcmp(base, now) != 0)
 		conflict(c, path, "staged by somebody else, and in the plan");
@@ -202,7 +213,7 @@ static int compare_entry(void *ctx, const char *path, const char *base, const ch
 /* Files that the merge of the checked out branch made of both sides'. */
 static int merge_files(struct compare *c, const struct git_map *now)
 {
-	int r = git_merge_entries(c->p, c->v, &c->v->merge, &c->merged);
+	int r = git_merge_entries(c->p, c->v, &c->v->merge, &c->merged, &c->behind);
 
 	for (size_t i = 0; i < c->merged.n && r >= 0; i++) {
 		const char *path = c->merged.v[i].key, *entry = c->merged.v[i].value;
@@ -280,6 +291,7 @@ int git_compare(struct atoll_participant *p, struct git_view *v, struct git_reco
 	if (r >= 0 && v->has_index)
 		r = compare_index(&c);
 	git_map_done(&c.merged);
+	git_map_done(&c.behind);
 	*ret_conflicts = c.conflicts;
 	return r;
 }

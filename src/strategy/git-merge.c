@@ -294,21 +294,32 @@ static int changed_entries(struct atoll_participant *p, const struct git_view *v
 	return git_map_index(ret, strbuf_take(&list), len, &unmerged, &p->err);
 }
 
-int git_merge_entries(struct atoll_participant *p, const struct git_view *v,
-                      const struct git_merge *m, struct git_map *ret)
+/* Keeps of MAP what OTHER has, too, or what it has not. */
+static void keep_if(struct git_map *map, const struct git_map *other, bool has)
 {
-	cleanup_git_map struct git_map from_v = GIT_MAP_INIT;
 	size_t kept = 0;
+
+	for (size_t i = 0; i < map->n; i++)
+		if ((*git_map_get(other, map->v[i].key) != '\0') == has)
+			map->v[kept++] = map->v[i];
+	map->n = kept;
+}
+
+int git_merge_entries(struct atoll_participant *p, const struct git_view *v,
+                      const struct git_merge *m, struct git_map *ret, struct git_map *ret_behind)
+{
+	cleanup_git_map struct git_map from_now = GIT_MAP_INIT;
 	int r = changed_entries(p, v, m->now, m->result, ret);
 
 	if (r >= 0)
-		r = changed_entries(p, v, m->v, m->result, &from_v);
-	for (size_t i = 0; i < ret->n && r >= 0; i++)
-		if (*git_map_get(&from_v, ret->v[i].key))
-			ret->v[kept++] = ret->v[i];
+		r = changed_entries(p, v, m->result, m->v, ret_behind);
 	if (r >= 0)
-		ret->n = kept;
-	return r;
+		r = changed_entries(p, v, m->now, m->result, &from_now);
+	if (r < 0)
+		return r;
+	keep_if(ret, ret_behind, true);
+	keep_if(ret_behind, &from_now, false);
+	return 0;
 }
 
 /* Is the file PATH below TOP as COMMIT has it? 1, 0. */

@@ -188,9 +188,10 @@ int git_stash_swap(struct atoll_participant *p, const struct git_record *rec, bo
  * cannot be. */
 int git_merge_ref(struct atoll_participant *p, struct git_view *v, const char *ref,
                   const char *base, struct git_merge *m);
-/* Entries of the result that neither side has so, "000000 ..." for one that is gone. */
+/* Entries of the result that neither side has so, "000000 ..." for one that is gone; and those that the
+ * plan's side has, of which the result has what is there now. */
 int git_merge_entries(struct atoll_participant *p, const struct git_view *v,
-                      const struct git_merge *m, struct git_map *ret);
+                      const struct git_merge *m, struct git_map *ret, struct git_map *ret_behind);
 /* The working tree gets such a file. 1: somebody has there what is not committed. */
 int git_merge_file(struct atoll_participant *p, const struct git_view *v, const struct git_merge *m,
                    const char *path, const char *entry);

@@ -474,6 +474,25 @@ undone() {
 	sound
 }
 
+@test "git_07 what somebody else commits again and again is no conflict where the plan staged nothing" {
+	repository
+	started
+	echo again >>two
+	git commit -qam outside
+	inside 'echo in >in; git add in; git commit -qm inside'
+	echo and again >>two
+	git rm -q dir/deep
+	git commit -qam outside
+	inside 'echo more >>in; git commit -qm inside2 in'
+	echo once more >>two
+	git commit -qam outside
+	committed
+	[ "$(tail -n 1 two)" = 'once more' ]
+	[ "$(cat in)" = "$(printf 'in\nmore')" ]
+	[ -z "$(git status --porcelain)" ]
+	sound
+}
+
 @test "git_07 what is not committed stands against a merge" {
 	repository
 	seq 20 >both
