@@ -561,6 +561,10 @@ ATOLL_API int atoll_count_paths(struct atoll *a, struct atoll_result *res);
  *   abort    undo a prepare; repeatable. Without UNDO also after the decision, when the batch is
  *            taken back before this one's turn
  *   undo     take a commit back; repeatable (capability UNDO)
+ *   unlock   everybody has committed, or gone back, and it is about to be recorded: let others at the
+ *            resource again. Until then nobody may build on what may still be taken back, and after
+ *            it commit and undo must know, when recovering, that they were here; repeatable
+ *            (optional)
  *   keep     after an undo with ATOLL_KEEP_WORK, for each batch, the newest first: what it had
  *            installed is work again; repeatable (capability KEEP)
  *   refresh  take over what somebody else changed where the workspace changed nothing; name what
@@ -628,6 +632,7 @@ struct atoll_strategy {
 	void *user;
 	int (*identify)(struct atoll_participant *p, char **ret_name, char **ret_id);
 	int (*alive)(struct atoll_participant *p);
+	int (*unlock)(struct atoll_participant *p);
 };
 /* STRATEGY must outlive every handle. A capability without its function is -ATOLL_E_INVALID, a
  * name already taken -ATOLL_E_EXISTS. */

@@ -193,6 +193,14 @@ static int git_check(struct atoll_participant *p)
 
 /* ---- after the decision ---- */
 
+/* Who took the repository away took our locks in it, too. */
+static bool is_gone(const struct atoll_participant *p)
+{
+	cleanup_free char *dir = xasprintf("%s/.git", p->root);
+
+	return access(dir, F_OK) < 0 && errno == ENOENT;
+}
+
 static void drop_keep(const struct git_state *st, const struct git_record *rec)
 {
 	cleanup_free char *keep = xasprintf("objects/pack/%s.keep", rec->pack ? rec->pack : "");
@@ -208,7 +216,37 @@ static void drop_view(const struct atoll_participant *p)
 	(void)remove_tree(path);
 }
 
-/* BACK: after a git of ours failed, perhaps. */
+/* Marks in the batch: all of it is in place, or all of it went back. Whoever repeats it then leaves
+ * everything as it is, since others may have built on it. It is made while we keep them out, so what
+ * they do comes after it on disk, too. */
+static const char *const marks[] = { "done", "undone" };
+
+static int mark(struct atoll_participant *p, bool back)
+{
+	cleanup_close int batch_fd = git_batch_open(p), fd = FD_NONE;
+	int r = batch_fd < 0 ? -errno : fs_create_at(batch_fd, marks[back], 0600, &fd);
+
+	crashpoint("git.marked");
+	return r < 0 && r != -EEXIST ? error_sys(&p->err, r, "mark the batch in", p->area) : 0;
+}
+
+static bool is_marked(const struct atoll_participant *p, bool back)
+{
+	cleanup_close int batch_fd = git_batch_open(p);
+	struct fs_stat st;
+
+	return batch_fd >= 0 && fs_stat_at(batch_fd, marks[back], 0, &st) == 0;
+}
+
+static int unmark(struct atoll_participant *p, bool back)
+{
+	cleanup_close int batch_fd = git_batch_open(p);
+	int r = batch_fd < 0 ? -errno : fs_unlink_at(batch_fd, marks[back]);
+
+	return r < 0 && r != -ENOENT ? error_sys(&p->err, r, "mark the batch in", p->area) : 0;
+}
+
+/* 1: all was done before. BACK: after a git of ours failed, perhaps. */
 static int begin(struct atoll_participant *p, const struct git_record **ret, struct git_hashes *h,
                  bool back)
 {
@@ -216,11 +254,15 @@ static int begin(struct atoll_participant *p, const struct git_record **ret, str
 
 	git_hide(p);
 	r = git_load(p, ret, h);
+	if (r >= 0 && *ret && is_marked(p, back))
+		return 1;
 	if (r >= 0 && *ret)
 		r = git_be_alone(p);
 	if (r >= 0 && *ret && (p->batch.recovering || back))
 		r = git_locks_clear(p, *ret);
-	return r < 0 || !*ret ? r : git_index_lock(p);
+	if (r >= 0 && *ret)
+		r = git_index_lock(p);
+	return r < 0 || !*ret ? r : unmark(p, !back);
 }
 
 static int carry_out(struct atoll_participant *p, const struct git_record *rec)
@@ -252,23 +294,15 @@ static int carry_out(struct atoll_participant *p, const struct git_record *rec)
 		return r;
 	drop_keep(st, rec);
 	git_own(p, rec);
-	return git_sync(p, rec);
+	r = git_sync(p, rec);
+	return r < 0 ? r : mark(p, false);
 }
 
-/* Commit and undo end the same way; of two errors the first counts. */
-static int end(struct atoll_participant *p, const struct git_hashes *h, int r)
+/* The lock stays until everybody else has come as far: who committed on top of what may still go back
+ * would have it torn away. */
+static int git_unlock(struct atoll_participant *p)
 {
-	struct error first = ERROR_INIT;
-
-	git_load_end(p, h);
-	error_move(&first, &p->err);
-	if (git_index_unlock(p) < 0 && r >= 0)
-		r = p->err.code;
-	if (first.code) {
-		error_done(&p->err);
-		error_move(&p->err, &first);
-	}
-	return r;
+	return is_gone(p) ? 0 : git_index_unlock(p);
 }
 
 static int git_commit(struct atoll_participant *p)
@@ -277,10 +311,11 @@ static int git_commit(struct atoll_participant *p)
 	struct git_hashes h = { "" };
 	int r = begin(p, &rec, &h, false);
 
-	if (r >= 0)
+	if (r == 0)
 		r = rec ? carry_out(p, rec) : git_files->commit(p);
 	drop_view(p);
-	return end(p, &h, r);
+	git_load_end(p, &h);
+	return r < 0 ? r : 0;
 }
 
 static int take_back(struct atoll_participant *p, const struct git_record *rec)
@@ -310,7 +345,8 @@ static int take_back(struct atoll_participant *p, const struct git_record *rec)
 		return r;
 	drop_keep(st, rec);
 	git_own(p, rec);
-	return git_sync(p, rec);
+	r = git_sync(p, rec);
+	return r < 0 ? r : mark(p, true);
 }
 
 static int git_undo(struct atoll_participant *p)
@@ -319,17 +355,10 @@ static int git_undo(struct atoll_participant *p)
 	struct git_hashes h = { "" };
 	int r = begin(p, &rec, &h, true);
 
-	if (r >= 0)
+	if (r == 0)
 		r = rec ? take_back(p, rec) : git_files->undo(p);
-	return end(p, &h, r);
-}
-
-/* Who took the repository away took our locks in it, too. */
-static bool is_gone(const struct atoll_participant *p)
-{
-	cleanup_free char *dir = xasprintf("%s/.git", p->root);
-
-	return access(dir, F_OK) < 0 && errno == ENOENT;
+	git_load_end(p, &h);
+	return r < 0 ? r : 0;
 }
 
 static int git_abort(struct atoll_participant *p)
@@ -412,6 +441,7 @@ const struct atoll_strategy strategy_git = {
 	.commit = git_commit,
 	.abort = git_abort,
 	.undo = git_undo,
+	.unlock = git_unlock,
 	.finish = git_finish,
 	.release = git_release,
 	.reset = git_reset,

@@ -295,6 +295,7 @@ VERB(remove, 0)
 VERB(keep, 0)
 VERB(refresh, 0)
 VERB(alive, 0)
+VERB(unlock, 0)
 
 /* What was given may hold what nobody is to read, so it is not repeated. */
 int participant_identify(struct atoll_participant *p, char **ret_name, char **ret_id,

@@ -94,6 +94,7 @@ int participant_reset(struct atoll_participant *p, struct error *err);
 int participant_remove(struct atoll_participant *p, struct error *err);
 int participant_keep(struct atoll_participant *p, struct error *err);
 int participant_refresh(struct atoll_participant *p, struct error *err);
+int participant_unlock(struct atoll_participant *p, struct error *err);
 int participant_alive(struct atoll_participant *p, struct error *err);
 /* Only if the strategy can: atoll_strategy.identify. Both strings are the caller's. */
 int participant_identify(struct atoll_participant *p, char **ret_name, char **ret_id,

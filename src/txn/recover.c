@@ -61,6 +61,8 @@ static int finish_revoked(struct txn *t, struct error *err)
 	if (r >= 0)
 		r = step_undo(t, err);
 	if (r >= 0)
+		r = step_unlock(t, err);
+	if (r >= 0)
 		r = step_barrier(t, "barrier-revoke", err);
 	crashpoint("recover.undone");
 	if (r >= 0)
@@ -111,6 +113,8 @@ static int finish_decided(struct txn *t, struct error *err)
 		if (r == -ATOLL_E_CONFLICT && step_may_revoke(t))
 			return take_back(t, r, err);
 	}
+	if (r >= 0)
+		r = step_unlock(t, err);
 	if (r >= 0)
 		r = step_barrier(t, "barrier-3", err);
 	crashpoint("recover.applied");
@@ -177,6 +181,8 @@ static int recover_undoing(struct txn *t, const struct batch_row *batches, size_
 			r = step_undo(t, err);
 	}
 	if (r >= 0)
+		r = step_unlock_all(t, batches, n, true, err);
+	if (r >= 0)
 		r = step_barrier(t, "barrier-undo", err);
 	crashpoint("recover.undo.undone");
 	if (r < 0)
@@ -206,6 +212,8 @@ static int recover_redoing(struct txn *t, const struct batch_row *batches, size_
 		if (r >= 0)
 			r = step_apply(t, err);
 	}
+	if (r >= 0)
+		r = step_unlock_all(t, batches, n, false, err);
 	if (r >= 0)
 		r = step_barrier(t, "barrier-redo", err);
 	return r < 0 ? r : record_redone(t, batches, n, err);

@@ -155,6 +155,30 @@ int step_apply(struct txn *t, struct error *err)
 	return 0;
 }
 
+int step_unlock(struct txn *t, struct error *err)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < t->n && r >= 0; i++)
+		if (t->parts[i].selected)
+			r = participant_unlock(t->parts[i].part, err);
+	crashpoint("txn.unlocked");
+	return r;
+}
+
+int step_unlock_all(struct txn *t, const struct batch_row *batches, size_t n, bool undoing,
+                    struct error *err)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < n && r >= 0; i++) {
+		r = step_load(t, &batches[i], undoing, err);
+		if (r >= 0)
+			r = step_unlock(t, err);
+	}
+	return r;
+}
+
 bool step_may_revoke(const struct txn *t)
 {
 	if (t->batch.flags & ATOLL_ALLOW_PARTIAL)

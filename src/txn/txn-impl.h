@@ -19,6 +19,11 @@ int step_barrier(struct txn *t, const char *name, struct error *err);
 /* Every selected participant that is ready commits, in order; irrevocable ones last. Stops at
  * the first failure, whose row says FAILED. */
 int step_apply(struct txn *t, struct error *err);
+/* All have committed, or gone back: others may come to the resources again. */
+int step_unlock(struct txn *t, struct error *err);
+/* Of BATCHES, the last of which is then the one at hand. */
+int step_unlock_all(struct txn *t, const struct batch_row *batches, size_t n, bool undoing,
+                    struct error *err);
 /* Nothing was done that cannot be taken back, or the caller allowed for it. */
 bool step_may_revoke(const struct txn *t);
 /* Every selected participant takes back what it did, in reverse; all are visited. Rows say

@@ -232,6 +232,8 @@ static int revoke(struct txn *t, int cause, struct error *err)
 	crashpoint("txn.revoke.recorded");
 	r = step_undo(t, &e);
 	if (r >= 0)
+		r = step_unlock(t, &e);
+	if (r >= 0)
 		r = step_barrier(t, "barrier-revoke", &e);
 	crashpoint("txn.revoke.undone");
 	if (r >= 0)
@@ -317,6 +319,9 @@ int txn_commit(struct txn *t, unsigned flags, struct error *err)
 	if (r < 0)
 		return revoke(t, r, err);
 	crashpoint("txn.after-apply");
+	r = step_unlock(t, err);
+	if (r < 0)
+		return step_in_doubt(t, r, err);
 
 	/* B3, F: the renames are on disk; then it is recorded; only then is anything released. */
 	r = step_barrier(t, "barrier-3", err);

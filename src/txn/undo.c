@@ -155,6 +155,8 @@ static int redo(struct txn *t, const struct batch_row *batches, size_t n, int ca
 	}
 	t->recovering = false;
 	if (r >= 0)
+		r = step_unlock_all(t, batches, n, false, &e);
+	if (r >= 0)
 		r = step_barrier(t, "barrier-redo", &e);
 	if (r >= 0)
 		r = record_redone(t, batches, n, &e);
@@ -185,7 +187,9 @@ static int carry_out(struct txn *t, const struct batch_row *batches, size_t n, i
 	if (r < 0)
 		return redo(t, batches, n, r, err);
 	crashpoint("txn.undo.undone");
-	r = step_barrier(t, "barrier-undo", err);
+	r = step_unlock_all(t, batches, n, true, err);
+	if (r >= 0)
+		r = step_barrier(t, "barrier-undo", err);
 	if (r >= 0 && batches[0].flags & ATOLL_KEEP_WORK) {
 		r = step_keep_work(t, batches, n, err);
 		if (r >= 0)

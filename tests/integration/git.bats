@@ -652,6 +652,43 @@ undone() {
 	sound
 }
 
+@test "git_03 nobody commits on what may still go back, and what he commits then stays" {
+	repository
+	started
+	inside 'echo inside >>one; git commit -qam inside'
+	ATOLL_CRASHPOINT=txn.after-apply run -137 "$ATOLL" commit p
+	echo mine >>two
+	run git commit -qam mine
+	[ "$status" -ne 0 ]
+	"$ATOLL" recover
+	git commit -qam mine
+	"$ATOLL" stop p
+
+	started
+	inside 'echo more >>one; git commit -qam more'
+	ATOLL_CRASHPOINT=txn.unlocked run -137 "$ATOLL" commit p
+	echo again >>two
+	git commit -qam again
+	git commit -q --amend -m amended
+	"$ATOLL" recover
+	[ "$(git log --format=%s | paste -sd ' ')" = 'amended more mine inside first' ]
+	[ "$(cat one)" = "$(printf 'one\ninside\nmore')" ]
+	[ -z "$(git status --porcelain)" ]
+	sound
+	# Whoever commits while an undo is not recorded yet is spared likewise.
+	"$ATOLL" stop p
+	started
+	inside 'echo undo >>one; git commit -qam undo'
+	committed
+	ATOLL_CRASHPOINT=txn.unlocked run -137 "$ATOLL" rollback p
+	echo last >>two
+	git commit -qam last
+	"$ATOLL" recover
+	[ "$(git log --format=%s | paste -sd ' ')" = 'last amended more mine inside first' ]
+	[ -z "$(git status --porcelain)" ]
+	sound
+}
+
 @test "a repository that was removed refuses the commit and leaves the plan usable" {
 	repository
 	started
