@@ -29,6 +29,13 @@ int backend_rows(struct backend *b, const char *sql, backend_row_fn fn, void *us
                  struct error *err);
 /* The tag of the last command of the last run, "PREPARE TRANSACTION". */
 const char *backend_tag(const struct backend *b);
+/* SQL: where numbers of transactions mean what they mean here. The system's, and how often somebody made
+ * another server of it, which may lack the last ones. */
+#define BACKEND_SERVER                                       \
+	"(SELECT pg_catalog.concat(system_identifier, '-', " \
+	"pg_catalog.substr(pg_catalog.pg_walfile_name("      \
+	"pg_catalog.pg_current_wal_insert_lsn()), 1, 8)) "   \
+	"FROM pg_catalog.pg_control_system())"
 /* 'I', 'T' or 'E'. */
 char backend_status(const struct backend *b);
 

@@ -2,8 +2,8 @@
 /*
  * COMMIT PREPARED and ROLLBACK PREPARED, of the very transaction: one that somebody else gave the same
  * name is none of ours. What the server does not know under its name has been dealt with, or never came
- * to be; the number of the transaction tells which. As long as that is in progress under no name, a
- * session is still at work on what a dead holder sent: it is waited for.
+ * to be; the number of the transaction tells which, on the server that gave it out. As long as that is in
+ * progress under no name, a session is still at work on what a dead holder sent: it is waited for.
  */
 #include "postgres/finish.h"
 
@@ -15,6 +15,7 @@
 #include <string.h>
 
 #define UNDEFINED_OBJECT "42704"
+#define ELSEWHERE        "elsewhere"
 #define PATIENCE_MS      20000
 #define PAUSE_NS         INT64_C(50000000)
 
@@ -54,15 +55,19 @@ static int end_prepared(struct backend *b, const struct finish_options *opt, str
 	return r;
 }
 
-/* "committed", "aborted", "in progress", or "" when it is too long ago. One whose number the server has
- * yet to give out was lost with the end of its log when the server died: nothing of it was durable. */
-static int ask_status(struct backend *b, const char *xid, char **ret, struct error *err)
+/* "committed", "aborted", "in progress", or "" when it is too long ago; ELSEWHERE when the number is
+ * another's by now. One that the server has yet to give out was lost with the end of its log when the
+ * server died: nothing of it was durable. */
+static int ask_status(struct backend *b, const struct finish_options *opt, char **ret,
+                      struct error *err)
 {
-	cleanup_free char *number = backend_literal(b, xid);
+	cleanup_free char *number = backend_literal(b, opt->xid);
+	cleanup_free char *server = backend_literal(b, opt->server);
 	cleanup_free char *sql =
-		xasprintf("SELECT CASE WHEN %s::pg_catalog.int8 < pg_catalog.txid_current() "
+		xasprintf("SELECT CASE WHEN %s <> " BACKEND_SERVER " THEN '" ELSEWHERE "' "
+	                  "WHEN %s::pg_catalog.int8 < pg_catalog.txid_current() "
 	                  "THEN pg_catalog.txid_status(%s::pg_catalog.int8) ELSE 'aborted' END",
-	                  number, number);
+	                  server, number, number);
 
 	return backend_run(b, sql, ret, err);
 }
@@ -72,7 +77,7 @@ static int judge(struct backend *b, const struct finish_options *opt, struct err
 {
 	const char *wanted = opt->commit ? "committed" : "aborted";
 	cleanup_free char *status = NULL;
-	int r = ask_status(b, opt->xid, &status, err);
+	int r = ask_status(b, opt, &status, err);
 
 	if (r < 0)
 		return r;
@@ -80,6 +85,16 @@ static int judge(struct backend *b, const struct finish_options *opt, struct err
 		return 1;
 	if (strcmp(status, "in progress") == 0)
 		return 0;
+	/* What is not there need not be rolled back. */
+	if (strcmp(status, ELSEWHERE) == 0 && !opt->commit)
+		return 1;
+	if (strcmp(status, ELSEWHERE) == 0) {
+		(void)error_set(err, -ATOLL_E_NEEDS_RECOVERY,
+		                "another server has taken the place of the one that had the "
+		                "transaction: what became of it cannot be told");
+		error_hint(err, "look at the data; atoll stop --force gives the plan up");
+		return -ATOLL_E_NEEDS_RECOVERY;
+	}
 	return error_set(err, -ATOLL_E_CONFLICT,
 	                 opt->commit ? "the transaction was rolled back by somebody else"
 	                             : "the transaction was committed by somebody else");

@@ -10,9 +10,11 @@ struct finish_options {
 	const char *url;
 	const char *gid; /* "-": never prepared */
 	const char *xid;
+	const char *server; /* whose number that is */
 	bool commit;
 };
-/* 0: it is so now. -ATOLL_E_CONFLICT: the opposite was done, for good. */
+/* 0: it is so now. -ATOLL_E_CONFLICT: the opposite was done, for good. -ATOLL_E_NEEDS_RECOVERY: it cannot
+ * be told. */
 int finish(const struct finish_options *opt, struct error *err);
 
 #endif

@@ -12,8 +12,22 @@
 #include <string.h>
 
 #define READ_SIZE (128u << 10)
+/* A word in the server's log, and nowhere else. */
+#define NOTE "pg_catalog.pg_logical_emit_message(true, 'atoll', '')"
 /* It has its number from the beginning: what it changes has that or a greater one. */
-#define BEGIN "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_catalog.txid_current()"
+#define BEGIN "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_catalog.txid_current(), " NOTE
+
+/* What the server has not written down it forgets when it dies, numbers of transactions included, and
+ * gives them out again; what became of that number would then say nothing of ours. So the log is on disk
+ * up to where it has the number, before anybody counts on it: whoever commits brings it there. */
+static int pin_number(const char *url, struct error *err)
+{
+	cleanup_backend struct backend *b = NULL;
+	int r = backend_connect(url, &b, err);
+
+	return r < 0 ? r
+	             : backend_run(b, "SET synchronous_commit = local; SELECT " NOTE, NULL, err);
+}
 
 int holder_open(struct holder *h, const char *url, bool unguarded, struct error *err)
 {
@@ -44,6 +58,8 @@ int holder_open(struct holder *h, const char *url, bool unguarded, struct error 
 	}
 	if (r == 0)
 		r = baseline_read(&h->before, h->b, err);
+	if (r == 0)
+		r = pin_number(url, err);
 	if (r < 0)
 		return r;
 	if (!h->deferred)

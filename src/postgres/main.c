@@ -62,13 +62,14 @@ static int run_finish(const struct call *call, struct error *err)
 {
 	struct finish_options opt = { .url = call->url };
 
-	if (call->n != 3)
+	if (call->n != 4)
 		return 1;
 	opt.commit = strcmp(call->words[0], "commit") == 0;
 	if (!opt.commit && strcmp(call->words[0], "rollback") != 0)
 		return 1;
 	opt.gid = call->words[1];
 	opt.xid = call->words[2];
+	opt.server = call->words[3];
 	return finish(&opt, err);
 }
 

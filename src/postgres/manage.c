@@ -30,7 +30,7 @@ static bool run(struct holder *h, const char *sql, struct strbuf *out, char **re
 }
 
 struct standing {
-	char *xid;
+	char *xid; /* and server */
 	char *why; /* it is final; "" when it is not */
 };
 
@@ -55,7 +55,8 @@ static void say_final(struct standing *s, const char *why)
 static void answer_status(struct holder *h, const char *arg, struct strbuf *out)
 {
 	static const char question[] =
-		"SELECT pg_catalog.txid_current(), CASE "
+		"SELECT pg_catalog.concat(pg_catalog.txid_current(), ' ', " BACKEND_SERVER
+		"), CASE "
 		"WHEN pg_catalog.current_setting('max_prepared_transactions')::int = 0 "
 		"THEN 'the server has max_prepared_transactions = 0' "
 		"WHEN pg_catalog.pg_my_temp_schema() <> 0 THEN 'temporary tables were used' END";

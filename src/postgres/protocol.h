@@ -15,10 +15,11 @@
  *                          role may create; "taken", places for prepared transactions
  *   hold DIR [--unguarded] begins a transaction and keeps it; after "ok ready" nobody hears from it but
  *                          through DIR
- *   finish commit|rollback GID XID
+ *   finish commit|rollback GID XID SERVER
  *                          ends a prepared transaction: "ok", also when that was done before.
  *                          -ATOLL_E_CONFLICT: somebody did the opposite. GID "-": it was never
- *                          prepared, and XID alone tells what became of it
+ *                          prepared, and XID alone tells what became of it, as long as the server is
+ *                          SERVER still
  *   rows DIR TABLE         how the rows of TABLE in DIR's transaction differ from the real ones, as
  *                          lines of a diff
  *
@@ -26,7 +27,8 @@
  * "error SQLSTATE WORDS".
  *
  *   ping              "ok", also while a client is inside a transaction
- *   status            "ok prepare XID", or "ok final XID WHY": it cannot be prepared
+ *   status            "ok prepare XID SERVER", or "ok final XID SERVER WHY": it cannot be prepared.
+ *                     SERVER is where that number means this transaction
  *   changes           a line for each changed table: KIND INSERTED UPDATED DELETED schema.table, with
  *                     KIND one of PROTOCOL_*; for what is no table: KIND 0 0 0 and words
  *   check             deferred constraints hold

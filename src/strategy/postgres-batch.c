@@ -20,6 +20,7 @@ void pg_batch_done(struct pg_batch *b)
 {
 	free(b->gid);
 	free(b->xid);
+	free(b->server);
 	*b = PG_BATCH_INIT;
 }
 
@@ -31,7 +32,8 @@ static int open_area(const struct atoll_participant *p, int *ret_fd)
 
 int pg_batch_write(struct atoll_participant *p, const struct pg_batch *b)
 {
-	cleanup_free char *text = xasprintf("%" PRIu64 " %s %s\n", b->number, b->gid, b->xid);
+	cleanup_free char *text =
+		xasprintf("%" PRIu64 " %s %s %s\n", b->number, b->gid, b->xid, b->server);
 	cleanup_close int area_fd = FD_NONE;
 	int r = open_area(p, &area_fd);
 
@@ -63,14 +65,16 @@ static int parse(struct atoll_participant *p, char *text, struct pg_batch *ret)
 	const char *number = strtok_r(text, " \n", &save);
 	const char *gid = strtok_r(NULL, " \n", &save);
 	const char *xid = strtok_r(NULL, " \n", &save);
+	const char *server = strtok_r(NULL, " \n", &save);
 
 	errno = 0;
 	ret->number = number ? strtoull(number, &end, 10) : 0;
-	if (!xid || *end || errno != 0 || strspn(xid, "0123456789") != strlen(xid))
+	if (!server || *end || errno != 0 || strspn(xid, "0123456789") != strlen(xid))
 		return error_set(&p->err, -ATOLL_E_DAMAGED, "'%s/" BATCH_FILE "' is damaged",
 		                 p->area);
 	ret->gid = xstrdup(gid);
 	ret->xid = xstrdup(xid);
+	ret->server = xstrdup(server);
 	return 1;
 }
 

@@ -53,31 +53,42 @@ static void say_final(struct atoll_participant *p, const char *why)
 	atoll_participant_note(p, ATOLL_NOTE_WARNING, "", text);
 }
 
-/* "prepare XID" or "final XID WHY". *ret_why NULL: it can be prepared. */
-static int standing(struct atoll_participant *p, char **ret_xid, char **ret_why)
+/* The next word of *AT, and behind it. Caller frees. */
+static char *take_word(const char **at)
+{
+	size_t len = strcspn(*at, " ");
+	char *word = xstrndup(*at, len);
+
+	*at += len + ((*at)[len] == ' ');
+	return word;
+}
+
+/* "prepare XID SERVER" or "final XID SERVER WHY". *ret_why NULL: it can be prepared. */
+static int standing(struct atoll_participant *p, struct pg_batch *b, char **ret_why)
 {
 	cleanup_strbuf struct strbuf out = STRBUF_INIT;
+	cleanup_free char *how = NULL;
 	int r = ask(p, "status", soon(), &out);
-	const char *xid, *why;
+	const char *at = strbuf_str(&out);
 
 	if (r < 0)
 		return r;
-	xid = strchr(strbuf_str(&out), ' ');
-	xid = xid ? xid + 1 : "";
-	why = xid + strcspn(xid, " ");
-	*ret_xid = xstrndup(xid, (size_t)(why - xid));
-	*ret_why = strncmp(strbuf_str(&out), "final", 5) == 0 ? xstrdup(why + (*why == ' ')) : NULL;
+	how = take_word(&at);
+	b->xid = take_word(&at);
+	b->server = take_word(&at);
+	*ret_why = strcmp(how, "final") == 0 ? xstrdup(at) : NULL;
 	return 0;
 }
 
 static int postgres_create(struct atoll_participant *p)
 {
-	cleanup_free char *xid = NULL, *why = NULL;
+	cleanup_pg_batch struct pg_batch b = PG_BATCH_INIT;
+	cleanup_free char *why = NULL;
 	int r = pg_begin(p->area, p->root, &p->err);
 
 	if (r < 0)
 		return r;
-	r = standing(p, &xid, &why);
+	r = standing(p, &b, &why);
 	if (r == 0 && why)
 		say_final(p, why);
 	if (r == 0)
@@ -320,7 +331,7 @@ static int postgres_prepare(struct atoll_participant *p)
 	if (n <= 0 || p->batch.undoing)
 		return n < 0 ? (int)n : ATOLL_NO_CHANGE;
 	p->changes = (uint64_t)n;
-	r = standing(p, &b.xid, &why);
+	r = standing(p, &b, &why);
 	/* What else could refuse: constraints that were put off until now. */
 	if (r == 0)
 		r = ask(p, "check", CLOCK_NEVER, NULL);
@@ -338,7 +349,7 @@ static int postgres_prepare(struct atoll_participant *p)
 static int run_finish(struct atoll_participant *p, const char *how, const struct pg_batch *b,
                       struct error *err)
 {
-	const char *const argv[] = { "finish", how, b->gid, b->xid, NULL };
+	const char *const argv[] = { "finish", how, b->gid, b->xid, b->server, NULL };
 
 	return pg_call(argv, p->root, NULL, err);
 }

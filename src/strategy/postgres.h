@@ -75,6 +75,7 @@ struct pg_batch {
 	uint64_t number;
 	char *gid; /* "-": it was not to be prepared */
 	char *xid;
+	char *server; /* where that is its number */
 };
 void pg_batch_done(struct pg_batch *b);
 #define cleanup_pg_batch __attribute__((__cleanup__(pg_batch_done)))

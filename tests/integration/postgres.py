@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, os.environ['ATOLL_TEST_LIB'])
-from cluster import Cluster  # noqa: E402
+from cluster import Cluster, binary  # noqa: E402
 from expect import Broken, need, same  # noqa: E402
 from kinds import TABLE, Everything, World, until  # noqa: E402
 
@@ -523,6 +523,46 @@ def der_08_a_final_commit_that_was_cut_off_is_known(w):
     w.expect('old', 'its transaction died with its holder')
 
 
+def der_08_a_number_that_is_given_out_again_proves_nothing(w):
+    """What the server had not written down when it died it gives out again. So whatever bears the number of a
+    transaction that was lost, and commits, is not taken for it."""
+    place = Path(tempfile.mkdtemp(dir=w.top))
+    place.chmod(0o755)
+    with Cluster(place, wal_writer_delay='10s', wal_writer_flush_after='1GB', full_page_writes='off', autovacuum='off') as lazy:
+        for final, point in itertools.product((False, True), ('txn.after-barrier-1', 'txn.after-decision')):
+            with World(lazy, w.top) as one:
+                lazy.sql('create table n(i int)')
+                lazy.sql('checkpoint', user='postgres')
+                one.start()
+                one.work()
+                one.sql('create temp table x(i int)' if final else 'select 1')
+                number = int(one.sql('select txid_current()'))
+                same(one.atoll('commit', 'p', '--allow', 'partial', ATOLL_CRASHPOINT=point).code, -signal.SIGKILL, point)
+                lazy.stop('immediate')
+                lazy.start()
+                while int(lazy.sql('insert into n values (1) returning txid_current()')) <= number + 5:
+                    pass
+                one.must('recover')
+                one.expect('new' if point == 'txn.after-decision' and not final else 'old', f'{point}, {final}')
+                one.must('stop', '--force', 'p')
+
+
+def der_08_another_server_is_not_asked_by_number(w):
+    w.start()
+    w.work()
+    same(w.atoll('commit', 'p', ATOLL_CRASHPOINT='txn.after-decision').code, -signal.SIGKILL, 'killed')
+    roll_back = [f"rollback prepared '{gid}'" for gid in w.prepared()]
+    # Somebody makes a standby the server, which never had the transaction.
+    w.cluster.stop()
+    w.cluster.server('touch', w.cluster.data / 'standby.signal')
+    w.cluster.start()
+    w.cluster.server(binary('pg_ctl'), '-D', w.cluster.data, '-w', 'promote')
+    w.cluster.sql('; '.join(roll_back))
+    need('cannot be told' in w.fails(7, 'recover').err, 'in doubt')
+    w.fails(7, 'commit', 'p')
+    same(w.cluster.sql('select min(id) from t'), '1', 'nothing was done')
+
+
 def a_server_in_recovery_is_refused(w):
     w.final.stop()
     signal_file = w.final.data / 'standby.signal'
@@ -547,7 +587,8 @@ TESTS = [a_plan_sees_its_own_changes_and_nobody_else_does, what_the_caller_has_s
          a_start_that_is_killed_leaves_nothing, der_08_atm_01_killed_anywhere_it_is_all_or_nothing,
          der_08_the_server_dies_too, der_08_recovery_that_is_killed_is_recovered,
          der_08_a_server_that_is_away_leaves_the_plan_in_doubt, der_08_what_somebody_rolled_back_takes_everybody_back,
-         der_08_a_final_commit_that_was_cut_off_is_known, a_server_in_recovery_is_refused]
+         der_08_a_final_commit_that_was_cut_off_is_known, der_08_a_number_that_is_given_out_again_proves_nothing,
+         der_08_another_server_is_not_asked_by_number, a_server_in_recovery_is_refused]
 
 
 def attempt(number, test, cluster, final, top):
