@@ -41,7 +41,7 @@ static bool is_kind(const struct addition *add, const char *kind)
 static int check_type(const struct addition *add, const struct sandbox_row *row,
                       const struct fs_stat *st, struct error *err)
 {
-	if (is_kind(add, "directory") && !S_ISDIR(st->mode)) {
+	if ((is_kind(add, "directory") || is_kind(add, "repository")) && !S_ISDIR(st->mode)) {
 		(void)error_set(err, -ATOLL_E_UNSUPPORTED,
 		                "'%s' is a file where a directory is due", row->root);
 		error_hint(err, "name the directory around it");
@@ -159,7 +159,8 @@ static int identify(struct atoll *a, struct addition *add, struct sandbox_row *r
                     struct error *err)
 {
 	const char *given = add->resource->root;
-	bool is_file = is_kind(add, "directory") || is_kind(add, "file");
+	bool is_file =
+		is_kind(add, "directory") || is_kind(add, "file") || is_kind(add, "repository");
 	int r;
 
 	if (add->strategy->identify)

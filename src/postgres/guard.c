@@ -14,7 +14,8 @@
 
 const char guard_schema_query[] =
 	"SELECT quote_ident(nspname) FROM pg_catalog.pg_namespace "
-	"WHERE pg_catalog.has_schema_privilege(oid, 'CREATE') AND nspname !~ '^pg_' "
+	"WHERE pg_catalog.has_schema_privilege(oid, 'CREATE') "
+	"AND pg_catalog.has_schema_privilege(oid, 'USAGE') AND nspname !~ '^pg_' "
 	"AND nspname <> 'information_schema' ORDER BY nspname = 'public' DESC, nspname LIMIT 1";
 
 static int choose_names(struct guard *g, struct backend *b, struct error *err)

@@ -78,10 +78,18 @@ static int check_owner(struct atoll_participant *p)
 	const struct git g = GIT_AT(NULL);
 	int r = git_ask(p, &g, GIT_ARGS("-C", p->root, "rev-parse", "--git-dir"), NULL, &out);
 
-	if (r >= 0 || !p->err.msg || !strstr(p->err.msg, "dubious ownership"))
-		return r < 0 ? r : 0;
-	error_done(&p->err);
-	return refuse(p, "belongs to somebody else, so that git would not work in it either", hint);
+	if (r >= 0)
+		return 0;
+	if (p->err.msg && strstr(p->err.msg, "dubious ownership")) {
+		error_done(&p->err);
+		return refuse(p,
+		              "belongs to somebody else, so that git would not work in it either",
+		              hint);
+	}
+	(void)error_prefix(&p->err, r, "git cannot work in '%s'", p->root);
+	error_hint(&p->err, "git -C %s status says more; who may read its .git does ls -l",
+	           p->root);
+	return r;
 }
 
 static const struct {

@@ -54,13 +54,14 @@ int git_state(struct atoll_participant *p, struct git_state **ret)
 		objects = xasprintf("%s/objects", st->dir);
 		git_path_list(&list, objects);
 		st->objects = strbuf_take(&list);
-		st->busy_fd = FD_NONE;
-		st->dir_fd = open(st->dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		st->busy_fd = st->dir_fd = FD_NONE;
 		p->extra = st;
 		p->extra_free = state_free;
 	}
 	if (st->dir_fd < 0)
-		return error_sys(&p->err, -ENOENT, "open", st->dir);
+		st->dir_fd = open(st->dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (st->dir_fd < 0)
+		return error_sys(&p->err, -errno, "open", st->dir);
 	*ret = st;
 	return 0;
 }

@@ -288,6 +288,53 @@ undone() {
 	refused ../busy 'has a merge under way'
 }
 
+@test "err_04 no repository, or none that may be worked in" {
+	repository
+	refused() { # exit status, path, words
+		run "$ATOLL" start q --git "$2"
+		status_is "$1"
+		says "$3"
+		says 'hint: '
+		no_plans
+		[ -z "$(find "$ATOLL_HOME/plans" -mindepth 1)" ]
+	}
+	refused 1 "$elsewhere/nowhere" "'$elsewhere/nowhere': No such file"
+	refused 6 "$repo/one" 'is a file where a directory is due'
+	mkdir ../plain
+	refused 6 ../plain 'is not the root of a git repository'
+	cp -a . ../other
+	echo nonsense >../other/.git/HEAD
+	refused 4 ../other 'git cannot work in'
+	cp .git/HEAD ../other/.git/HEAD
+	echo '[core' >../other/.git/config
+	refused 4 ../other 'bad config'
+	is_root && return
+	cp .git/config ../other/.git/config
+	chmod 0 ../other/.git
+	refused 1 ../other "/.git': Permission denied"
+	chmod 755 ../other/.git
+	chmod 0 ../other/.git/objects
+	refused 4 ../other 'git cannot work in'
+	chmod 755 ../other/.git/objects
+	chmod 0 ../other
+	refused 1 ../other 'Permission denied'
+	chmod 755 ../other
+	# What may only be read is known before the decision.
+	cd ../other || return 1
+	started
+	inside 'echo x >>one; git commit -qam x'
+	chmod 555 .git/refs/heads .git
+	run "$ATOLL" commit p
+	[ "$status" -ne 0 ]
+	says 'Permission denied'
+	[ "$(git log --format=%s)" = first ]
+	[ "$(cat one)" = one ]
+	chmod 755 .git/refs/heads .git
+	committed
+	[ "$(git log -1 --format=%s)" = x ]
+	repo=$PWD sound
+}
+
 @test "an operation that was not ended inside is refused, and can be ended" {
 	repository
 	git checkout -q -b x

@@ -161,6 +161,46 @@ def a_start_that_fails_says_why_and_leaves_nothing(w):
     same((w.plans(), w.holders()), ([], []), 'twice')
 
 
+def err_04_a_server_that_does_not_let_in(w):
+    """A wrong password, none, and no permission; a server that goes away while it is asked."""
+    cluster = w.cluster
+    cluster.sql("create role guest login password 'right-one'", user='postgres', database='postgres')
+    cluster.sql('create database closed', user='postgres', database='postgres')
+    cluster.sql('revoke connect on database closed from public', user='postgres', database='postgres')
+    cluster.sql('grant create on schema public to guest; create schema more; grant all on schema more to guest')
+    hba = cluster.data / 'pg_hba.conf'
+    before = hba.read_text(encoding='utf-8')
+    hba.write_text('local all guest scram-sha-256\n' + before, encoding='utf-8')
+    cluster.sql('select pg_reload_conf()', user='postgres')
+    guest = f'postgres:///shop?host={cluster.socket}&user=guest'
+    passes = w.dir / 'pass'
+    passes.write_text('*:*:*:*:wrong-one\n', encoding='utf-8')
+    passes.chmod(0o600)
+    try:
+        for env, url, words in (
+                ({'PGPASSWORD': 'wrong-one'}, guest, 'password authentication failed'),
+                ({'PGPASSFILE': str(passes)}, guest, 'password authentication failed'),
+                ({'PGPASSFILE': '/dev/null'}, guest, 'no password supplied'),
+                ({}, f'postgres:///closed?host={cluster.socket}&user=app', 'permission denied for database')):
+            done = w.fails(6, 'start', 'p', '--dir', 'd', '--postgres', url, **env)
+            need(words in done.err and 'hint: ' in done.err and 'wrong-one' not in done.all, f'{words}: {done}')
+            same((w.plans(), w.holders(), list((w.home / 'plans').iterdir())), ([], [], []), words)
+        w.must('start', 'p', '--dir', 'd', '--postgres', guest, PGPASSWORD='right-one')
+    finally:
+        hba.write_text(before, encoding='utf-8')
+        cluster.sql('select pg_reload_conf()', user='postgres')
+    w.must('stop', '--force', 'p')
+    cluster.sql('drop owned by guest; drop role guest', user='postgres')
+    cluster.sql('drop database closed', user='postgres')
+    cluster.stop()
+    try:
+        done = w.fails(6, 'start', 'p', '--dir', 'd', '--postgres', cluster.url)
+        need('cannot connect' in done.err, f'{done}')
+        same((w.plans(), w.holders()), ([], []), 'the server is down')
+    finally:
+        cluster.start()
+
+
 def a_plan_file_names_databases(w):
     (w.dir / 'plan').write_text('[plan]\nname = p\n[resource "files"]\npath = d\n[resource "shop"]\nkind = postgres\n'
                                 f'path = "{w.cluster.url}"\n', encoding='utf-8')
@@ -576,7 +616,7 @@ def a_server_in_recovery_is_refused(w):
 TESTS = [a_plan_sees_its_own_changes_and_nobody_else_does, what_the_caller_has_set_leads_nobody_past_the_plan,
          definitions_are_changes,
          a_patch_shows_the_rows_that_the_plan_changed, doctor_looks_at_servers, what_is_not_kept_is_dropped,
-         names_tell_nobody_a_secret, a_start_that_fails_says_why_and_leaves_nothing, a_plan_file_names_databases,
+         names_tell_nobody_a_secret, a_start_that_fails_says_why_and_leaves_nothing, err_04_a_server_that_does_not_let_in, a_plan_file_names_databases,
          dbt_01_what_is_final_is_not_called_rolled_back, dbt_03_a_refused_undo_leaves_committed,
          dbt_02_a_conflict_elsewhere_leaves_the_transaction_open,
          dbt_02_what_refuses_to_be_prepared_changes_nothing, der_09_what_shows_only_at_commit_shows_before,

@@ -627,6 +627,11 @@ def err_04_no_permission(new):
         has(w.atoll('start', 'p', '--sqlite', w.db, status=1), 'journal')
     finally:
         os.chmod(w.app, 0o755)
+    os.chmod(w.db, 0)
+    has(w.atoll('start', 'p', '--sqlite', w.db, status=1), str(w.db))
+    os.chmod(w.db, 0o644)
+    same(json.loads(w.atoll('list', '--json'))['plans'], [])
+    same(sorted(w.names()), ['dev.db', 'file'])
 
 
 def sec_01_hostile_files(new):
