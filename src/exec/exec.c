@@ -40,6 +40,7 @@ static int add_view(struct request *q, const struct exec_view *v)
 	static const char *const kinds[EXEC_VIEW_KIND_END_] = {
 		[EXEC_VIEW_BIND] = REQUEST_BIND,
 		[EXEC_VIEW_OVERLAY] = REQUEST_OVERLAY,
+		[EXEC_VIEW_SHOW] = REQUEST_SHOW,
 	};
 	const struct {
 		enum request_field field;

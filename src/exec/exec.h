@@ -19,6 +19,7 @@ char *exec_helper_path(void);
 enum exec_view_kind {
 	EXEC_VIEW_BIND = 0, /* SOURCE, writable */
 	EXEC_VIEW_OVERLAY,  /* an overlay of UPPER over SOURCE */
+	EXEC_VIEW_SHOW,     /* SOURCE, only to be read */
 	EXEC_VIEW_KIND_END_
 };
 struct exec_view {

@@ -54,6 +54,7 @@ enum request_field {
 /* File that says who pid 1 of a running command is: pid, start time, boot. */
 #define EXEC_RUNNING    "running"
 #define REQUEST_BIND    "bind"
+#define REQUEST_SHOW    "show" /* a bind that is only to be read */
 #define REQUEST_OVERLAY "overlay"
 
 /* Where the start of a command failed. */

@@ -49,6 +49,7 @@ static int read_view(struct view *v, const struct request *q, unsigned i)
 
 	*v = (struct view){
 		.is_overlay = strcmp(kind, REQUEST_OVERLAY) == 0,
+		.is_fixed = strcmp(kind, REQUEST_SHOW) == 0,
 		.target = request_get(q, REQUEST_VIEW_TARGET, i),
 		.source = request_get(q, REQUEST_VIEW_SOURCE, i),
 		.upper = request_get(q, REQUEST_VIEW_UPPER, i),
@@ -56,7 +57,7 @@ static int read_view(struct view *v, const struct request *q, unsigned i)
 		.mount_fd = FD_NONE,
 		.context_fd = FD_NONE,
 	};
-	if (!v->is_overlay && strcmp(kind, REQUEST_BIND) != 0)
+	if (!v->is_overlay && !v->is_fixed && strcmp(kind, REQUEST_BIND) != 0)
 		return -EPROTO;
 	return is_canonical(v->target) ? 0 : -EPROTO;
 }
@@ -125,7 +126,8 @@ static int make_overlay(struct view *v, int source_fd, bool user_xattrs, struct 
 	return 0;
 }
 
-/* As writable as its source is, but for devices; what is mounted below that, only to be read. */
+/* As writable as its source is, or only to be read; without devices. What is mounted below that, only
+ * to be read. */
 static int make_bind(struct view *v, int source_fd, struct failure *f)
 {
 	struct statvfs vfs;
@@ -135,7 +137,7 @@ static int make_bind(struct view *v, int source_fd, struct failure *f)
 		r = mount_clone(source_fd, &v->mount_fd);
 	if (r == 0)
 		r = mount_change(v->mount_fd, MOUNT_ALL, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV, 0);
-	if (r == 0 && !(vfs.f_flag & ST_RDONLY))
+	if (r == 0 && !v->is_fixed && !(vfs.f_flag & ST_RDONLY))
 		r = mount_change(v->mount_fd, MOUNT_ONE, 0, MOUNT_ATTR_RDONLY);
 	if (r < 0)
 		return failure_set(f, REPLY_VIEW, r, "bind '%s' at '%s'", v->source, v->target);

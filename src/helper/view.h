@@ -10,6 +10,7 @@
 
 struct view {
 	bool is_overlay;
+	bool is_fixed;                              /* only to be read */
 	const char *target, *source, *upper, *work; /* the request's */
 	int mount_fd;                               /* FD_NONE until made */
 	int context_fd;                             /* of an overlay's superblock */

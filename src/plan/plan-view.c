@@ -29,20 +29,21 @@ static const char *keep(struct views *v, const char *s)
 	return v->all.v[v->all.n - 1];
 }
 
-static int add_view(void *user, const char *target, const char *source, const char *upper,
-                    const char *work)
+static int add_view(void *user, const struct participant_mount *m)
 {
 	struct views *v = user;
 	int r = grow((void **)&v->v, &v->cap, v->n + 1, sizeof(*v->v));
 
 	if (r < 0)
 		return r;
-	v->overlay = v->overlay || upper;
-	v->v[v->n++] = (struct exec_view){ .kind = upper ? EXEC_VIEW_OVERLAY : EXEC_VIEW_BIND,
-		                           .target = keep(v, target),
-		                           .source = keep(v, source),
-		                           .upper = keep(v, upper),
-		                           .work = keep(v, work) };
+	v->overlay = v->overlay || m->upper;
+	v->v[v->n++] = (struct exec_view){ .kind = m->upper   ? EXEC_VIEW_OVERLAY
+		                                   : m->fixed ? EXEC_VIEW_SHOW
+		                                              : EXEC_VIEW_BIND,
+		                           .target = keep(v, m->target),
+		                           .source = keep(v, m->source),
+		                           .upper = keep(v, m->upper),
+		                           .work = keep(v, m->work) };
 	return 0;
 }
 
@@ -83,7 +84,7 @@ int views_give(struct atoll_participant *part, void *ctx, struct error *err)
 	if (!fits(path, root))
 		root = path;
 	strlist_add(&v->shown, root);
-	return add_view(v, root, path, NULL, NULL);
+	return add_view(v, &(struct participant_mount){ .target = root, .source = path });
 }
 
 /* The plan's own /tmp, kept with its first resource. */

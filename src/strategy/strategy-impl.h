@@ -59,6 +59,9 @@ struct atoll_participant {
 	bool batch_anyway;           /* and that prepare makes a batch even of no change */
 };
 
+/* In mounts: what a command sees at TARGET, and cannot change. */
+int participant_show(struct atoll_participant *p, const char *target, const char *source);
+
 extern const struct atoll_strategy strategy_none;
 extern const struct atoll_strategy strategy_copy;
 extern const struct atoll_strategy strategy_overlay;

@@ -471,7 +471,16 @@ int atoll_participant_fail(struct atoll_participant *p, int code, const char *op
 int atoll_participant_mount(struct atoll_participant *p, const char *target, const char *source,
                             const char *upper, const char *work)
 {
-	return p->mount_fn(p->mount_user, target, source, upper, work);
+	const struct participant_mount m = { target, source, upper, work, false };
+
+	return p->mount_fn(p->mount_user, &m);
+}
+
+int participant_show(struct atoll_participant *p, const char *target, const char *source)
+{
+	const struct participant_mount m = { .target = target, .source = source, .fixed = true };
+
+	return p->mount_fn(p->mount_user, &m);
 }
 
 void atoll_participant_env(struct atoll_participant *p, const char *name, const char *value)

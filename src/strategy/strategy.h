@@ -72,8 +72,12 @@ int participant_create(struct atoll_participant *p, struct error *err);
 /* Rebuilds a stale workspace first; participant_stale() and _generation() then tell what to record. */
 int participant_path(struct atoll_participant *p, char **ret_path, struct error *err);
 /* What commands see where; each answer of the strategy is passed to FN. */
-typedef int (*participant_mount_fn)(void *user, const char *target, const char *source,
-                                    const char *upper, const char *work);
+struct participant_mount {
+	const char *target, *source;
+	const char *upper, *work; /* of an overlay, else NULL */
+	bool fixed;               /* only to be read */
+};
+typedef int (*participant_mount_fn)(void *user, const struct participant_mount *m);
 int participant_mounts(struct atoll_participant *p, participant_mount_fn fn, void *user,
                        struct error *err);
 /* NAME=VALUE each, or NAME for one to take away, as mounts said it; belongs to the participant. */

@@ -461,6 +461,32 @@ static void views_bind(void **state)
 	assert_false(exists("%s/b", copy));
 }
 
+/* Of what else lies where a view covers it: seen inside the view, and not to be changed. */
+static void views_show(void **state)
+{
+	struct fix *f = *state;
+	char copy[PATH_LEN], inner[PATH_LEN], source[PATH_LEN];
+
+	only_if_possible(f);
+	path_set(copy, "%s/copy", f->dir);
+	path_set(inner, "%s/sub/shown", f->res);
+	path_set(source, "%s/sub", f->res);
+	make_resource(f, copy);
+	path_set(f->paths[1][0], "%s/sub/shown", copy);
+	make_dir(f, f->paths[1][0], 0755);
+	f->views[0] =
+		(struct exec_view){ .kind = EXEC_VIEW_BIND, .target = f->res, .source = copy };
+	f->views[1] =
+		(struct exec_view){ .kind = EXEC_VIEW_SHOW, .target = inner, .source = source };
+	f->opt.n_views = 2;
+	assert_int_equal(exit_of(f, "test -e $R/sub/shown/c && touch $R/sub/c && "
+	                            "! touch $R/sub/shown/c 2>/dev/null && "
+	                            "! rm -f $R/sub/shown/c 2>/dev/null && "
+	                            "! mount -o remount,bind,rw $R/sub/shown 2>/dev/null && "
+	                            "! umount $R/sub/shown 2>/dev/null"),
+	                 0);
+}
+
 static void views_rest_is_read_only(void **state)
 {
 	struct fix *f = *state;
@@ -1365,6 +1391,7 @@ int main(void)
 		both(views_overlay_layers_by_name),
 		both(views_overlay_options),
 		both(views_bind),
+		both(views_show),
 		both(views_rest_is_read_only),
 		both(views_private_places),
 		both(views_dev_is_minimal),
