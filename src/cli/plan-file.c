@@ -44,10 +44,12 @@ static int wrong_word(const struct reading *rd, unsigned line, const char *what,
 static const struct kind {
 	const char *name;
 	const char *strategy; /* NULL: what fits, or what the file says */
+	const char *second;   /* another one that the file may name */
 	bool is_url;
 } kinds[] = {
-	{ "dir", NULL, false },        { "none", "none", false },        { "git", "git", false },
-	{ "sqlite", "sqlite", false }, { "postgres", "postgres", true },
+	{ "dir", NULL, NULL, false },           { "none", "none", NULL, false },
+	{ "git", "git", "worktree", false },    { "sqlite", "sqlite", NULL, false },
+	{ "postgres", "postgres", NULL, true },
 };
 
 static int settle_kind(const struct reading *rd, struct plan_file_resource *res)
@@ -60,7 +62,8 @@ static int settle_kind(const struct reading *rd, struct plan_file_resource *res)
 		suggest_try(&s, k->name, strlen(k->name));
 		if (strcmp(res->kind, k->name) != 0)
 			continue;
-		if (k->strategy && res->strategy && strcmp(res->strategy, k->strategy) != 0)
+		if (k->strategy && res->strategy && strcmp(res->strategy, k->strategy) != 0 &&
+		    !(k->second && strcmp(res->strategy, k->second) == 0))
 			return wrong(rd, res->kind_line, "the kind has a strategy of its own");
 		if (k->strategy && !res->strategy)
 			res->strategy = xstrdup(k->strategy);

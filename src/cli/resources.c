@@ -77,11 +77,27 @@ static struct wanted *find_wanted(struct start *s, const char *path)
 	return NULL;
 }
 
+/* A repository has two strategies, and one that was asked for is the directories' if it is neither. */
+static bool is_for_git(const char *strategy)
+{
+	return strategy && (strcmp(strategy, "git") == 0 || strcmp(strategy, "worktree") == 0);
+}
+
+static const char *settle_strategy(const struct start *s, const struct kind *kind,
+                                   const char *strategy)
+{
+	if (strcmp(kind->option, "git") == 0 && is_for_git(strategy))
+		return strategy;
+	if (!kind->strategy && is_for_git(strategy) && args_has(&s->c->args, "git"))
+		return NULL;
+	return kind->strategy ? kind->strategy : strategy;
+}
+
 static void want(struct start *s, const struct kind *kind, const char *given, const char *strategy)
 {
 	s->v[s->n++] = (struct wanted){
 		.root = kind->is_path ? absolute(given) : xstrdup(given),
-		.strategy = kind->strategy ? kind->strategy : strategy,
+		.strategy = settle_strategy(s, kind, strategy),
 	};
 }
 

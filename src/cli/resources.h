@@ -12,7 +12,7 @@
 		{ "sqlite", "FILE", "an SQLite database; may be given again" },                   \
 		{ "postgres", "URL", "a PostgreSQL database: postgres://USER@HOST/DATABASE" },    \
 		{ "none", "PATH", "a resource worked on in place, without protection" },          \
-		{ "strategy", "NAME", "how the directories are isolated (default: what fits)" },  \
+		{ "strategy", "NAME", "how it is isolated (default: what fits)" },                \
 		{ "parent", "CHILD=PARENT",                                                       \
 		  "CHILD is committed before PARENT, and undone after it" },                      \
 		{ "file", "FILE", "resources written down in a file; its name, too, for start" }, \

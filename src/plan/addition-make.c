@@ -39,15 +39,15 @@ static int settle_strategy(struct plan_op *op, const struct addition *add, struc
                            struct atoll_result *res, struct error *err)
 {
 	const char *chosen;
-	int r;
+	char *before;
+	int r = choose_strategy(op->a, row, add->root_fd, add->resource->strategy, res, &chosen,
+	                        err);
 
-	if (add->resource->strategy)
-		return choose_check(op->a, row, add->root_fd, err);
-	r = choose_strategy(op->a, row, add->root_fd, res, &chosen, err);
 	if (r < 0)
 		return r;
-	free(row->strategy);
+	before = row->strategy;
 	row->strategy = xstrdup(chosen);
+	free(before);
 	return 0;
 }
 

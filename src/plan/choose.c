@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* overlay or copy: tried once per boot and filesystem, then known. */
+/* Overlay or not: tried once per boot and filesystem, then known. */
 #include "plan/choose.h"
 
 #include <errno.h>
@@ -114,35 +114,51 @@ static int overlay_works(struct atoll *a, const struct sandbox_row *row, int roo
 	return *ret_why ? 0 : probe(a, row, root_fd, ret, ret_why, err);
 }
 
-int choose_strategy(struct atoll *a, const struct sandbox_row *row, int root_fd,
-                    struct atoll_result *res, const char **ret, struct error *err)
-{
-	cleanup_free char *why = NULL, *note = NULL;
-	bool works;
-	int r = overlay_works(a, row, root_fd, &works, &why, err);
+/* Who takes over, and how it is said. */
+static const struct second {
+	const char *first; /* as it was named; NULL: it was not */
+	const char *works, *instead;
+	const char *what;
+} seconds[] = {
+	{ NULL, "overlay", "copy", "a complete copy" },
+	{ "git", "git", "worktree", "a private checkout" },
+};
 
-	if (r < 0)
-		return r;
-	*ret = works ? "overlay" : "copy";
-	if (works)
-		return 0;
-	note = xasprintf("a complete copy is used, since an overlay cannot be: %s",
-	                 why ? why : "the kernel refused it");
-	result_note(res, ATOLL_NOTE_WARNING, row->id, "", note);
-	return 0;
+static const struct second *find_second(const char *named)
+{
+	for (size_t i = 0; i < sizeof(seconds) / sizeof(seconds[0]); i++)
+		if (named && seconds[i].first ? strcmp(named, seconds[i].first) == 0
+		                              : named == seconds[i].first)
+			return &seconds[i];
+	return NULL;
 }
 
-int choose_check(struct atoll *a, const struct sandbox_row *row, int root_fd, struct error *err)
+static int refuse(const struct sandbox_row *row, const char *why, struct error *err)
 {
-	cleanup_free char *why = NULL;
-	bool works;
-	bool needed = strcmp(row->strategy, "overlay") == 0 || strcmp(row->strategy, "git") == 0;
-	int r = needed ? overlay_works(a, row, root_fd, &works, &why, err) : 1;
-
-	if (r != 0 || works)
-		return r < 0 ? r : 0;
 	(void)error_set(err, -ATOLL_E_UNSUPPORTED, "no overlay can be mounted over '%s': %s",
 	                row->root, why ? why : "the kernel refused it");
 	error_hint(err, "atoll start --strategy copy works; atoll doctor %s says more", row->root);
 	return -ATOLL_E_UNSUPPORTED;
+}
+
+int choose_strategy(struct atoll *a, const struct sandbox_row *row, int root_fd, const char *named,
+                    struct atoll_result *res, const char **ret, struct error *err)
+{
+	const struct second *s = find_second(named);
+	cleanup_free char *why = NULL, *note = NULL;
+	bool works, needed = s || strcmp(named, "overlay") == 0;
+	int r = needed ? overlay_works(a, row, root_fd, &works, &why, err) : 0;
+
+	if (r < 0)
+		return r;
+	*ret = s ? s->works : named;
+	if (!needed || works)
+		return 0;
+	if (!s)
+		return refuse(row, why, err);
+	*ret = s->instead;
+	note = xasprintf("%s is used, since an overlay cannot be: %s", s->what,
+	                 why ? why : "the kernel refused it");
+	result_note(res, ATOLL_NOTE_WARNING, row->id, "", note);
+	return 0;
 }

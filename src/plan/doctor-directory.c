@@ -84,8 +84,15 @@ static const char *overlay_fix(int r, enum exec_tier tier, const struct error *e
 	               : "none needed: copy is used instead";
 }
 
+static bool is_repository(int fd)
+{
+	struct fs_stat st;
+
+	return fs_stat_at(fd, ".git", 0, &st) == 0 && S_ISDIR(st.mode);
+}
+
 /* Tried in the store: where an area would lie on another mount there is nothing yet. */
-static void examine_overlay(struct doctor *d, const char *path)
+static void examine_overlay(struct doctor *d, const char *path, int fd)
 {
 	cleanup_error struct error err = ERROR_INIT;
 	cleanup_free char *place = NULL;
@@ -102,6 +109,11 @@ static void examine_overlay(struct doctor *d, const char *path)
 	else
 		doctor_say(d, WARN("strategy overlay", overlay_fix(r, tier, &err)),
 		           "not possible: %s", r < 0 ? err.msg : why);
+	if (is_repository(fd))
+		doctor_say(d, GOOD("repository"), "%s",
+		           r == 0 && tier == EXEC_TIER_OVERLAY
+		                   ? "strategy git: at its own path, over an overlay"
+		                   : "strategy worktree: a private checkout");
 }
 
 /* ---- what is in it ---- */
@@ -221,7 +233,7 @@ void doctor_directory(struct doctor *d, const char *given)
 		doctor_say(d, BAD("strategy copy", -ATOLL_E_UNSUPPORTED, fix), "not possible: %s",
 		           lack);
 	} else {
-		examine_overlay(d, path);
+		examine_overlay(d, path, fd);
 		examine_area(d, path, fd);
 	}
 	examine_entries(d, path, fd);

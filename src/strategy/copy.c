@@ -403,12 +403,11 @@ static int prepare_commit(struct atoll_participant *p)
 		r = tree_diff(&v.t, &cs, &p->err);
 	if (r >= 0)
 		r = dir_select(p, &source, &cs);
-	if (r >= 0 && cs.n == 0)
-		r = ATOLL_NO_CHANGE;
-	if (r == 0)
+	if (r >= 0 && cs.n)
 		r = dir_weed(p, &cs, judge, judge_dir, &v);
-	if (r >= 0 && r != ATOLL_NO_CHANGE)
-		r = cs.n || cs.n_theirs ? dir_prepare(p, work, &source, &cs) : ATOLL_NO_CHANGE;
+	if (r >= 0)
+		r = cs.n || cs.n_theirs || p->batch_anyway ? dir_prepare(p, work, &source, &cs)
+		                                           : ATOLL_NO_CHANGE;
 	if (r == ATOLL_READY)
 		r = judge_again(p, &v, &cs);
 	if (r == ATOLL_READY)

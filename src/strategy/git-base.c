@@ -126,28 +126,28 @@ int git_index_read(struct atoll_participant *p, const char *dir, const char *pat
 /* ---- the record ---- */
 
 /* Asked of the disk, since mostly there is none. */
-static bool has_stash(const struct git_state *st)
+static bool has_stash(int git_fd)
 {
 	struct fs_stat log;
 
-	return fs_stat_at(st->dir_fd, "logs/refs/stash", 0, &log) == 0;
+	return fs_stat_at(git_fd, "logs/refs/stash", 0, &log) == 0;
 }
 
-static int write_refs(struct atoll_participant *p, const struct git_state *st, int work_fd,
+static int write_refs(struct atoll_participant *p, const char *dir, int git_fd, int work_fd,
                       const char *name)
 {
 	cleanup_strbuf struct strbuf sb = STRBUF_INIT;
 	cleanup_free char *head = NULL;
 	cleanup_close int fd = FD_NONE;
-	const struct git g = GIT_AT(st->dir);
-	int r = git_head_read(p, st->dir_fd, "HEAD", &head);
+	const struct git g = GIT_AT(dir);
+	int r = git_head_read(p, git_fd, "HEAD", &head);
 
 	if (r < 0)
 		return r;
 	strbuf_printf(&sb, "%s\n", head);
 	r = refs_text(p, &g, &sb);
 	strbuf_putc(&sb, '\n');
-	if (r >= 0 && has_stash(st))
+	if (r >= 0 && has_stash(git_fd))
 		r = git_stash_list(p, &g, &sb);
 	if (r < 0)
 		return r;
@@ -160,23 +160,25 @@ static int write_refs(struct atoll_participant *p, const struct git_state *st, i
 int git_base_write(struct atoll_participant *p)
 {
 	char refs[NAME_LEN], index[NAME_LEN];
-	cleanup_close int work_fd = FD_NONE;
-	struct git_state *st;
-	int r = git_state(p, &st);
+	cleanup_close int work_fd = FD_NONE, git_fd = FD_NONE;
+	cleanup_free char *work = git_work_path(p);
+	cleanup_free char *dir = xasprintf("%s/.git", git_ground(p)->layered ? p->root : work);
+	int r = open_work(p, &work_fd);
 
-	if (r >= 0)
-		r = open_work(p, &work_fd);
 	if (r < 0)
 		return r;
+	git_fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (git_fd < 0)
+		return error_sys(&p->err, -errno, "open", dir);
 	names(p, refs, index);
 	(void)fs_unlink_at(work_fd, refs); /* what an interrupted attempt left */
 	(void)fs_unlink_at(work_fd, index);
 	/* Replaced by rename, never written to: what is opened is whole. */
-	r = copy_entry_at(st->dir_fd, "index", work_fd, index, NULL, NULL);
+	r = copy_entry_at(git_fd, "index", work_fd, index, NULL, NULL);
 	if (r < 0 && r != -ENOENT)
 		return error_sys(&p->err, r, "copy the index of", p->root);
 	crashpoint("git.base.index");
-	return write_refs(p, st, work_fd, refs);
+	return write_refs(p, dir, git_fd, work_fd, refs);
 }
 
 int git_base_read(struct atoll_participant *p, struct git_base *ret)

@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "diff/upper.h"
 #include "strategy/dir.h"
 #include "util/cleanup.h"
 #include "util/mem.h"
@@ -32,7 +31,7 @@ int git_observe(struct atoll_participant *p)
 	int r;
 
 	git_hide(p);
-	r = git_files->observe(p);
+	r = git_files(p)->observe(p);
 	if (r < 0 || p->stale)
 		return r;
 	/* Only counted: what cannot be committed says so then. */
@@ -182,13 +181,6 @@ static int report_refs(struct atoll_participant *p, struct git_view *v,
 	return r;
 }
 
-/* What git keeps for itself; everything else in `.git` is shown. */
-static const char *const internal[] = { "objects",        "refs",        "logs",       "index",
-	                                "HEAD",           "packed-refs", "ORIG_HEAD",  "FETCH_HEAD",
-	                                "COMMIT_EDITMSG", "MERGE_MSG",   "MERGE_RR",   "rr-cache",
-	                                "gc.log",         "SQUASH_MSG",  "index.lock", "AUTO_MERGE",
-	                                "MERGE_MODE" };
-
 static int report_other(void *ctx, const char *path, enum atoll_change_kind kind, unsigned what,
                         const struct fs_stat *old_stat, const struct fs_stat *new_stat,
                         const char *link_target)
@@ -205,46 +197,24 @@ static int report_other(void *ctx, const char *path, enum atoll_change_kind kind
 		                  .text = link_target,
 		                  .detail = "stays in the plan, never installed" };
 
-	if (!*path || strncmp(path, "sharedindex.", 12) == 0)
-		return 0;
 	return atoll_participant_change(p, &c);
 }
 
-struct others {
-	struct atoll_participant *p;
-	const struct upper_compare *u;
-};
-
-static int report_others_change(void *ctx, struct change *c)
-{
-	struct others *o = ctx;
-
-	return upper_expand_one(o->u, c, report_other, o->p);
-}
-
+/* With both sides at hand, for who wants to see their content. */
 static int report_others(struct atoll_participant *p, const struct git_view *v)
 {
-	cleanup_strlist struct strlist excludes = STRLIST_INIT;
+	cleanup_close int root_fd = FD_NONE, work_fd = FD_NONE;
 	struct git_state *st;
-	struct upper_compare u;
-	struct others o = { p, &u };
-	cleanup_close int root_fd = FD_NONE, upper_fd = FD_NONE;
 	struct dir_sides sides;
 	int r = git_state(p, &st);
 
 	if (r < 0 || v->upper_fd == FD_NONE)
 		return r;
 	root_fd = openat(st->dir_fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	upper_fd = openat(v->upper_fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	for (size_t i = 0; i < sizeof(internal) / sizeof(internal[0]); i++)
-		strlist_add(&excludes, internal[i]);
-	u = (struct upper_compare){ .upper_fd = v->upper_fd,
-		                    .orig_fd = st->dir_fd,
-		                    .marks = geteuid() == 0 ? OVERLAY_TRUSTED : OVERLAY_USER,
-		                    .excludes = &excludes };
-	dir_sides_init(&sides, root_fd, upper_fd);
+	work_fd = openat(v->upper_fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	dir_sides_init(&sides, root_fd, work_fd);
 	p->sides = &sides;
-	r = upper_each(&u, report_others_change, &o, &p->err);
+	r = git_others(p, v, report_other, p);
 	p->sides = NULL;
 	dir_sides_done(&sides);
 	return r;
@@ -259,7 +229,7 @@ int git_diff(struct atoll_participant *p)
 	int r;
 
 	git_hide(p);
-	r = git_files->diff(p);
+	r = git_files(p)->diff(p);
 	if (r < 0 || p->stale)
 		return r;
 	v.only_look = true;
@@ -284,5 +254,5 @@ int git_content(struct atoll_participant *p, const struct atoll_change *change,
 {
 	if (!change->old_mode && !change->new_mode) /* a ref */
 		return -ATOLL_E_UNSUPPORTED;
-	return git_files->content(p, change, side, ret_fd);
+	return git_files(p)->content(p, change, side, ret_fd);
 }

@@ -12,7 +12,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -351,14 +350,14 @@ static int is_clean(struct atoll_participant *p, const struct git_view *v, const
 int git_merge_file(struct atoll_participant *p, const struct git_view *v, const struct git_merge *m,
                    const char *path, const char *entry)
 {
-	cleanup_free char *upper = xasprintf("%s/u%" PRIu64, p->work, p->generation);
+	cleanup_free char *work = git_work_path(p);
 	int r;
 
 	if (strncmp(entry, "100", 3) != 0) /* a link, a submodule, or gone */
 		return 1;
 	r = is_clean(p, v, p->root, path, m->now);
 	if (r == 1)
-		r = is_clean(p, v, upper, path, m->v);
+		r = is_clean(p, v, work, path, m->v);
 	if (r != 1)
 		return r < 0 ? r : 1;
 	r = write_file(p, v, path, entry);

@@ -8,19 +8,41 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "diff/change.h"
 #include "util/cleanup.h"
 #include "util/crashpoint.h"
 #include "util/mem.h"
 
+static const char *const told[] = { "config", "hooks", "info" };
+#define N_TOLD (sizeof(told) / sizeof(told[0]))
+
+static int find_told(void *ctx, const char *path, enum atoll_change_kind kind, unsigned what,
+                     const struct fs_stat *old_stat, const struct fs_stat *new_stat,
+                     const char *link_target)
+{
+	bool *found = ctx;
+
+	(void)kind;
+	(void)what;
+	(void)old_stat;
+	(void)new_stat;
+	(void)link_target;
+	for (size_t i = 0; i < N_TOLD; i++)
+		found[i] = found[i] || path_below(path, told[i]);
+	return 0;
+}
+
+/* For people, and no reason to fail. */
 static void note_others(struct atoll_participant *p, const struct git_view *v)
 {
-	static const char *const names[] = { "config", "hooks", "info" };
+	bool found[N_TOLD] = { false };
 
-	for (size_t i = 0; v->upper_fd != FD_NONE && i < sizeof(names) / sizeof(names[0]); i++) {
-		cleanup_free char *path = xasprintf(".git/%s", names[i]);
-		struct fs_stat st;
+	if (git_others(p, v, find_told, found) < 0)
+		error_done(&p->err);
+	for (size_t i = 0; i < N_TOLD; i++) {
+		cleanup_free char *path = xasprintf(".git/%s", told[i]);
 
-		if (fs_stat_at(v->upper_fd, names[i], 0, &st) == 0)
+		if (found[i])
 			atoll_participant_note(p, ATOLL_NOTE_INFO, path,
 			                       "changed in the plan; never installed");
 	}
@@ -107,7 +129,7 @@ static int prepare_files(struct atoll_participant *p, bool anyway)
 	int r;
 
 	p->batch_anyway = anyway;
-	r = git_files->prepare(p);
+	r = git_files(p)->prepare(p);
 	p->batch_anyway = false;
 	return r;
 }
@@ -269,7 +291,7 @@ static int prepare_undo(struct atoll_participant *p)
 	if (r >= 0 && rec)
 		r = judge_undo(p, st);
 	if (r >= 0)
-		r = git_files->prepare(p);
+		r = git_files(p)->prepare(p);
 	git_load_end(p, &h);
 	return r;
 }

@@ -2,7 +2,7 @@
 /*
  * What is in the workspace, for git to read without trusting it: a bare repository of our own, with
  * our configuration, put together of regular files only. Refs: those of the repository as it is, with
- * what the upper layer has over them. Objects: the new ones get second names; packs get an index made
+ * what the upper layer has over them; or those of the workspace alone. Objects: the new ones get second names; packs get an index made
  * anew. All others are found in the repository itself, which has lost none of those it had.
  */
 #include "strategy/git.h"
@@ -10,12 +10,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <dirent.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "diff/change.h"
 #include "fs/atomic.h"
 #include "fs/copy.h"
 #include "fs/remove.h"
@@ -80,34 +80,67 @@ static int refuse(struct atoll_participant *p, const char *what)
 	return -ATOLL_E_POLICY;
 }
 
+static int find_refused(void *ctx, const char *path, enum atoll_change_kind kind, unsigned what,
+                        const struct fs_stat *old_stat, const struct fs_stat *new_stat,
+                        const char *link_target)
+{
+	const char **ret_what = ctx;
+
+	(void)kind;
+	(void)what;
+	(void)old_stat;
+	(void)new_stat;
+	(void)link_target;
+	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
+		if (path_below(path, refused[i].name))
+			*ret_what = refused[i].what;
+	return 0;
+}
+
 static int check_inside(struct atoll_participant *p, const struct git_view *v)
 {
 	const char *what = git_operation(v->upper_fd);
+	int r;
 
 	if (what) {
 		(void)error_set(&p->err, -ATOLL_E_POLICY, "%s is under way in the plan", what);
 		error_hint(&p->err, "end it there (atoll shell %s), then commit", p->plan);
 		return -ATOLL_E_POLICY;
 	}
-	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
-		if (upper_has(v, refused[i].name))
-			return refuse(p, refused[i].what);
+	r = git_others(p, v, find_refused, &what);
+	return r >= 0 && what ? refuse(p, what) : r;
+}
+
+static const char replaced[] = "the repository itself was removed or replaced";
+
+/* Whole, so that everything in it counts. */
+static int open_private(struct atoll_participant *p, struct git_view *v)
+{
+	int r = worktree_open(p, &v->upper_fd);
+
+	if (r == -ESTALE || r == -ENOENT || r == -ENOTDIR)
+		return refuse(p, replaced);
+	if (r < 0)
+		return error_sys(&p->err, r, "look at the workspace of", p->root);
+	v->has_refs = v->has_index = v->has_stash = true;
 	return 0;
 }
 
 int git_view_open(struct atoll_participant *p, struct git_view *v)
 {
-	cleanup_free char *upper = xasprintf("%s/u%" PRIu64, p->work, p->generation);
+	cleanup_free char *upper = git_work_path(p);
 	cleanup_close int fd = open(upper, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	struct fs_stat st;
 	int r = fd < 0 ? -errno : fs_stat_at(fd, ".git", 0, &st);
 
+	if (!git_ground(p)->layered)
+		return open_private(p, v);
 	if (r == -ENOENT)
 		return 0;
 	if (r < 0)
 		return error_sys(&p->err, r, "look at the workspace", upper);
 	if (!S_ISDIR(st.mode) || overlay_is_opaque(fd, ".git", our_marks()) == 1)
-		return refuse(p, "the repository itself was removed or replaced");
+		return refuse(p, replaced);
 	r = resolve_dir(fd, ".git", &v->upper_fd);
 	if (r < 0)
 		return error_sys(&p->err, r, "open the workspace", upper);
@@ -146,6 +179,13 @@ static int copy_small(int from_fd, const char *from, int to_fd, const char *to, 
 	return r < 0 ? r : fs_write_all(out, text, len);
 }
 
+bool git_is_lock(const char *name)
+{
+	size_t len = strlen(name);
+
+	return len > 5 && strcmp(name + len - 5, ".lock") == 0;
+}
+
 static int merge_ref(void *ctx, int dir_fd, const char *name, const char *path, unsigned char type)
 {
 	const struct refs_merge *m = ctx;
@@ -157,6 +197,8 @@ static int merge_ref(void *ctx, int dir_fd, const char *name, const char *path, 
 	(void)type;
 	if (strlen(path) < m->skip) /* where the walk begins */
 		return r < 0 ? r : 0;
+	if (git_is_lock(name)) /* of whoever is at work there */
+		return 0;
 	if (r == -ENOENT)
 		return WALK_SKIP; /* live: gone since */
 	if (r >= 0)
@@ -176,29 +218,53 @@ static int merge_ref(void *ctx, int dir_fd, const char *name, const char *path, 
 	return r == -ENOENT ? 0 : r;
 }
 
+static int add_loose(int from_fd, int git_fd, bool is_upper)
+{
+	struct refs_merge m = { .is_upper = is_upper, .skip = strlen("refs/") };
+	cleanup_close int to_fd = FD_NONE;
+	int r = resolve_dir(git_fd, "refs", &to_fd);
+
+	m.to_fd = to_fd;
+	return r < 0 ? r : walk_tree(from_fd, "refs", merge_ref, NULL, &m);
+}
+
+static int add_packed(int from_fd, int git_fd)
+{
+	int r = copy_small(from_fd, "packed-refs", git_fd, "packed-refs", PACKED_MAX);
+
+	return r == -ENOENT || r == -ENXIO ? 0 : r; /* none, or a whiteout */
+}
+
 /* Loose ones first, as git does: one that is packed meanwhile is then seen twice, not never. */
+int git_refs_copy(int from_fd, int to_fd)
+{
+	int r = add_loose(from_fd, to_fd, false);
+
+	return r < 0 ? r : add_packed(from_fd, to_fd);
+}
+
 static int merge_refs(struct atoll_participant *p, const struct git_state *st,
                       const struct git_view *v)
 {
-	struct refs_merge m = { .to_fd = FD_NONE, .skip = strlen("refs/") };
-	cleanup_close int to_fd = FD_NONE;
-	int r = resolve_dir(v->fd, "refs", &to_fd);
+	int r = add_loose(st->dir_fd, v->fd, false);
 
-	m.to_fd = to_fd;
-	if (r >= 0)
-		r = walk_tree(st->dir_fd, "refs", merge_ref, NULL, &m);
-	m.is_upper = true;
 	if (r >= 0 && overlay_is_opaque(v->upper_fd, "refs", our_marks()) == 1)
 		return refuse(p, "the directory of all refs was replaced");
 	if (r >= 0 && upper_has(v, "refs"))
-		r = walk_tree(v->upper_fd, "refs", merge_ref, NULL, &m);
+		r = add_loose(v->upper_fd, v->fd, true);
 	if (r >= 0)
-		r = copy_small(upper_has(v, "packed-refs") ? v->upper_fd : st->dir_fd,
-		               "packed-refs", v->fd, "packed-refs", PACKED_MAX);
-	/* None, or a whiteout. */
-	if (r == -ENOENT || r == -ENXIO)
-		r = 0;
-	return r < 0 ? error_sys(&p->err, r, "read the refs in the workspace of", p->root) : 0;
+		r = add_packed(upper_has(v, "packed-refs") ? v->upper_fd : st->dir_fd, v->fd);
+	return r;
+}
+
+static int put_refs(struct atoll_participant *p, const struct git_state *st,
+                    const struct git_view *v)
+{
+	int r = git_ground(p)->layered ? merge_refs(p, st, v) : git_refs_copy(v->upper_fd, v->fd);
+
+	if (r < 0 && !p->err.code)
+		return error_sys(&p->err, r, "read the refs in the workspace of", p->root);
+	return r;
 }
 
 /* ---- making it ---- */
@@ -234,7 +300,8 @@ static int put_head(struct atoll_participant *p, const struct git_state *st,
                     const struct git_view *v)
 {
 	cleanup_free char *head = NULL, *text = NULL;
-	int r = git_head_read(p, upper_has(v, "HEAD") ? v->upper_fd : st->dir_fd, "HEAD", &head);
+	bool is_upper = !git_ground(p)->layered || upper_has(v, "HEAD");
+	int r = git_head_read(p, is_upper ? v->upper_fd : st->dir_fd, "HEAD", &head);
 
 	if (r < 0)
 		return r;
@@ -249,7 +316,7 @@ static int put_index(struct atoll_participant *p, const struct git_view *v)
 	cleanup_dirlist struct dirlist names = DIRLIST_INIT;
 	int r = copy_small(v->upper_fd, "index", v->fd, "index", INDEX_MAX);
 
-	if (r == -ENXIO) /* deleted */
+	if (r == -ENXIO || r == -ENOENT) /* deleted */
 		r = 0;
 	if (r >= 0)
 		r = dirlist_read(v->upper_fd, &names);
@@ -274,7 +341,7 @@ static int put_stash(struct atoll_participant *p, const struct git_view *v)
 	if (r >= 0)
 		r = copy_small(from_fd, "stash", to_fd, "stash", PACKED_MAX);
 	/* The last one was dropped. */
-	return r < 0 && r != -ENXIO
+	return r < 0 && r != -ENXIO && r != -ENOENT
 	               ? error_sys(&p->err, r, "read the stash in the workspace of", p->root)
 	               : 0;
 }
@@ -311,7 +378,7 @@ int git_view_make(struct atoll_participant *p, struct git_view *v, const char *n
 	if (r >= 0)
 		r = put_head(p, st, v);
 	if (r >= 0)
-		r = merge_refs(p, st, v);
+		r = put_refs(p, st, v);
 	if (r >= 0 && v->has_index)
 		r = put_index(p, v);
 	return r < 0 || !v->has_stash ? r : put_stash(p, v);

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -19,7 +20,23 @@
 #define BUSY      "busy"
 #define BUSY_WAIT 60000 /* ms until a git that a dead process left has ended */
 
-const struct atoll_strategy *const git_files = &strategy_overlay;
+const struct git_ground *git_ground(const struct atoll_participant *p)
+{
+	static const struct git_ground over = { &strategy_overlay, 'u', true };
+	static const struct git_ground apart = { &strategy_copy, 'w', false };
+
+	return p->ops == &strategy_worktree ? &apart : &over;
+}
+
+const struct atoll_strategy *git_files(const struct atoll_participant *p)
+{
+	return git_ground(p)->files;
+}
+
+char *git_work_path(const struct atoll_participant *p)
+{
+	return xasprintf("%s/%c%" PRIu64, p->work, git_ground(p)->letter, p->generation);
+}
 
 static void swaps_done(struct git_swaps parts[GIT_PART_END_])
 {
@@ -145,38 +162,59 @@ void git_load_end(struct atoll_participant *p, const struct git_hashes *h)
 
 /* ---- the workspace ---- */
 
-static int git_create(struct atoll_participant *p)
+/* The base comes last: a generation that has one is complete. */
+static int complete(struct atoll_participant *p)
+{
+	int r = git_ground(p)->layered ? 0 : worktree_make(p);
+
+	return r < 0 ? r : git_base_write(p);
+}
+
+/* What `.git` is to be in the workspace is not for the other strategy to make. */
+static void hide_unless_layered(struct atoll_participant *p)
+{
+	if (!git_ground(p)->layered)
+		git_hide(p);
+}
+
+int git_create(struct atoll_participant *p)
 {
 	int r = git_check_repository(p);
 
+	hide_unless_layered(p);
 	if (r >= 0)
-		r = git_files->create(p);
-	return r < 0 ? r : git_base_write(p);
+		r = git_files(p)->create(p);
+	return r < 0 ? r : complete(p);
 }
 
 /* The base belongs to the generation that the other strategy made, if it made one. */
 static int follow_generation(struct atoll_participant *p, uint64_t before)
 {
-	return p->generation == before && git_base_exists(p) ? 0 : git_base_write(p);
+	return p->generation == before && git_base_exists(p) ? 0 : complete(p);
 }
 
-static int git_path(struct atoll_participant *p, char **ret_path)
+int git_path(struct atoll_participant *p, char **ret_path)
 {
 	uint64_t before = p->generation;
-	int r = git_files->path(p, ret_path);
+	int r;
+
+	hide_unless_layered(p);
+	r = git_files(p)->path(p, ret_path);
+	return r < 0 ? r : follow_generation(p, before);
+}
+
+int git_mounts(struct atoll_participant *p)
+{
+	uint64_t before = p->generation;
+	int r;
+
+	hide_unless_layered(p);
+	r = git_files(p)->mounts(p);
 
 	return r < 0 ? r : follow_generation(p, before);
 }
 
-static int git_mounts(struct atoll_participant *p)
-{
-	uint64_t before = p->generation;
-	int r = git_files->mounts(p);
-
-	return r < 0 ? r : follow_generation(p, before);
-}
-
-static int git_check(struct atoll_participant *p)
+int git_check(struct atoll_participant *p)
 {
 	const struct git_record *rec;
 	struct git_hashes h;
@@ -185,7 +223,7 @@ static int git_check(struct atoll_participant *p)
 	git_hide(p);
 	r = git_load(p, &rec, &h);
 	if (r >= 0)
-		r = git_files->check(p);
+		r = git_files(p)->check(p);
 	if (r >= 0 && rec && !p->batch.recovering)
 		r = git_refs_try(p, rec);
 	git_load_end(p, &h);
@@ -275,7 +313,7 @@ static int carry_out(struct atoll_participant *p, const struct git_record *rec)
 		r = git_objects_install(p, rec);
 	crashpoint("git.commit.objects");
 	if (r >= 0)
-		r = git_files->commit(p);
+		r = git_files(p)->commit(p);
 	crashpoint("git.commit.files");
 	if (r >= 0)
 		r = git_index_swap(p, rec, false);
@@ -301,19 +339,19 @@ static int carry_out(struct atoll_participant *p, const struct git_record *rec)
 
 /* The lock stays until everybody else has come as far: who committed on top of what may still go back
  * would have it torn away. */
-static int git_unlock(struct atoll_participant *p)
+int git_unlock(struct atoll_participant *p)
 {
 	return is_gone(p) ? 0 : git_index_unlock(p);
 }
 
-static int git_commit(struct atoll_participant *p)
+int git_commit(struct atoll_participant *p)
 {
 	const struct git_record *rec = NULL;
 	struct git_hashes h = { "" };
 	int r = begin(p, &rec, &h, false);
 
 	if (r == 0)
-		r = rec ? carry_out(p, rec) : git_files->commit(p);
+		r = rec ? carry_out(p, rec) : git_files(p)->commit(p);
 	drop_view(p);
 	git_load_end(p, &h);
 	return r < 0 ? r : 0;
@@ -336,7 +374,7 @@ static int take_back(struct atoll_participant *p, const struct git_record *rec)
 		r = git_index_swap(p, rec, true);
 	crashpoint("git.undo.index");
 	if (r >= 0)
-		r = git_files->undo(p);
+		r = git_files(p)->undo(p);
 	crashpoint("git.undo.files");
 	if (r >= 0)
 		git_index_refresh(p, rec);
@@ -350,19 +388,19 @@ static int take_back(struct atoll_participant *p, const struct git_record *rec)
 	return r < 0 ? r : mark(p, true);
 }
 
-static int git_undo(struct atoll_participant *p)
+int git_undo(struct atoll_participant *p)
 {
 	const struct git_record *rec = NULL;
 	struct git_hashes h = { "" };
 	int r = begin(p, &rec, &h, true);
 
 	if (r == 0)
-		r = rec ? take_back(p, rec) : git_files->undo(p);
+		r = rec ? take_back(p, rec) : git_files(p)->undo(p);
 	git_load_end(p, &h);
 	return r < 0 ? r : 0;
 }
 
-static int git_abort(struct atoll_participant *p)
+int git_abort(struct atoll_participant *p)
 {
 	const struct git_record *rec = NULL;
 	struct git_hashes h = { "" };
@@ -382,18 +420,18 @@ static int git_abort(struct atoll_participant *p)
 	crashpoint("git.abort.unlocked");
 	drop_view(p);
 	if (r >= 0)
-		r = git_files->abort(p);
+		r = git_files(p)->abort(p);
 	git_load_end(p, &h);
 	return r;
 }
 
-static int git_finish(struct atoll_participant *p)
+int git_finish(struct atoll_participant *p)
 {
 	git_hide(p);
-	return git_files->finish(p);
+	return git_files(p)->finish(p);
 }
 
-static int git_release(struct atoll_participant *p)
+int git_release(struct atoll_participant *p)
 {
 	const struct git_record *rec;
 	struct git_hashes h;
@@ -402,26 +440,26 @@ static int git_release(struct atoll_participant *p)
 	git_hide(p);
 	r = git_load(p, &rec, &h);
 	if (r >= 0)
-		r = git_files->release(p);
+		r = git_files(p)->release(p);
 	git_load_end(p, &h);
 	return r;
 }
 
-static int git_reset(struct atoll_participant *p)
+int git_reset(struct atoll_participant *p)
 {
 	git_hide(p);
-	return git_files->reset(p);
+	return git_files(p)->reset(p);
 }
 
-static int git_remove(struct atoll_participant *p)
+int git_remove(struct atoll_participant *p)
 {
-	return git_files->remove(p);
+	return git_files(p)->remove(p);
 }
 
-static int git_refresh(struct atoll_participant *p)
+int git_refresh(struct atoll_participant *p)
 {
 	git_hide(p);
-	return git_files->refresh(p);
+	return git_files(p)->refresh(p);
 }
 
 const struct atoll_strategy strategy_git = {

@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `git`: a repository with its working tree. The workspace is an overlay over all of it (the strategy
- * `overlay` does that part), so that commands use git as they would outside; but of `.git` no file
- * ever leaves the workspace. What a commit takes from it is what git itself says of it:
+ * `git` and `worktree`: a repository with its working tree. They differ in what the workspace is made
+ * of, their ground:
+ *
+ *   git        an overlay over all of it, `.git` included (the strategy `overlay` does that part)
+ *   worktree   a private checkout: a copy of the working tree (the strategy `copy`), and a repository
+ *              of its own in it that has no objects but new ones (worktree.c)
+ *
+ * So commands use git as they would outside; but of `.git` no file ever leaves the workspace. What a
+ * commit takes from it is what git itself says of it:
  *
  *   objects   those that refs, HEAD and the index newly need: packed, sent through index-pack, which
  *             hashes and checks every one, and added as one pack
@@ -14,13 +20,15 @@
  *
  * Each key is judged by three values: BASE, when the workspace was made; V, in the workspace; NOW, in
  * the repository. Changed in the workspace only: swapped. Changed by others only, or by both to the
- * same: nothing to do. By both: merged, where it is a branch (git-merge.c), else a conflict. That the lower layer is live does no harm: what a command
- * did not touch has V equal to NOW.
+ * same: nothing to do. By both: merged, where it is a branch (git-merge.c), else a conflict. What a
+ * command did not touch has V equal to BASE; or to NOW, where it shows what is below it, which does no
+ * harm.
  *
  * In the work directory, per generation G of the workspace:
  *
  *   refsG    HEAD and the refs when it was made, and after an empty line the stash
  *   indexG   the index then, a copy
+ *   gitG     worktree: a base record (diff/base.h) of all of `.git` but refs, index and objects
  *
  * In the area:
  *
@@ -48,6 +56,7 @@
 #ifndef STRATEGY_GIT_H
 #define STRATEGY_GIT_H
 
+#include "diff/tree.h"
 #include "fs/overlayfs.h"
 #include "strategy/git-record.h"
 #include "strategy/git-run.h"
@@ -71,8 +80,15 @@ int git_state(struct atoll_participant *p, struct git_state **ret);
 
 /* ---- git.c ---- */
 
-/* The strategy this one builds on: workspace, and files of the working tree. */
-extern const struct atoll_strategy *const git_files;
+struct git_ground {
+	const struct atoll_strategy *files; /* makes the workspace, commits the working tree */
+	char letter;                        /* of the workspace's name in the work directory */
+	bool layered; /* the workspace's `.git` shows the repository's where nothing lies over it */
+};
+const struct git_ground *git_ground(const struct atoll_participant *p);
+const struct atoll_strategy *git_files(const struct atoll_participant *p);
+/* Where it lies; caller frees. */
+char *git_work_path(const struct atoll_participant *p);
 /* Of `.git` nothing is an entry of the working tree. */
 void git_hide(struct atoll_participant *p);
 /* Alone with the repository: a git that a dead process of ours left has ended. */
@@ -87,8 +103,21 @@ struct git_hashes {
 int git_load(struct atoll_participant *p, const struct git_record **ret, struct git_hashes *h);
 void git_load_end(struct atoll_participant *p, const struct git_hashes *h);
 
-/* ---- git-diff.c, git-prepare.c: verbs ---- */
+/* ---- verbs: git.c, git-diff.c, git-prepare.c ---- */
 
+int git_create(struct atoll_participant *p);
+int git_path(struct atoll_participant *p, char **ret_path);
+int git_mounts(struct atoll_participant *p);
+int git_check(struct atoll_participant *p);
+int git_commit(struct atoll_participant *p);
+int git_abort(struct atoll_participant *p);
+int git_undo(struct atoll_participant *p);
+int git_unlock(struct atoll_participant *p);
+int git_finish(struct atoll_participant *p);
+int git_release(struct atoll_participant *p);
+int git_reset(struct atoll_participant *p);
+int git_remove(struct atoll_participant *p);
+int git_refresh(struct atoll_participant *p);
 int git_observe(struct atoll_participant *p);
 int git_diff(struct atoll_participant *p);
 int git_content(struct atoll_participant *p, const struct atoll_change *change,
@@ -114,6 +143,7 @@ struct git_base {
 #define GIT_BASE_INIT ((struct git_base){ 0 })
 void git_base_done(struct git_base *b);
 #define cleanup_git_base __attribute__((__cleanup__(git_base_done)))
+/* Of the repository, or of the one in the workspace if that is none but its own. */
 int git_base_write(struct atoll_participant *p);
 int git_base_read(struct atoll_participant *p, struct git_base *ret);
 bool git_base_exists(const struct atoll_participant *p);
@@ -137,7 +167,7 @@ void git_merge_done(struct git_merge *m);
 #define cleanup_git_merge __attribute__((__cleanup__(git_merge_done)))
 
 struct git_view {
-	int upper_fd; /* .git in the upper layer, or FD_NONE */
+	int upper_fd; /* .git of the workspace, its upper layer; FD_NONE: untouched */
 	int fd;       /* of the repository put together at PATH */
 	char *path;
 	char *alternates; /* for git to read what is in the workspace: the repository's objects */
@@ -149,6 +179,10 @@ struct git_view {
 	struct git_merge merge; /* of the branch that is checked out; result NULL: none */
 };
 #define GIT_VIEW_INIT ((struct git_view){ .upper_fd = -1, .fd = -1 })
+/* By its name: of git at work. */
+bool git_is_lock(const char *name);
+/* Refs, loose and packed, into TO_FD, an empty directory but for `refs`. */
+int git_refs_copy(int from_fd, int to_fd);
 /* Looks only. */
 int git_view_open(struct atoll_participant *p, struct git_view *v);
 /* Puts the repository together, in the area, as NAME. */
@@ -158,6 +192,22 @@ int git_view_objects(struct atoll_participant *p, struct git_view *v);
 void git_view_done(struct git_view *v); /* what was made stays */
 void git_view_remove(struct atoll_participant *p, struct git_view *v);
 #define cleanup_git_view __attribute__((__cleanup__(git_view_done)))
+
+/* ---- git-others.c ---- */
+
+/* What the workspace changed in `.git` that is not git's own business (refs, index, objects, logs):
+ * settings, hooks and the like, entry by entry, by their paths in `.git`. */
+int git_others(struct atoll_participant *p, const struct git_view *v, tree_entry_fn fn, void *ctx);
+
+/* ---- worktree.c ---- */
+
+#define WORKTREE_OBJECTS "atoll-objects" /* in the private .git: where the repository's are shown */
+/* The private `.git` of this generation's workspace, from the beginning. */
+int worktree_make(struct atoll_participant *p);
+/* Opens it: 0; -ESTALE: what is there is not the one that was made. */
+int worktree_open(const struct atoll_participant *p, int *ret_fd);
+/* Opens its base record. */
+int worktree_base(struct atoll_participant *p, struct base **ret);
 
 /* ---- git-compare.c ---- */
 

@@ -206,9 +206,9 @@ int overlay_path(struct atoll_participant *p, char **ret_path)
 		                "'%s' is an overlay, which only the commands of its plan can see",
 		                p->root);
 		error_hint(&p->err,
-		           "atoll exec %s -- CMD works in it; atoll start --strategy copy "
+		           "atoll exec %s -- CMD works in it; atoll start --strategy %s "
 		           "makes one with a path",
-		           p->plan);
+		           p->plan, p->ops == &strategy_overlay ? "copy" : "worktree");
 		return -ATOLL_E_UNSUPPORTED;
 	}
 	if (!is_mounted(p)) {

@@ -67,6 +67,7 @@ extern const struct atoll_strategy strategy_copy;
 extern const struct atoll_strategy strategy_overlay;
 extern const struct atoll_strategy strategy_sqlite;
 extern const struct atoll_strategy strategy_git;
+extern const struct atoll_strategy strategy_worktree;
 extern const struct atoll_strategy strategy_postgres;
 
 #endif

@@ -20,8 +20,9 @@
 static pthread_mutex_t table_mutex = PTHREAD_MUTEX_INITIALIZER;
 static const struct atoll_strategy *table[MAX_STRATEGIES] = { &strategy_overlay,  &strategy_copy,
 	                                                      &strategy_git,      &strategy_sqlite,
-	                                                      &strategy_postgres, &strategy_none };
-static size_t table_n = 6;
+	                                                      &strategy_postgres, &strategy_none,
+	                                                      &strategy_worktree };
+static size_t table_n = 7;
 
 static const struct atoll_strategy *lookup(const char *name)
 {

@@ -5,7 +5,7 @@ they pass, and at sampled system calls; git itself is killed at system calls, al
 process recovers; then directory, working tree, refs, HEAD and index together are exactly old or exactly
 new, git finds nothing wrong, and no lock is left. Prints TAP.
 
-usage: git-crash.py root|user
+usage: git-crash.py root|user [git|worktree]
 """
 
 import os
@@ -24,6 +24,8 @@ from crashlib import KILL_AT, KILLED, LONG, WORKERS, Broken, become, points_in_s
 ATOLL = os.environ.get('ATOLL', '')
 GIT = shutil.which('git')
 SAMPLES = 400 if LONG else 12
+STRATEGY = (sys.argv[2:] or ['git'])[0]
+OURS = {'git': ('git.',), 'worktree': ('git.', 'worktree.')}[STRATEGY]
 
 EDIT = r'''
 set -e
@@ -80,7 +82,7 @@ class World:
         self.make_repository()
         self.old = self.look()
         self.new = None
-        self.must('start', 'p', '--dir', self.dir, '--git', self.repo)
+        self.start('p', '--dir', self.dir)
         self.must('exec', 'p', '--', 'sh', '-c', EDIT)
 
     def __enter__(self):
@@ -131,6 +133,9 @@ class World:
         if status != 0:
             raise Broken(f'{" ".join(map(str, args))}: exit {status}: {output.strip()}')
         return output
+
+    def start(self, name, *args, env=()):
+        self.must('start', name, *args, '--git', self.repo, '--strategy', STRATEGY, env=env)
 
     def points(self, *args):
         self.log.write_text('')
@@ -260,6 +265,19 @@ def die_at_call(case):
     return guard(f'{verb} at system call {number}', body)
 
 
+def die_in_start(point):
+    def body():
+        with World() as world:
+            status, output = world.run('start', 'q', '--git', world.repo, '--strategy', STRATEGY,
+                                       env={'ATOLL_CRASHPOINT': point})
+            if status != -signal.SIGKILL:
+                raise Broken(f'did not die: exit {status}: {output.strip()}')
+            world.settle('old')
+            world.start('q')  # nothing of the first is in its way
+            world.finish()
+    return guard(f'start at {point}', body)
+
+
 def kill_git(case):
     """COMMAND of git dies at a system call; ALSO: and so does atoll."""
     command, number, also = case
@@ -298,7 +316,9 @@ def to_kill(passed):
 
 def of_interest(point):
     """The others are killed by the crash matrix."""
-    return LONG or point.startswith(('git.', 'txn.after', 'txn.apply'))
+    if LONG:
+        return True
+    return point.startswith((*OURS, 'txn.after', 'txn.apply') if STRATEGY == 'git' else OURS)
 
 
 def everything(how, cases):
@@ -332,6 +352,12 @@ def atm_14_kill_recovery_of_directory_and_git():
     return everything(die_in_recovery, cases)
 
 
+def atm_14_kill_start_of_git():
+    with World() as world:
+        passed = PASSED['start'] = world.points('start', 'q', '--git', world.repo, '--strategy', STRATEGY)
+    return everything(die_in_start, (point for point, _ in to_kill(passed) if point.startswith(OURS)))
+
+
 def atm_14_kill_at_sampled_system_calls():
     rng = random.Random(14)
     return everything(die_at_call, [(verb, rng.randrange(1, 2600)) for verb in ('commit', 'rollback')
@@ -353,11 +379,17 @@ def tst_08_every_crash_point_of_git_reached():
         world.log.write_text('')
         world.run('commit', 'p', env={'ATOLL_CRASHPOINT_LOG': str(world.log)})
         PASSED['refused'] = world.log.read_text().split()
-        PASSED['start'] = world.points('start', 'q', '--git', world.repo)
     reached = {name for passed in PASSED.values() for name in passed}
     return [f'no scenario reaches {name}' for name in sorted(points_in_source() - reached)
-            if name.startswith('git.')]
+            if name.startswith(OURS)]
 
+
+# They differ in the workspace alone.
+PUBLICATION = [
+    atm_14_kill_recovery_of_directory_and_git,
+    atm_14_kill_at_sampled_system_calls,
+    git_05_kill_git_in_the_middle,
+] if LONG or STRATEGY == 'git' else []
 
 if __name__ == '__main__':
     become(sys.argv[1])
@@ -365,8 +397,7 @@ if __name__ == '__main__':
         sys.exit(run([
             atm_14_kill_commit_of_directory_and_git,
             atm_14_kill_undo_of_directory_and_git,
-            atm_14_kill_recovery_of_directory_and_git,
-            atm_14_kill_at_sampled_system_calls,
-            git_05_kill_git_in_the_middle,
+            atm_14_kill_start_of_git,
+            *PUBLICATION,
             tst_08_every_crash_point_of_git_reached,
         ]))

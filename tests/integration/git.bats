@@ -38,8 +38,15 @@ sound() {
 	[ ! -e "$repo/.git/MERGE_HEAD" ]
 }
 
+# All of it holds for both strategies; ATOLL_TEST_STRATEGY says which, `git` unless it is set.
+strategy=${ATOLL_TEST_STRATEGY:-git}
+
+begun() {
+	"$ATOLL" start "$@" --strategy "$strategy" >/dev/null
+}
+
 started() {
-	"$ATOLL" start p --git . >/dev/null
+	begun p --git . "$@"
 }
 
 inside() {
@@ -260,7 +267,7 @@ undone() {
 @test "what cannot be worked with is refused at the start" {
 	repository
 	refused() {
-		run "$ATOLL" start q --git "$1"
+		run "$ATOLL" start q --git "$1" --strategy "$strategy"
 		status_is 6
 		says "$2"
 		says 'hint: '
@@ -361,7 +368,7 @@ undone() {
 	started
 	inside 'echo x >>one; git commit -qam x'
 	old=$(all)
-	upper=$(find "$elsewhere" -path '*/u1/.git/objects' -type d 2>/dev/null || true)
+	upper=$(find "$elsewhere" -path '*/[uw]1/.git/objects' -type d 2>/dev/null || true)
 	for kind in blob tree; do
 		id=$("$ATOLL" exec p -- git rev-parse "$([ $kind = blob ] && echo main:one || echo 'main^{tree}')")
 		file=$upper/${id:0:2}/${id:2}
@@ -385,7 +392,7 @@ undone() {
 	started
 	inside 'echo secret >>one; git commit -qam x; echo other >other; git hash-object -w other >/dev/null'
 	old=$(all)
-	upper=$(find "$elsewhere" -path '*/u1/.git/objects' -type d 2>/dev/null || true)
+	upper=$(find "$elsewhere" -path '*/[uw]1/.git/objects' -type d 2>/dev/null || true)
 	id=$("$ATOLL" exec p -- git rev-parse main:one)
 	false=$("$ATOLL" exec p -- git hash-object other)
 	chmod u+w "$upper/${id:0:2}/${id:2}"
@@ -682,7 +689,7 @@ undone() {
 	repository
 	mkdir ../dir
 	echo old >../dir/file
-	"$ATOLL" start p --git . --dir ../dir >/dev/null
+	started --dir ../dir
 	"$ATOLL" exec p -- sh -c 'echo x >>one; git commit -qam x; echo new >../dir/file'
 	ATOLL_CRASHPOINT=txn.after-decision run "$ATOLL" commit p
 	status_is 137
@@ -791,7 +798,7 @@ undone() {
 	sqlite3 app.db 'create table t(v); insert into t values (1)'
 	git add app.db
 	git commit -qm db
-	"$ATOLL" start p --git . --sqlite app.db >/dev/null
+	started --sqlite app.db
 	inside "sqlite3 app.db 'update t set v = 2'; echo x >>one; git add -A; git commit -qm link"
 	run "$ATOLL" commit p
 	status_is 4

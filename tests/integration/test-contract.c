@@ -32,6 +32,7 @@ static const struct row {
 	{ "overlay-path", "overlay", false, BY_PATH, true },
 	{ "overlay-exec", "overlay", false, BY_EXEC, false },
 	{ "git-exec", "git", false, BY_EXEC, false },
+	{ "worktree", "worktree", false, BY_PATH, false },
 };
 #define ROWS COUNT(rows)
 

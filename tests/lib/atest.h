@@ -51,7 +51,7 @@ void atest_check_str(const char *a, const char *b, const char *file, int line, c
 
 /* ---- fixture ----------------------------------------------------------------------------- */
 
-#define FIX_KEEP 256
+#define FIX_KEEP 320
 
 struct fix {
 	char dir[PATH_MAX]; /* scratch: below $ATOLL_TEST_DIR, or else /var/tmp; a real filesystem */
