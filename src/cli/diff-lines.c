@@ -87,6 +87,12 @@ static void say_special(struct strbuf *sb, const struct atoll_change *c)
 	strbuf_printf(sb, " %s: not committed without --allow special", type_word(c->new_mode));
 }
 
+static void say_program(struct strbuf *sb, const struct atoll_change *c)
+{
+	(void)c;
+	strbuf_puts(sb, ": not committed without --allow git-programs");
+}
+
 static void say_names(struct strbuf *sb, const struct atoll_change *c)
 {
 	uint32_t others = c->old_links - c->new_links;
@@ -116,6 +122,7 @@ static const struct {
 	{ ATOLL_CHANGE_ESCAPING_LINK, "escaping-link", say_target },
 	{ ATOLL_CHANGE_SETUID, "setuid", say_stripped },
 	{ ATOLL_CHANGE_SPECIAL, "special", say_special },
+	{ ATOLL_CHANGE_GIT_PROGRAM, "git would run a program", say_program },
 	{ ATOLL_CHANGE_HARD_LINK, "hard link broken", say_names },
 	{ ATOLL_CHANGE_CONFLICT, "conflict", say_conflict },
 };
@@ -123,7 +130,7 @@ static const struct {
 /* Of an entry that comes or goes whole only these say something. */
 #define WHOLE_BITS                                                                 \
 	(ATOLL_CHANGE_ESCAPING_LINK | ATOLL_CHANGE_SETUID | ATOLL_CHANGE_SPECIAL | \
-	 ATOLL_CHANGE_HARD_LINK | ATOLL_CHANGE_CONFLICT)
+	 ATOLL_CHANGE_GIT_PROGRAM | ATOLL_CHANGE_HARD_LINK | ATOLL_CHANGE_CONFLICT)
 
 void diff_remarks(struct strbuf *sb, const struct atoll_change *change, unsigned left_out)
 {

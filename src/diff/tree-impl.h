@@ -31,10 +31,18 @@ int tree_read_link(int dir_fd, const char *name, char **ret_target);
 /* Somebody else did nothing to it: identity, ctime, size, mtime. */
 bool tree_same(const struct fs_stat *base, const struct fs_stat *now);
 
-/* ATOLL_CHANGE_ESCAPING_LINK, _SETUID, _SPECIAL of an entry where one with BASE_MODE was (0: none).
- * A capability is looked for only where no regular file was. */
-int tree_entry_flags(int dir_fd, const char *name, const char *path, const struct fs_stat *st,
-                     uint32_t base_mode, unsigned *ret_flags);
+/* An entry that is new or changed. */
+struct tree_new {
+	int dir_fd;  /* where it lies */
+	int orig_fd; /* the same directory of the original, or FD_NONE */
+	const char *name;
+	const char *path; /* from the root on */
+	const struct fs_stat *st;
+	uint32_t base_mode; /* of what was there; 0: nothing */
+};
+/* ATOLL_CHANGE_ESCAPING_LINK, _SETUID, _SPECIAL, _GIT_PROGRAM. A capability is looked for only where no
+ * regular file was. */
+int tree_entry_flags(const struct tree_new *e, unsigned *ret_flags);
 
 /* What differs between the copy of a file, link or special file and its base, as
  * ATOLL_CHANGE_* with flags; 0: nothing. ORIG_FD: the original's directory, or FD_NONE. */

@@ -13,7 +13,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define FLAG_BITS (ATOLL_CHANGE_ESCAPING_LINK | ATOLL_CHANGE_SETUID | ATOLL_CHANGE_SPECIAL)
+#define FLAG_BITS                                                                  \
+	(ATOLL_CHANGE_ESCAPING_LINK | ATOLL_CHANGE_SETUID | ATOLL_CHANGE_SPECIAL | \
+	 ATOLL_CHANGE_GIT_PROGRAM)
 
 /* A directory in the place of another: the base's block and the workspace's names, side by side. */
 struct replaced {
@@ -89,7 +91,8 @@ static int new_flags(const struct expansion *x, const char *path, const struct f
 	int r = resolve_parent(x->t->work_fd, path, &fd, &name);
 
 	if (r >= 0)
-		r = tree_entry_flags(fd, name, path, work, 0, &flags);
+		r = tree_entry_flags(&(struct tree_new){ fd, FD_NONE, name, path, work, 0 },
+		                     &flags);
 	*what |= flags;
 	return r;
 }
@@ -112,7 +115,8 @@ static int say_added(void *ctx, int dir_fd, const char *name, const char *path, 
 		return 0;
 	r = fs_stat_at(dir_fd, name, 0, &st);
 	if (r == 0)
-		r = tree_entry_flags(dir_fd, name, path, &st, 0, &what);
+		r = tree_entry_flags(&(struct tree_new){ dir_fd, FD_NONE, name, path, &st, 0 },
+		                     &what);
 	if (r == 0 && S_ISLNK(st.mode))
 		r = tree_read_link(dir_fd, name, &target);
 	if (r == -ENOENT)

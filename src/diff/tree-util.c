@@ -2,6 +2,8 @@
 /* Small things the comparisons and the copy of trees share. */
 #include "diff/tree-impl.h"
 
+#include "diff/git-program.h"
+
 #include "fs/xattr.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
@@ -126,34 +128,47 @@ static int has_capability(int dir_fd, const char *name, bool *ret)
 	return 0;
 }
 
-int tree_entry_flags(int dir_fd, const char *name, const char *path, const struct fs_stat *st,
-                     uint32_t base_mode, unsigned *ret_flags)
+static int file_flags(const struct tree_new *e, unsigned *flags)
 {
-	cleanup_free char *target = NULL;
+	uint32_t set_id = e->st->mode & (S_ISUID | S_ISGID);
 	bool capable = false;
-	uint32_t set_id;
 	int r = 0;
 
-	*ret_flags = 0;
-	switch (st->mode & S_IFMT) {
+	if (S_ISREG(e->base_mode))
+		set_id &= ~e->base_mode;
+	else
+		r = has_capability(e->dir_fd, e->name, &capable);
+	*flags |= capable || set_id ? ATOLL_CHANGE_SETUID : 0;
+	return r;
+}
+
+static int link_flags(const struct tree_new *e, unsigned *flags)
+{
+	cleanup_free char *target = NULL;
+	int r = tree_read_link(e->dir_fd, e->name, &target);
+
+	if (r >= 0 && tree_link_escapes(e->path, target))
+		*flags |= ATOLL_CHANGE_ESCAPING_LINK;
+	return r;
+}
+
+int tree_entry_flags(const struct tree_new *e, unsigned *ret_flags)
+{
+	bool runs = false;
+	int r = git_program(e, &runs);
+
+	*ret_flags = runs ? ATOLL_CHANGE_GIT_PROGRAM : 0;
+	if (r < 0)
+		return r;
+	switch (e->st->mode & S_IFMT) {
 	case S_IFDIR:
 		return 0;
 	case S_IFLNK:
-		r = tree_read_link(dir_fd, name, &target);
-		if (r < 0)
-			return r;
-		*ret_flags = tree_link_escapes(path, target) ? ATOLL_CHANGE_ESCAPING_LINK : 0;
-		return 0;
+		return link_flags(e, ret_flags);
 	case S_IFREG:
-		set_id = st->mode & (S_ISUID | S_ISGID);
-		if (S_ISREG(base_mode))
-			set_id &= ~base_mode;
-		else
-			r = has_capability(dir_fd, name, &capable);
-		*ret_flags = capable || set_id ? ATOLL_CHANGE_SETUID : 0;
-		return r;
+		return file_flags(e, ret_flags);
 	default:
-		*ret_flags = ATOLL_CHANGE_SPECIAL;
+		*ret_flags |= ATOLL_CHANGE_SPECIAL;
 		return 0;
 	}
 }

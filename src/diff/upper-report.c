@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "diff/git-program.h"
 #include "diff/tree-impl.h"
 #include "fs/resolve.h"
 #include "fs/walk.h"
@@ -176,7 +177,7 @@ static int compare_pair(struct report *rep, const char *path, const struct item 
 static int read_new(struct report *rep, const char *path, const struct item *it, unsigned *what,
                     char **ret_target)
 {
-	cleanup_close int fd = FD_NONE;
+	cleanup_close int fd = FD_NONE, orig_fd = FD_NONE;
 	unsigned flags = 0;
 	const char *name;
 	int r;
@@ -184,8 +185,13 @@ static int read_new(struct report *rep, const char *path, const struct item *it,
 	if (!it->work.mode || S_ISDIR(it->work.mode))
 		return 0;
 	r = resolve_parent(rep->u->upper_fd, path, &fd, &name);
+	if (r >= 0 && git_program_named(name, path) &&
+	    resolve_parent(rep->u->orig_fd, path, &orig_fd, &name) < 0)
+		orig_fd = FD_NONE; /* a new directory */
 	if (r >= 0)
-		r = tree_entry_flags(fd, name, path, &it->work, it->base.mode, &flags);
+		r = tree_entry_flags(
+			&(struct tree_new){ fd, orig_fd, name, path, &it->work, it->base.mode },
+			&flags);
 	if (r >= 0 && S_ISLNK(it->work.mode))
 		r = tree_read_link(fd, name, ret_target);
 	*what |= flags;

@@ -329,9 +329,10 @@ int64_t atoll_plan_diff(struct atoll_plan *p, atoll_change_fn fn, void *user,
 
 /* ---- decide ---- */
 
-#define COMMIT_FLAGS                                                      \
-	(ATOLL_ALLOW_SPECIAL | ATOLL_ALLOW_SETUID | ATOLL_ALLOW_PARTIAL | \
-	 ATOLL_DENY_ESCAPING_LINKS | ATOLL_NO_UNDO | ATOLL_DRY_RUN | ATOLL_FF_ONLY)
+#define COMMIT_FLAGS                                                                            \
+	(ATOLL_ALLOW_SPECIAL | ATOLL_ALLOW_SETUID | ATOLL_ALLOW_PARTIAL |                       \
+	 ATOLL_ALLOW_GIT_PROGRAMS | ATOLL_DENY_ESCAPING_LINKS | ATOLL_NO_UNDO | ATOLL_DRY_RUN | \
+	 ATOLL_FF_ONLY)
 
 int atoll_plan_commit_with(struct atoll_plan *p, const struct atoll_commit *commit,
                            struct atoll_result *res)

@@ -27,7 +27,7 @@ struct policy {
 	uint64_t entries; /* what diff lists */
 	bool counts;
 	const char *refused; /* the first path refused, owned */
-	const char *why;
+	size_t row;          /* of policies, by which */
 };
 
 static const struct {
@@ -37,15 +37,21 @@ static const struct {
 	unsigned deny;  /* flag that refuses it */
 	bool refuse;    /* refused unless allowed */
 	const char *text;
+	const char *option; /* what to type to have it */
 } policies[] = {
 	{ ATOLL_CHANGE_SPECIAL, ATOLL_NOTE_SPECIAL, ATOLL_ALLOW_SPECIAL, 0, true,
-	  "a device, socket or FIFO made in the workspace" },
+	  "a device, socket or FIFO made in the workspace", "--allow special" },
 	{ ATOLL_CHANGE_SETUID, ATOLL_NOTE_SETUID, ATOLL_ALLOW_SETUID, 0, false,
-	  "set-id bits or capabilities taken off" },
+	  "set-id bits or capabilities taken off", "--allow setuid" },
 	{ ATOLL_CHANGE_ESCAPING_LINK, ATOLL_NOTE_ESCAPING_LINK, 0, ATOLL_DENY_ESCAPING_LINKS, false,
-	  "a new link that leaves the tree" },
+	  "a new link that leaves the tree", "without --deny escaping-links" },
+	{ ATOLL_CHANGE_GIT_PROGRAM, ATOLL_NOTE_GIT_PROGRAM, ATOLL_ALLOW_GIT_PROGRAMS, 0, true,
+	  "a hook or setting by which git would run a program outside the plan",
+	  "--allow git-programs" },
 };
-#define POLICY_BITS (ATOLL_CHANGE_SPECIAL | ATOLL_CHANGE_SETUID | ATOLL_CHANGE_ESCAPING_LINK)
+#define POLICY_BITS                                                                \
+	(ATOLL_CHANGE_SPECIAL | ATOLL_CHANGE_SETUID | ATOLL_CHANGE_ESCAPING_LINK | \
+	 ATOLL_CHANGE_GIT_PROGRAM)
 
 static int judge_entry(void *ctx, const char *path, enum atoll_change_kind kind, unsigned what,
                        const struct fs_stat *old_stat, const struct fs_stat *new_stat,
@@ -68,7 +74,7 @@ static int judge_entry(void *ctx, const char *path, enum atoll_change_kind kind,
 		if (pol->refused || !(policies[i].refuse || (flags & policies[i].deny)))
 			continue;
 		pol->refused = xstrdup(path);
-		pol->why = policies[i].text;
+		pol->row = i;
 	}
 	return 0;
 }
@@ -96,8 +102,10 @@ static int judge(struct atoll_participant *p, const struct dir_source *source,
 	}
 	p->changes = pol.entries;
 	if (r >= 0 && pol.refused) {
-		r = error_set(&p->err, -ATOLL_E_POLICY, "'%s' is %s", pol.refused, pol.why);
-		error_hint(&p->err, "atoll commit --allow special, or remove it in the workspace");
+		r = error_set(&p->err, -ATOLL_E_POLICY, "'%s' is %s", pol.refused,
+		              policies[pol.row].text);
+		error_hint(&p->err, "atoll commit %s %s, or remove it there (atoll shell %s)",
+		           p->plan, policies[pol.row].option, p->plan);
 	}
 	free_const(pol.refused);
 	return r;

@@ -189,7 +189,7 @@ static int report_other(void *ctx, const char *path, enum atoll_change_kind kind
 	cleanup_free char *full = xasprintf(".git/%s", path);
 	struct atoll_change c = { .path = full,
 		                  .kind = kind,
-		                  .what = what,
+		                  .what = what & ~ATOLL_CHANGE_GIT_PROGRAM, /* it stays */
 		                  .old_mode = old_stat ? old_stat->mode : 0,
 		                  .new_mode = new_stat ? new_stat->mode : 0,
 		                  .old_size = old_stat ? old_stat->size : 0,

@@ -40,6 +40,7 @@ static const char *const note_names[] = {
 	[ATOLL_NOTE_UNREADABLE] = "unreadable",
 	[ATOLL_NOTE_INFO] = "note",
 	[ATOLL_NOTE_KEPT] = "kept",
+	[ATOLL_NOTE_GIT_PROGRAM] = "git program",
 };
 _Static_assert(sizeof(note_names) / sizeof(note_names[0]) == ATOLL_NOTE_END_,
                "a name for every kind of note");

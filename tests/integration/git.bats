@@ -855,6 +855,88 @@ undone() {
 	sound
 }
 
+# made_inside: repositories as a command would make them below a directory, all of them harmless.
+made_inside() {
+	git init -q "$elsewhere/source"
+	git -C "$elsewhere/source" commit -q --allow-empty -m first
+	mkdir "$elsewhere/dir"
+	cd "$elsewhere/dir" || return 1
+	"$ATOLL" start p --dir . --strategy "$1" >/dev/null
+	inside "cd $elsewhere/dir; git init -q new; git clone -q $elsewhere/source clone; git init -q --bare bare
+		git clone -q --mirror $elsewhere/source mirror.git; git -C clone checkout -q -b topic
+		git -C clone config user.name X; git -C clone remote add other $elsewhere/source
+		git -C clone worktree add -q ../linked; git -C clone commit -q --allow-empty -m more
+		git -C clone -c protocol.file.allow=always submodule --quiet add $elsewhere/source sub; git -C clone commit -qm sub"
+}
+
+@test "repositories made below a directory arrive without a question" {
+	for strategy in overlay copy; do
+		repository
+		made_inside $strategy
+		run "$ATOLL" diff p
+		[[ $output != *'would run a program'* ]]
+		"$ATOLL" commit p >/dev/null
+		[ "$(git -C linked log --format=%s)" = first ]
+		[ "$(git -C clone/sub log --format=%s)" = first ]
+		rm -rf "$elsewhere"
+	done
+}
+
+@test "settings and hooks by which git would run a program do not arrive unless allowed" {
+	for strategy in overlay copy; do
+		repository
+		made_inside $strategy
+		"$ATOLL" commit p >/dev/null
+		old=$(untouched .)
+		mark=$elsewhere/mark
+		inside "cd $elsewhere/dir; git -C new config core.fsmonitor 'touch $mark; false'; printf '#!/bin/sh\ntouch $mark\n' >clone/.git/hooks/pre-commit
+			chmod +x clone/.git/hooks/pre-commit; git -C bare config core.pager x; git -C clone config user.name Y
+			mkdir hidden; git init -q hidden/x; mv hidden/x/.git hidden/g; echo 'gitdir: ../g' >hidden/x/.git"
+		"$ATOLL" diff p >out
+		for path in new/.git/config clone/.git/hooks/pre-commit bare/config hidden/x/.git; do
+			grep -q "$PWD/$path  (git would run a program: not committed without --allow git-programs" out
+		done
+		[ "$(grep -c 'would run a program' out)" -eq 4 ]
+		"$ATOLL" diff p --json | jq -e '[.changes[] | select(.what | index("git-program"))] | length == 4'
+		rm out
+		touch -r new .
+		run "$ATOLL" commit p
+		status_is 4
+		[[ $output == *"--allow git-programs"* ]]
+		[[ $output == *"$PWD/clone/.git/hooks/pre-commit"* ]]
+		[ "$(untouched new clone bare)" = "$(grep -E '^\./(new|clone|bare)' <<<"$old" | sed 's,^\./,,')" ]
+		git -C new status >/dev/null
+		[ ! -e "$mark" ]
+		# The rest can be had without them.
+		"$ATOLL" commit p --exclude config --exclude pre-commit --exclude hidden >/dev/null
+		"$ATOLL" commit p --allow git-programs >/dev/null
+		git -C new status >/dev/null
+		[ -e "$mark" ]
+		rm -rf "$elsewhere"
+	done
+}
+
+@test "a repository's settings that were there stay no obstacle, and its own never arrive" {
+	repository
+	git config alias.x '!true'
+	git config core.hooksPath nowhere
+	"$ATOLL" start p --dir . >/dev/null
+	inside 'git config user.name Z; git checkout -q -b topic'
+	run "$ATOLL" commit p
+	status_is 0
+	[ "$(git config user.name)" = Z ]
+	"$ATOLL" stop p >/dev/null
+	started
+	inside 'git config alias.y !true; git init -q below; git -C below config alias.z !true'
+	run "$ATOLL" diff p
+	[ "$(grep -c 'would run a program' <<<"$output")" -eq 1 ]
+	run "$ATOLL" commit p
+	status_is 4
+	[[ $output == *"'below/.git/config' is a hook or setting"* ]]
+	"$ATOLL" commit p --allow git-programs >/dev/null
+	[ -z "$(git config alias.y)" ]
+}
+
 @test "an index made by hand cannot reach into .git" {
 	repository
 	started

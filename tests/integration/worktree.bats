@@ -96,7 +96,19 @@ strategies() {
 	[ "$(untouched .)" = "$old" ]
 }
 
-@test "ovl_01 where no overlay can be, --git takes a checkout, and says so once" {
+@test "git_06 a checkout that somebody removed does not keep the plan from being stopped" {
+	repository
+	old=$(git worktree list; git for-each-ref)
+	begin
+	rm -rf "$("$ATOLL" path p)"
+	run "$ATOLL" commit p
+	[ "$status" -ne 0 ]
+	"$ATOLL" stop p --force >/dev/null
+	no_plans
+	[ "$(git worktree list; git for-each-ref)" = "$old" ]
+}
+
+@test "where no overlay can be, --git takes a checkout, and says so once" {
 	repository
 	run --separate-stderr without_overlay start p --git .
 	status_is 0
@@ -114,7 +126,7 @@ strategies() {
 	[ "$(strategies)" = copy ]
 }
 
-@test "ovl_01 a run in a repository takes a checkout where no overlay can be" {
+@test "a run in a repository takes a checkout where no overlay can be" {
 	repository
 	# The first call of the helper is the one that tries.
 	cat >"$elsewhere/helper" <<-'END'
@@ -158,7 +170,7 @@ strategies() {
 	[[ $output == *'is not the root of a git repository'* ]]
 }
 
-@test "sec_01 commands see the repository's objects, and cannot change them" {
+@test "commands see the repository's objects, and cannot change them" {
 	repository
 	git gc -q
 	old=$(untouched .git)
@@ -229,7 +241,7 @@ strategies() {
 	done
 }
 
-@test "ovl_01 a checkout without namespaces" {
+@test "a checkout without namespaces" {
 	! is_root || skip 'root has them'
 	repository
 	begin
