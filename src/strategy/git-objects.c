@@ -27,25 +27,87 @@
 
 static const char *const endings[] = { ".pack", ".idx" }; /* the index last: it makes it known */
 
-/* Ids that REC's new values refer to, a line each. */
-static void new_ids(const struct git_record *rec, struct strbuf *ids)
+/* The id that one side of a swap refers to, or NULL. */
+static const char *id_of(enum git_part part, const struct git_swap *s, bool old)
 {
-	for (size_t i = 0; i < rec->parts[GIT_REFS].n; i++)
-		if (*rec->parts[GIT_REFS].v[i].new_value)
-			strbuf_printf(ids, "%s\n", rec->parts[GIT_REFS].v[i].new_value);
-	for (size_t i = 0; i < rec->parts[GIT_HEAD].n; i++)
-		if (strncmp(rec->parts[GIT_HEAD].v[i].new_value, "ref: ", 5) != 0)
-			strbuf_printf(ids, "%s\n", rec->parts[GIT_HEAD].v[i].new_value);
-	for (size_t i = 0; i < rec->parts[GIT_STASH].n; i++)
-		if (*rec->parts[GIT_STASH].v[i].new_value)
-			strbuf_printf(ids, "%s\n", rec->parts[GIT_STASH].v[i].key);
-	for (size_t i = 0; i < rec->parts[GIT_INDEX].n; i++) {
-		const char *entry = rec->parts[GIT_INDEX].v[i].new_value;
+	const char *value = old ? s->old_value : s->new_value;
 
-		/* A submodule's commit is in its own repository. */
-		if (*entry && strncmp(entry, "160000 ", 7) != 0)
-			strbuf_printf(ids, "%s\n", entry + 7);
+	if (!*value)
+		return NULL;
+	switch (part) {
+	case GIT_HEAD:
+		return strncmp(value, "ref: ", 5) == 0 ? NULL : value;
+	case GIT_STASH:
+		return s->key;
+	case GIT_INDEX: /* a submodule's commit is in its own repository */
+		return strncmp(value, "160000 ", 7) == 0 ? NULL : value + 7;
+	case GIT_REFS:
+	case GIT_PART_END_:
+		break;
 	}
+	return value;
+}
+
+/* All of them, a line each. */
+static void list_ids(const struct git_record *rec, bool old, struct strbuf *ids)
+{
+	for (enum git_part part = GIT_REFS; part < GIT_PART_END_; part++)
+		for (size_t i = 0; i < rec->parts[part].n; i++) {
+			const char *id = id_of(part, &rec->parts[part].v[i], old);
+
+			if (id)
+				strbuf_printf(ids, "%s\n", id);
+		}
+}
+
+/* Whose it was: the key of the first swap that had it. */
+static const char *find_key(const struct git_record *rec, const char *id)
+{
+	for (enum git_part part = GIT_REFS; part < GIT_PART_END_; part++)
+		for (size_t i = 0; i < rec->parts[part].n; i++) {
+			const char *its = id_of(part, &rec->parts[part].v[i], true);
+
+			if (its && strcmp(its, id) == 0)
+				return rec->parts[part].v[i].key;
+		}
+	return "";
+}
+
+static int fail_lost(struct atoll_participant *p, const struct git_record *rec, const char *id)
+{
+	(void)error_set(&p->err, -ATOLL_E_CANNOT_PREPARE,
+	                "object %.10s, where '%s' was before the commit, is not in '%s' any more: "
+	                "git gc --prune removes what no ref or reflog holds",
+	                id, find_key(rec, id), p->root);
+	error_hint(&p->err,
+	           "git fetch it from a clone that has it, then atoll rollback %s; or atoll stop "
+	           "%s: what was committed stays",
+	           p->plan, p->plan);
+	return -ATOLL_E_CANNOT_PREPARE;
+}
+
+int git_objects_check_old(struct atoll_participant *p, const struct git_record *rec)
+{
+	cleanup_strbuf struct strbuf ids = STRBUF_INIT, out = STRBUF_INIT;
+	struct git_state *st;
+	char *line, *rest;
+	struct git g;
+	int r = git_state(p, &st);
+
+	list_ids(rec, true, &ids);
+	if (r < 0 || !ids.len)
+		return r;
+	g = GIT_AT(st->dir);
+	r = git_do(p, &g, GIT_ARGS("cat-file", "--batch-check"), &ids, &out);
+	for (rest = out.buf; r >= 0 && (line = strsep(&rest, "\n"));) {
+		char *space = strchr(line, ' ');
+
+		if (!space || strcmp(space, " missing") != 0)
+			continue;
+		*space = '\0';
+		return fail_lost(p, rec, line);
+	}
+	return r;
 }
 
 static int add_known(struct atoll_participant *p, const struct git_state *st, struct strbuf *in)
@@ -166,7 +228,7 @@ int git_objects_stage(struct atoll_participant *p, struct git_view *v, int batch
 	bool some = false;
 	int r;
 
-	new_ids(rec, &ids);
+	list_ids(rec, false, &ids);
 	if (!ids.len)
 		return 0;
 	r = git_view_objects(p, v);

@@ -72,8 +72,11 @@ static int fail_conflicts(struct atoll_participant *p, size_t conflicts)
 	                "%zu ref%s or staged file%s changed by somebody else since the sandbox was "
 	                "made",
 	                conflicts, conflicts == 1 ? "" : "s", conflicts == 1 ? " was" : "s were");
-	error_hint(&p->err, "merge or rebase in the plan (atoll shell %s), or move the refs back",
-	           p->plan);
+	error_hint(
+		&p->err,
+		"merge or rebase in the plan (atoll shell %s), or move the refs back; --ours and "
+		"--theirs settle files only",
+		p->plan);
 	return -ATOLL_E_CONFLICT;
 }
 
@@ -290,6 +293,8 @@ static int prepare_undo(struct atoll_participant *p)
 		r = check_outside(p);
 	if (r >= 0 && rec)
 		r = judge_undo(p, st);
+	if (r >= 0 && rec)
+		r = git_objects_check_old(p, rec);
 	if (r >= 0)
 		r = git_files(p)->prepare(p);
 	git_load_end(p, &h);

@@ -253,6 +253,8 @@ int git_merge_tree(struct atoll_participant *p, const struct git_view *v);
 /* What REC needs and the repository lacks, as a pack in bN/objects. */
 int git_objects_stage(struct atoll_participant *p, struct git_view *v, int batch_fd,
                       struct git_record *rec);
+/* Has the repository still what REC replaced? */
+int git_objects_check_old(struct atoll_participant *p, const struct git_record *rec);
 int git_objects_install(struct atoll_participant *p, const struct git_record *rec);
 
 /* ---- git-apply.c ---- */

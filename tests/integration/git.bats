@@ -478,6 +478,28 @@ undone() {
 	done
 }
 
+@test "git_03 an undo whose commits were pruned says so, and can be done once they are back" {
+	repository
+	echo more >>one
+	git commit -qam second
+	old=$(git rev-parse HEAD)
+	git clone -q . ../clone
+	started
+	inside 'git reset -q --hard HEAD~1; echo other >>one; git commit -qam other'
+	committed
+	git reflog expire --expire=now --all
+	git gc -q --prune=now
+	run "$ATOLL" rollback p
+	status_is 4
+	[[ $output == *"object ${old:0:10}, where 'refs/heads/main' was before the commit, is not in '$repo' any more"* ]]
+	[[ $output == *'git fetch'* ]]
+	[ "$(git log -1 --format=%s)" = other ]
+	git fetch -q ../clone "$old"
+	undone
+	[ "$(git rev-parse HEAD)" = "$old" ]
+	sound
+}
+
 @test "git_06 after stop nothing of the plan is left" {
 	repository
 	refs=$(git for-each-ref; git worktree list)
