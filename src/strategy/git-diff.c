@@ -14,20 +14,23 @@
 #include "util/mem.h"
 #include "util/random.h"
 
-static char *passing_name(void)
+/* For the reader's eyes, beside whatever else goes on in the area. */
+static int look(struct atoll_participant *p, struct git_view *v, struct git_record *rec)
 {
 	char digits[17];
+	cleanup_free char *name = NULL;
+	size_t conflicts;
 
 	random_hex(digits, sizeof(digits) - 1);
-	return xasprintf("g-%s", digits);
+	name = xasprintf("g-%s", digits);
+	v->only_look = true;
+	return git_compare_view(p, v, name, rec, &conflicts);
 }
 
 int git_observe(struct atoll_participant *p)
 {
 	cleanup_git_view struct git_view v = GIT_VIEW_INIT;
 	cleanup_git_record struct git_record rec = GIT_RECORD_INIT;
-	cleanup_free char *name = passing_name();
-	size_t conflicts;
 	int r;
 
 	git_hide(p);
@@ -35,8 +38,7 @@ int git_observe(struct atoll_participant *p)
 	if (r < 0 || p->stale)
 		return r;
 	/* Only counted: what cannot be committed says so then. */
-	v.only_look = true;
-	if (git_compare_view(p, &v, name, &rec, &conflicts) < 0) {
+	if (look(p, &v, &rec) < 0) {
 		error_done(&p->err);
 		p->changes++;
 	}
@@ -224,17 +226,14 @@ int git_diff(struct atoll_participant *p)
 {
 	cleanup_git_view struct git_view v = GIT_VIEW_INIT;
 	cleanup_git_record struct git_record rec = GIT_RECORD_INIT;
-	cleanup_free char *name = passing_name();
-	size_t conflicts;
 	int r;
 
 	git_hide(p);
 	r = git_files(p)->diff(p);
 	if (r < 0 || p->stale)
 		return r;
-	v.only_look = true;
 	/* While a command runs it may be half-way through anything. */
-	r = git_compare_view(p, &v, name, &rec, &conflicts);
+	r = look(p, &v, &rec);
 	if (r >= 0)
 		r = report_refs(p, &v, &rec);
 	if (r < 0 && p->err.code) {

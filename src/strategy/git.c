@@ -425,11 +425,18 @@ int git_abort(struct atoll_participant *p)
 	return r;
 }
 
-int git_finish(struct atoll_participant *p)
-{
-	git_hide(p);
-	return git_files(p)->finish(p);
-}
+/* What is the files' business alone. */
+#define OF_FILES(verb)                              \
+	int git_##verb(struct atoll_participant *p) \
+	{                                           \
+		git_hide(p);                        \
+		return git_files(p)->verb(p);       \
+	}
+
+OF_FILES(finish)
+OF_FILES(reset)
+OF_FILES(remove)
+OF_FILES(refresh)
 
 int git_release(struct atoll_participant *p)
 {
@@ -443,23 +450,6 @@ int git_release(struct atoll_participant *p)
 		r = git_files(p)->release(p);
 	git_load_end(p, &h);
 	return r;
-}
-
-int git_reset(struct atoll_participant *p)
-{
-	git_hide(p);
-	return git_files(p)->reset(p);
-}
-
-int git_remove(struct atoll_participant *p)
-{
-	return git_files(p)->remove(p);
-}
-
-int git_refresh(struct atoll_participant *p)
-{
-	git_hide(p);
-	return git_files(p)->refresh(p);
 }
 
 const struct atoll_strategy strategy_git = {
