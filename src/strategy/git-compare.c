@@ -242,6 +242,81 @@ static bool same_index(const char *a, const char *b)
 	       memcmp(a_end, b_end, INDEX_END) == 0;
 }
 
+/* ---- `git add -N` ---- */
+
+/* By length of an id: of the empty file, and of the empty tree, which git knows without having them. */
+static const struct {
+	const char *blob, *tree;
+} empty[] = {
+	{ "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391", "4b825dc642cb6eb9a060e54bf8d69288fbee4904" },
+	{ "473a0f4c3be8a93681a267e3b1e9a7dcda1185436fe141f7749120a303721813",
+	  "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321" },
+};
+#define N_EMPTY (sizeof(empty) / sizeof(empty[0]))
+
+/* The empty tree, if ENTRY is of an empty file; else NULL. */
+static const char *is_empty(const char *entry)
+{
+	for (size_t i = 0; i < N_EMPTY; i++)
+		if (strncmp(entry, "100", 3) == 0 && strcmp(entry + 7, empty[i].blob) == 0)
+			return empty[i].tree;
+	return NULL;
+}
+
+static int by_bytes(const void *key, const void *entry)
+{
+	return strcmp(key, *(const char *const *)entry);
+}
+
+static bool is_listed(const struct strlist *sorted, const char *path)
+{
+	return sorted->n && bsearch(path, sorted->v, sorted->n, sizeof(sorted->v[0]), by_bytes);
+}
+
+/* All of the index that is not only meant to be added, sorted. */
+static int read_added(struct compare *c, const char *tree, struct strlist *ret)
+{
+	cleanup_strbuf struct strbuf out = STRBUF_INIT;
+	struct git g = GIT_AT(c->v->path);
+	int r;
+
+	g.alternates = c->v->alternates;
+	r = git_do(c->p, &g,
+	           GIT_ARGS("diff-index", "--cached", "--ita-invisible-in-index", "--name-only",
+	                    "-z", tree),
+	           NULL, &out);
+	for (const char *at = out.buf; r >= 0 && at && at < out.buf + out.len; at += strlen(at) + 1)
+		strlist_add(ret, at);
+	strlist_sort(ret);
+	return r;
+}
+
+/* The index lists it as an empty file. What was staged is nothing, and so it arrives. */
+static int drop_intents(struct compare *c)
+{
+	struct git_swaps *s = &c->rec->parts[GIT_INDEX];
+	cleanup_strlist struct strlist added = STRLIST_INIT;
+	const char *tree = NULL;
+	size_t kept = 0;
+	int r;
+
+	for (size_t i = 0; i < s->n && !tree; i++)
+		tree = is_empty(s->v[i].new_value);
+	r = tree ? read_added(c, tree, &added) : 1;
+	if (r != 0)
+		return r < 0 ? r : 0;
+	for (size_t i = 0; i < s->n; i++) {
+		if (is_empty(s->v[i].new_value) && !is_listed(&added, s->v[i].key))
+			s->v[i].new_value[0] = '\0';
+		if (*s->v[i].old_value || *s->v[i].new_value)
+			s->v[kept++] = s->v[i];
+		else
+			git_swap_done(&s->v[i]);
+	}
+	s->n = kept;
+	return 0;
+}
+
 static int compare_index(struct compare *c)
 {
 	cleanup_git_map struct git_map base = GIT_MAP_INIT, v = GIT_MAP_INIT, now = GIT_MAP_INIT;
@@ -259,7 +334,9 @@ static int compare_index(struct compare *c)
 		r = git_index_read(c->p, c->st->dir, at_now, &now);
 	if (r >= 0 && c->v->merge.result)
 		r = merge_files(c, there);
-	return r < 0 ? r : git_three_way(&base, &v, there, compare_entry, c);
+	if (r >= 0)
+		r = git_three_way(&base, &v, there, compare_entry, c);
+	return r < 0 ? r : drop_intents(c);
 }
 
 /* ---- the whole ---- */

@@ -175,14 +175,18 @@ void git_swap_add(struct git_swaps *s, const char *key, const char *old_value,
 	s->v[s->n++] = (struct git_swap){ xstrdup(key), xstrdup(old_value), xstrdup(new_value) };
 }
 
+void git_swap_done(struct git_swap *s)
+{
+	free(s->key);
+	free(s->old_value);
+	free(s->new_value);
+}
+
 void git_record_done(struct git_record *r)
 {
 	for (size_t p = 0; p < GIT_PART_END_; p++) {
-		for (size_t i = 0; i < r->parts[p].n; i++) {
-			free(r->parts[p].v[i].key);
-			free(r->parts[p].v[i].old_value);
-			free(r->parts[p].v[i].new_value);
-		}
+		for (size_t i = 0; i < r->parts[p].n; i++)
+			git_swap_done(&r->parts[p].v[i]);
 		free(r->parts[p].v);
 	}
 	free(r->pack);

@@ -68,6 +68,7 @@ struct git_record {
 void git_record_done(struct git_record *r);
 #define cleanup_git_record __attribute__((__cleanup__(git_record_done)))
 bool git_record_empty(const struct git_record *r);
+void git_swap_done(struct git_swap *s);
 /* Copies. */
 void git_swap_add(struct git_swaps *s, const char *key, const char *old_value,
                   const char *new_value);

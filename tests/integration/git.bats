@@ -193,6 +193,21 @@ undone() {
 	sound
 }
 
+@test "what is only meant to be added arrives untracked, an empty file that is staged arrives staged" {
+	repository
+	started
+	inside 'echo n >meant; : >void; : >empty; git add -N meant void; git add empty; git rm -q --cached two; git add -N two'
+	committed
+	[ "$(git status --porcelain)" = "A  empty
+D  two
+?? meant
+?? two
+?? void" ]
+	sound
+	undone
+	[ -z "$(git status --porcelain)" ]
+}
+
 @test "detached HEAD, and a branch without a commit" {
 	repository
 	git checkout -q --detach
