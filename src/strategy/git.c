@@ -162,54 +162,33 @@ void git_load_end(struct atoll_participant *p, const struct git_hashes *h)
 
 /* ---- the workspace ---- */
 
-/* The base comes last: a generation that has one is complete. */
-static int complete(struct atoll_participant *p)
-{
-	int r = git_ground(p)->layered ? 0 : worktree_make(p);
-
-	return r < 0 ? r : git_base_write(p);
-}
-
-/* What `.git` is to be in the workspace is not for the other strategy to make. */
-static void hide_unless_layered(struct atoll_participant *p)
-{
-	if (!git_ground(p)->layered)
-		git_hide(p);
-}
-
-int git_create(struct atoll_participant *p)
+static int git_create(struct atoll_participant *p)
 {
 	int r = git_check_repository(p);
 
-	hide_unless_layered(p);
 	if (r >= 0)
 		r = git_files(p)->create(p);
-	return r < 0 ? r : complete(p);
+	return r < 0 ? r : git_base_write(p);
 }
 
 /* The base belongs to the generation that the other strategy made, if it made one. */
 static int follow_generation(struct atoll_participant *p, uint64_t before)
 {
-	return p->generation == before && git_base_exists(p) ? 0 : complete(p);
+	return p->generation == before && git_base_exists(p) ? 0 : git_base_write(p);
 }
 
-int git_path(struct atoll_participant *p, char **ret_path)
+static int git_path(struct atoll_participant *p, char **ret_path)
 {
 	uint64_t before = p->generation;
-	int r;
+	int r = git_files(p)->path(p, ret_path);
 
-	hide_unless_layered(p);
-	r = git_files(p)->path(p, ret_path);
 	return r < 0 ? r : follow_generation(p, before);
 }
 
-int git_mounts(struct atoll_participant *p)
+static int git_mounts(struct atoll_participant *p)
 {
 	uint64_t before = p->generation;
-	int r;
-
-	hide_unless_layered(p);
-	r = git_files(p)->mounts(p);
+	int r = git_files(p)->mounts(p);
 
 	return r < 0 ? r : follow_generation(p, before);
 }

@@ -105,9 +105,6 @@ void git_load_end(struct atoll_participant *p, const struct git_hashes *h);
 
 /* ---- verbs: git.c, git-diff.c, git-prepare.c ---- */
 
-int git_create(struct atoll_participant *p);
-int git_path(struct atoll_participant *p, char **ret_path);
-int git_mounts(struct atoll_participant *p);
 int git_check(struct atoll_participant *p);
 int git_commit(struct atoll_participant *p);
 int git_abort(struct atoll_participant *p);
@@ -202,9 +199,7 @@ int git_others(struct atoll_participant *p, const struct git_view *v, tree_entry
 /* ---- worktree.c ---- */
 
 #define WORKTREE_OBJECTS "atoll-objects" /* in the private .git: where the repository's are shown */
-/* The private `.git` of this generation's workspace, from the beginning. */
-int worktree_make(struct atoll_participant *p);
-/* Opens it: 0; -ESTALE: what is there is not the one that was made. */
+/* Opens the private `.git` of this generation's workspace: 0; -ESTALE: what is there is not the one that was made. */
 int worktree_open(const struct atoll_participant *p, int *ret_fd);
 /* Opens its base record. */
 int worktree_base(struct atoll_participant *p, struct base **ret);

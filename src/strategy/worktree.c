@@ -16,6 +16,9 @@
  *                       everybody else. Git passes over the one that leads nowhere, or to itself
  *   all else            copies (settings, hooks, logs), with a base record `gitG`
  *
+ * Files are copied first, then HEAD and index; if these were changed meanwhile the files may be of another
+ * commit, which a command would take for work. So it begins again then.
+ *
  * Crash: whatever is there without `refsG` is made anew.
  */
 #include "strategy/git.h"
@@ -39,6 +42,7 @@
 
 #define ALTERNATES     "objects/info/alternates"
 #define ALTERNATES_MAX (1u << 20)
+#define TRIES          3
 
 /* ---- the private repository, as it is ---- */
 
@@ -232,7 +236,8 @@ static int clear(struct atoll_participant *p, int *ret_fd)
 	return r < 0 ? error_sys(&p->err, r, "make a repository in", work) : 0;
 }
 
-int worktree_make(struct atoll_participant *p)
+/* From the beginning. */
+static int make_private(struct atoll_participant *p)
 {
 	cleanup_close int fd = FD_NONE;
 	struct git_state *st;
@@ -253,7 +258,93 @@ int worktree_make(struct atoll_participant *p)
 	return r;
 }
 
-/* ---- what differs from `git` ---- */
+/* ---- a workspace of one state of the repository ---- */
+
+/* What is checked out, and what is staged. */
+static int take_state(struct atoll_participant *p, char ret[HASH_TEXT_LEN])
+{
+	cleanup_strbuf struct strbuf out = STRBUF_INIT;
+	cleanup_free char *head = NULL;
+	struct git_state *st;
+	struct git g;
+	int r = git_state(p, &st);
+
+	if (r >= 0)
+		r = git_head_read(p, st->dir_fd, "HEAD", &head);
+	if (r < 0)
+		return r;
+	g = GIT_AT(st->dir);
+	r = git_ask(p, &g, GIT_ARGS("rev-parse", "-q", "--verify", "HEAD"), NULL, &out);
+	strbuf_printf(&out, "%s\n", head);
+	if (r >= 0)
+		r = git_do(p, &g, GIT_ARGS("ls-files", "-s", "-z"), NULL, &out);
+	if (r >= 0)
+		hash_buffer(out.buf, out.len, ret);
+	return r < 0 ? r : 0;
+}
+
+/* The files, as the other strategy makes them: a new generation of what is stale, else the first. */
+static int make_files(struct atoll_participant *p)
+{
+	cleanup_free char *path = NULL;
+
+	return p->stale ? git_files(p)->path(p, &path) : git_files(p)->create(p);
+}
+
+static int make(struct atoll_participant *p)
+{
+	char before[HASH_TEXT_LEN], after[HASH_TEXT_LEN];
+	bool was_stale = p->stale;
+	int r = 0;
+
+	for (int i = 0; i < TRIES && r >= 0; i++) {
+		p->stale = was_stale;
+		r = take_state(p, before);
+		if (r >= 0)
+			r = make_files(p);
+		if (r >= 0)
+			r = make_private(p);
+		if (r >= 0)
+			r = take_state(p, after);
+		if (r >= 0 && strcmp(before, after) == 0)
+			return git_base_write(p);
+	}
+	p->stale = was_stale;
+	if (r < 0)
+		return r;
+	(void)error_set(&p->err, -EAGAIN,
+	                "somebody checked out, committed or staged in '%s' each time it was copied",
+	                p->root);
+	error_hint(&p->err, "again when that has ended");
+	return -EAGAIN;
+}
+
+static int worktree_create(struct atoll_participant *p)
+{
+	int r = git_check_repository(p);
+
+	git_hide(p); /* what `.git` is to be is not for the other strategy to make */
+	return r < 0 ? r : make(p);
+}
+
+/* The base comes last: a generation that has one is complete. */
+static int renew(struct atoll_participant *p)
+{
+	git_hide(p);
+	if (!p->stale && git_base_exists(p))
+		return 0;
+	p->stale = true;
+	return make(p);
+}
+
+/* ---- what else differs from `git` ---- */
+
+static int worktree_path(struct atoll_participant *p, char **ret_path)
+{
+	int r = renew(p);
+
+	return r < 0 ? r : git_files(p)->path(p, ret_path);
+}
 
 /* A directory, whatever a command left in its place. */
 static int make_mount_point(int git_fd)
@@ -273,8 +364,10 @@ static int worktree_mounts(struct atoll_participant *p)
 	cleanup_free char *objects = NULL, *target = NULL;
 	cleanup_close int fd = FD_NONE;
 	struct git_state *st;
-	int r = git_mounts(p);
+	int r = renew(p);
 
+	if (r >= 0)
+		r = git_files(p)->mounts(p);
 	if (r >= 0)
 		r = git_state(p, &st);
 	/* One that a command made there needs nothing of ours; the commit will say so. */
@@ -306,8 +399,8 @@ const struct atoll_strategy strategy_worktree = {
 	.kind = "repository",
 	.capabilities = ATOLL_CAP_PREPARE | ATOLL_CAP_UNDO | ATOLL_CAP_DIFF | ATOLL_CAP_PATH |
 	                ATOLL_CAP_MOUNTS | ATOLL_CAP_LATE,
-	.create = git_create,
-	.path = git_path,
+	.create = worktree_create,
+	.path = worktree_path,
 	.mounts = worktree_mounts,
 	.diff = git_diff,
 	.content = git_content,

@@ -108,6 +108,34 @@ strategies() {
 	[ "$(git worktree list; git for-each-ref)" = "$old" ]
 }
 
+# disturbed TIMES: a git that, asked what is staged, first has somebody else commit, so often.
+disturbed() {
+	mkdir -p "$elsewhere/bin"
+	cat >"$elsewhere/bin/git" <<-END
+		#!/bin/sh
+		if [ "\$1" = ls-files ] && [ "\$(wc -l <$elsewhere/times)" -lt $1 ]; then
+			echo >>$elsewhere/times
+			(unset \$(env | sed -n 's/^\(GIT_[A-Z_0-9]*\)=.*/\1/p'); cd $repo; echo >>one; $(command -v git) commit -qam theirs)
+		fi
+		exec $(command -v git) "\$@"
+	END
+	chmod +x "$elsewhere/bin/git"
+	: >"$elsewhere/times"
+}
+
+@test "a checkout is of one commit, whoever is at work while it is made" {
+	repository
+	disturbed 100
+	PATH=$elsewhere/bin:$PATH run "$ATOLL" start p --git . --strategy worktree
+	status_is 1
+	[[ $output == *'each time it was copied'* ]]
+	no_plans
+	disturbed 2
+	PATH=$elsewhere/bin:$PATH begin
+	[ -z "$("$ATOLL" exec p -- git status --porcelain)" ]
+	[ "$("$ATOLL" exec p -- git rev-parse HEAD)" = "$(git rev-parse HEAD)" ]
+}
+
 @test "where no overlay can be, --git takes a checkout, and says so once" {
 	repository
 	run --separate-stderr without_overlay start p --git .
