@@ -377,29 +377,6 @@ static int add_now(struct amendments *a, struct dir_batch *b, const struct manif
 	return r;
 }
 
-static int gather_now(struct atoll_participant *p, struct dir_batch *b, int dir_fd,
-                      const struct base *old, struct amendments *a)
-{
-	struct manifest now = MANIFEST_INIT;
-	int r = dir_list_now(p, b, &now);
-
-	(void)dir_fd;
-	(void)old;
-	if (r >= 0)
-		r = add_now(a, b, &now);
-	manifest_done(&now);
-	return r;
-}
-
-int copy_base_back(struct atoll_participant *p, struct dir_batch *b)
-{
-	int r = rewrite(p, b, gather_now);
-
-	if (r >= 0)
-		copy_base_settle(p);
-	return r;
-}
-
 /* The workspace's unchanged copy of PATH goes; its directory keeps its time. */
 static int clear(struct dir_batch *b, const char *path)
 {
@@ -488,6 +465,47 @@ static int refresh_dir(struct amendments *a, struct dir_batch *b, const char *pa
 	if (r == -ENOENT || r == -ENOTDIR || r == -ELOOP)
 		return 0;
 	return r < 0 ? r : add(a, BASE_META, path, &e);
+}
+
+/* Where the plan's version was given up, what is there is the plan's, too. The workspace that the batch
+ * used up has nothing in that place. */
+static int refresh_theirs(struct amendments *a, int dir_fd, struct dir_batch *b)
+{
+	int r = 0;
+
+	for (size_t k = 0; k < b->m.n_ops && r >= 0; k++) {
+		const struct manifest_op *o = &b->m.ops[k];
+
+		if (!(o->flags & MANIFEST_THEIRS))
+			continue;
+		r = dir_is_attr(o) ? refresh_dir(a, b, o->path)
+		                   : refresh_path(a, dir_fd, b, o->path, true);
+	}
+	return r;
+}
+
+static int gather_now(struct atoll_participant *p, struct dir_batch *b, int dir_fd,
+                      const struct base *old, struct amendments *a)
+{
+	struct manifest now = MANIFEST_INIT;
+	int r = dir_list_now(p, b, &now);
+
+	(void)old;
+	if (r >= 0)
+		r = add_now(a, b, &now);
+	if (r >= 0 && dir_used_up(p))
+		r = refresh_theirs(a, dir_fd, b);
+	manifest_done(&now);
+	return r;
+}
+
+int copy_base_back(struct atoll_participant *p, struct dir_batch *b)
+{
+	int r = rewrite(p, b, gather_now);
+
+	if (r >= 0)
+		copy_base_settle(p);
+	return r;
 }
 
 int copy_base_refresh(struct atoll_participant *p, const struct tree_compare *t,

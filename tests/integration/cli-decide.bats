@@ -928,3 +928,19 @@ error_is() {
 	run atoll rollback p
 	status_is 1
 }
+
+@test "atm_12 what was given up for somebody else's version stays so when the work is kept" {
+	for strategy in copy overlay; do
+		mkdir -p "$strategy/dir/sub"
+		echo x >"$strategy/dir/sub/x"
+		echo z >"$strategy/z"
+		atoll start "$strategy" --dir "$strategy" --strategy "$strategy"
+		atoll exec "$strategy" -- sh -c "cd $strategy; rm -r dir; echo file >dir; echo plan >z; echo new >new"
+		echo theirs >"$strategy/dir/sub/x"
+		echo theirs >"$strategy/z"
+		atoll commit "$strategy" --theirs "$strategy/dir" --theirs "$strategy/z"
+		atoll rollback "$strategy" --keep-work
+		[ "$(atoll diff "$strategy")" = "A  $work/$strategy/new" ]
+		[ "$(atoll exec "$strategy" -- cat "$strategy/z" "$strategy/dir/sub/x")" = $'theirs\ntheirs' ]
+	done
+}
