@@ -136,16 +136,19 @@ void holder_ask(struct holder *h, struct client *c, const char *sql, answer_fn d
 
 void holder_savepoint(struct holder *h)
 {
+	if (h->fresh)
+		return;
 	holder_ask(h, NULL,
 	           h->savepoint ? "RELEASE " HOLDER_SAVEPOINT ";SAVEPOINT " HOLDER_SAVEPOINT
 	                        : "SAVEPOINT " HOLDER_SAVEPOINT,
 	           NULL);
-	h->savepoint = true;
+	h->savepoint = h->fresh = true;
 }
 
 void holder_rollback(struct holder *h)
 {
 	holder_ask(h, NULL, "ROLLBACK TO " HOLDER_SAVEPOINT, NULL);
+	h->fresh = true;
 }
 
 void holder_forget(struct holder *h, struct client *c)
@@ -392,6 +395,7 @@ int holder_ask_now(struct holder *h, const char *sql, backend_row_fn rows, void 
 	int r = 0;
 
 	h->unnamed = NULL;
+	h->fresh = false;
 	holder_send(h, NULL, 'Q', sql, strlen(sql) + 1);
 	while (r == 0 && !h->gone) {
 		r = now_read(h);

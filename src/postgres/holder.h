@@ -6,8 +6,9 @@
  * What a client does as a transaction is a *unit*: a simple query, an extended batch up to its
  * Sync, or a block from BEGIN to COMMIT. A unit lives between our savepoint and the next one:
  *
- *   begin      RELEASE (the last one's), SAVEPOINT
- *   commit     nothing, or what only a real COMMIT would have done (deferred constraints)
+ *   begin      SAVEPOINT, unless there is a fresh one
+ *   commit     what only a real COMMIT would have done (deferred constraints), if anything; then RELEASE
+ *              and SAVEPOINT, for whoever comes next: it is done while he thinks
  *   roll back  ROLLBACK TO SAVEPOINT
  *
  * One client at a time owns the connection, from the first message of its unit to the last; the
@@ -66,6 +67,7 @@ struct holder {
 	struct client *settings; /* whose settings are in effect */
 	uint32_t next_pid;
 	bool savepoint;     /* ours is set */
+	bool fresh;         /* nothing was done since */
 	bool status_bad;    /* the server's last word: the transaction has failed */
 	size_t stream_left; /* bytes of a long message still to be passed on */
 	char *deferred;     /* constraints that wait for a commit, comma-separated; "" */
@@ -87,6 +89,7 @@ void holder_ask(struct holder *h, struct client *c, const char *sql, answer_fn d
 /* Sends a client's message; one that ends with ReadyForQuery has an item. */
 void holder_send(struct holder *h, struct client *c, char type, const void *body, size_t len);
 void holder_expect(struct holder *h, struct client *c);
+/* There is a fresh one. */
 void holder_savepoint(struct holder *h);
 void holder_rollback(struct holder *h); /* to it */
 /* The transaction is lost. */

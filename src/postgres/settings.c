@@ -171,6 +171,7 @@ bool settings_switch(struct client *c)
 	for (const struct setting *s = c->settings; s; s = s->next)
 		add_set(&sql, s, false);
 	c->holds++;
+	h->fresh = false;
 	holder_ask(h, c, strbuf_str(&sql), applied);
 	return false;
 }

@@ -28,6 +28,7 @@ bool unit_begin(struct client *c)
 	if (!settings_switch(c))
 		return false;
 	holder_savepoint(h);
+	h->fresh = false;
 	c->unit = UNIT_IMPLICIT;
 	c->failed = false;
 	return true;
@@ -42,6 +43,12 @@ static void forget_unit(struct client *c)
 	named_clear(&c->portals);
 	if (c->h->owner == c)
 		c->h->owner = NULL;
+}
+
+static void committed(struct client *c)
+{
+	forget_unit(c);
+	holder_savepoint(c->h);
 }
 
 static void roll_back(struct client *c)
@@ -107,7 +114,7 @@ static void implicit_committed(struct client *c, const struct answer *a)
 		pass_error(c, a);
 		roll_back(c);
 	} else {
-		forget_unit(c);
+		committed(c);
 	}
 	finish_implicit(c, a->ok);
 }
@@ -120,7 +127,7 @@ static void block_committed(struct client *c, const struct answer *a)
 		roll_back(c);
 		return;
 	}
-	forget_unit(c);
+	committed(c);
 	client_tag(c, "COMMIT");
 	follow_chain(c);
 }
