@@ -68,7 +68,8 @@ class Tools:
         self.helper_bin = os.path.realpath(os.path.join(build, "src/helper/atoll-helper"))
         self.floor = os.path.join(build, "bench/bench-floor")
         self.empty = os.path.join(build, "bench/bench-empty")
-        for program in (self.atoll_bin, self.helper_bin, self.floor, self.empty):
+        self.proxy = os.path.join(build, "bench/bench-proxy")
+        for program in (self.atoll_bin, self.helper_bin, self.floor, self.empty, self.proxy):
             if not os.access(program, os.X_OK):
                 sys.exit(f"{program} is not built: meson setup {build}, then ninja -C {build}")
         self.base, self.quick, self.report = base, quick, report
@@ -197,6 +198,7 @@ class Place:
 
     def __init__(self, given):
         self.scratch = tempfile.mkdtemp(prefix="atoll-bench-", dir=given or "/var/tmp")
+        os.chmod(self.scratch, 0o711)  # PostgreSQL does not run as root
         self.base, self.mounted, self.tools = self.scratch, False, None
         self.image = os.geteuid() == 0 and not given
 

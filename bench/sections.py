@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The sections of the benchmark, in the order they are run."""
-import json, os, shutil, sqlite3, subprocess, time
+import json, os, re, shutil, sqlite3, subprocess, sys, time
 
 from measure import HERE, Run, median, ratio, walk
+
+sys.path.insert(0, os.path.join(HERE, "..", "tests", "lib"))
+import cluster  # noqa: E402
 
 MB = 1 << 20
 STEPS = ("create", "exec", "diff", "commit", "undo", "stop")
@@ -332,8 +335,8 @@ def git_way(t, root, script, name):
 
 def git(t):
     """A repository: its plan against a linked worktree."""
-    n = t.sizes[-1]
-    root = t.trees[n]
+    n = t.sizes[-1] if t.quick else 50000
+    root = t.trees.get(n) or t.make_tree(n, True)
     script = t.mutate_script(n, 10)
     t.report.begin("git", f"a repository of {n} files, 10 of them changed and committed inside")
     v = {"start": [], "all": [], "worktree": [], "commit": [], "rollback": []}
@@ -515,4 +518,60 @@ def sqlite(t):
         t.report.row("start / cp", ratio(got["start"], got["cp"]), "x", goal=5, key=f"start / cp, {mode}")
 
 
-ALL = (startup, copy, overlay, git, text, many, sqlite, resident)
+BY_KEY = "\\set aid random(1, 100000)\nSELECT abalance FROM pgbench_accounts WHERE aid = :aid;\n"
+BLOCK = 20
+SCRIPTS = {"one by one": BY_KEY, f"in blocks of {BLOCK}": f"BEGIN;\n{BY_KEY * BLOCK}END;\n"}
+
+
+def pgbench_us(t, host, mode, what, count):
+    """Microseconds for a statement."""
+    script, each = os.path.join(t.base, "pgbench.sql"), BLOCK if "block" in what else 1
+    with open(script, "w") as fh:
+        fh.write(SCRIPTS[what])
+    out = subprocess.check_output([cluster.binary("pgbench"), "-n", "-M", mode, "-t", str(count // each), "-f", script,
+                                   "-h", host, "-U", "app", "shop"], text=True, stderr=subprocess.DEVNULL)
+    return float(re.search(r"latency average = ([\d.]+)", out)[1]) * 1e3 / each
+
+
+def postgres_rows(t, places):
+    count, rounds = (400, 7) if t.quick else (1000, 21)
+    for what in SCRIPTS:
+        t.report.part(what)
+        for mode in ("simple", "extended", "prepared"):
+            us = {k: [] for k in places}
+            for _ in range(rounds):
+                for k, host in places.items():
+                    us[k].append(pgbench_us(t, host, mode, what, count))
+            key = f"{mode}, {what}"
+            t.report.row(f"{mode}: the server itself", median(us["server"]), "us", key=f"{key}: server")
+            t.report.row(f"{mode}: through the proxy", median(us["proxy"]), "us", key=f"{key}: proxy")
+            t.report.row(f"{mode}: through the plan", median(us["plan"]), "us", key=f"{key}: plan")
+            t.report.row(f"{mode}: plan / proxy", ratio(us["plan"], us["proxy"]), "x", goal=1.3, key=f"{key}: plan / proxy")
+
+
+def postgres(t):
+    """What the holder of a plan's transaction adds to a statement. A plan does two things more than a proxy: it
+    reads what it passes on, and one by one, where every statement is a transaction of its own, it sets a savepoint
+    after each; in blocks only at the end of the block."""
+    if not shutil.which("pgbench"):
+        return
+    t.report.begin("postgres", "pgbench, one client, a row by its key, against a proxy that only copies bytes")
+    place = os.path.join(t.base, "postgres")
+    os.makedirs(place, mode=0o755)
+    with cluster.Cluster(place, shared_buffers="64MB") as server:
+        subprocess.run([cluster.binary("pgbench"), "-i", "-q", "-h", str(server.socket), "-U", "app", "shop"], check=True,
+                       capture_output=True)
+        proxied = os.path.join(place, "proxy")
+        os.mkdir(proxied)
+        with subprocess.Popen([t.proxy, f"{proxied}/.s.PGSQL.5432", f"{server.socket}/.s.PGSQL.5432"]) as proxy:
+            try:
+                t.atoll("start", "bench", "--postgres", server.url)
+                shown = subprocess.check_output([t.atoll_bin, "show", "bench", "--json"], env=t.env)
+                area = json.loads(shown)["sandboxes"][0]["area"]
+                postgres_rows(t, {"server": str(server.socket), "proxy": proxied, "plan": f"{area}/t/clients"})
+                t.atoll("stop", "--force", "bench")
+            finally:
+                proxy.kill()
+
+
+ALL = (startup, copy, overlay, git, text, many, sqlite, postgres, resident)
