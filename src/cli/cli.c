@@ -18,10 +18,28 @@ static void tell_waiting(void *user, const char *message)
 	cli_tell(message);
 }
 
+/* A command of a plan does not see the store, and has no $ATOLL_HOME unless it made one itself. */
+static int check_outside(struct cli *c)
+{
+	const char *plan = getenv("ATOLL_PLAN");
+	struct error err = ERROR_INIT;
+
+	if (!plan || getenv("ATOLL_HOME"))
+		return 0;
+	(void)error_set(&err, -ATOLL_E_WOULD_DEADLOCK,
+	                "this is a command of plan '%s', which cannot wait for its own end, and"
+	                " does not see the store",
+	                plan);
+	error_hint(&err, "call atoll %s from outside, after the command", c->command->name);
+	return cli_fail_error(c, &err);
+}
+
 int cli_open(struct cli *c)
 {
-	int r;
+	int r = check_outside(c);
 
+	if (r)
+		return r;
 	store_program(c->command->reads);
 	r = atoll_open(NULL, &c->atoll, c->res);
 	if (r < 0)

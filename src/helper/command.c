@@ -122,11 +122,8 @@ static void become_command(const struct run *run, pid_t parent, struct failure *
 		(void)failure_set(f, REPLY_CHDIR, -errno, "%s", "");
 		return;
 	}
-	r = run->fenced ? fence_self(run->no_user_ns) : 0;
-	if (r < 0) {
-		(void)failure_set(f, REPLY_NAMESPACE, r, "give up privileges");
+	if (run->fenced && fence_self(run, f) < 0)
 		return;
-	}
 	argv = command_argv(run->request);
 	run_give_signals_back(run);
 	(void)execvp(argv[0], argv);

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Capabilities are kept by name, not dropped by name: what a later kernel adds is not kept. Gone
- * are those that reach mounts, devices, the kernel, files by handle, and our own processes.
+ * are those that reach mounts, devices, the kernel, files by handle, and our own processes. An
+ * ordinary user keeps none: those of his user namespace are not for the command.
  */
 #include "helper/fence.h"
+
+#include "helper/filter.h"
+#include "util/crashpoint.h"
 
 #include <errno.h>
 #include <linux/capability.h>
@@ -28,15 +32,25 @@ static uint64_t kept_set(void)
 	return set;
 }
 
+static int drop_bounds(uint64_t set)
+{
+	/* Until there is no such capability. */
+	for (unsigned cap = 0; cap < 64; cap++)
+		if (!(set >> cap & 1) && prctl(PR_CAPBSET_DROP, cap) < 0)
+			return errno == EINVAL ? 0 : -errno;
+	return 0;
+}
+
+/* Root gets at execve what the bounding set allows; whoever has none left can drop none. */
 static int reduce(uint64_t set)
 {
 	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
 	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
+	int r = drop_bounds(set);
 
-	/* Root gets at execve what the bounding set allows. */
-	for (unsigned cap = 0; prctl(PR_CAPBSET_READ, cap) >= 0; cap++)
-		if (!(cap < 64 && (set >> cap & 1)) && prctl(PR_CAPBSET_DROP, cap) < 0)
-			return -errno;
+	if (r < 0)
+		return r;
+	(void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
 	if (syscall(SYS_capget, &head, data) < 0)
 		return -errno;
 	for (unsigned i = 0; i < _LINUX_CAPABILITY_U32S_3; i++) {
@@ -47,11 +61,28 @@ static int reduce(uint64_t set)
 	return syscall(SYS_capset, &head, data) < 0 ? -errno : 0;
 }
 
-int fence_self(bool in_ours)
+/* Where there is no filter to be had, a command runs without, unless that is not wanted. */
+static int filter(const struct run *run, struct failure *f)
 {
-	int r = in_ours ? reduce(kept_set()) : 0;
+	int r = sabotage("seccomp") ? 0 : filter_install();
 
-	if (r == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-		r = -errno;
-	return r;
+	if (r == -ENOSYS && !run->strict)
+		return 0;
+	if (r == -ENOSYS)
+		return failure_why(f, REPLY_NAMESPACE, r, "be strict",
+		                   "there is no filter of system calls for this kernel or machine");
+	return r < 0 ? failure_set(f, REPLY_NAMESPACE, r, "filter system calls") : 0;
+}
+
+int fence_self(const struct run *run, struct failure *f)
+{
+	int r;
+
+	if (!sabotage("no-new-privs") && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		return failure_set(f, REPLY_NAMESPACE, -errno, "give up privileges");
+	r = filter(run, f);
+	if (r < 0 || sabotage("capabilities"))
+		return r;
+	r = reduce(run->is_root ? kept_set() : 0);
+	return r < 0 ? failure_set(f, REPLY_NAMESPACE, r, "give up capabilities") : 0;
 }

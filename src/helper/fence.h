@@ -3,13 +3,13 @@
 #ifndef HELPER_FENCE_H
 #define HELPER_FENCE_H
 
-#include <stdbool.h>
+#include "helper/failure.h"
+#include "helper/run-impl.h"
 
 /*
- * In the child, last before execve: no program gives it more privileges than it has. IN_OURS: it
- * is root in the user namespace that owns its mounts, and keeps only the capabilities over files
- * and users; elsewhere they reach nothing that was made outside. 0 or -errno.
+ * In the child, last before execve: no program gives it more privileges than it has, its system
+ * calls are filtered, and its capabilities are few (RUN->is_root) or none. 0 or -errno and F.
  */
-int fence_self(bool in_ours);
+int fence_self(const struct run *run, struct failure *f);
 
 #endif

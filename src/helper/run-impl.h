@@ -24,6 +24,8 @@ struct run {
 	bool caller_gone;
 	bool ended;
 	bool fenced;     /* it runs in views: helper/fence.h */
+	bool is_root;
+	bool strict;     /* rather not run than without a part of the fence */
 	bool no_user_ns; /* root's, and in the helper's own user namespace */
 	int wait_status;
 	struct rusage usage;

@@ -144,6 +144,7 @@ static void live(struct space *s, struct tree *t, struct reply *reply, struct fa
 	run->note_fd = s->status[1];
 	run->pass_code = SI_QUEUE;
 	run->fenced = true;
+	run->is_root = s->uid == 0;
 	(void)fs_write_all(s->status[1], &begun, sizeof(begun));
 	if (s->inside) {
 		(void)s->inside(run->request, f);

@@ -17,6 +17,7 @@
 #include "exec/exec.h"
 #include "fs/resolve.h"
 #include "plan/disk-guard.h"
+#include "plan/fence.h"
 #include "plan/plan-op.h"
 #include "plan/plan-view.h"
 #include "plan/sandbox.h"
@@ -274,6 +275,7 @@ static int run(struct use *use, const struct atoll_exec *exec, const struct strl
 	cleanup_durable_notes struct durable_notes notes = DURABLE_NOTES_INIT;
 	cleanup_close int lock_fd = FD_NONE;
 
+	fence_env(&env);
 	build_env(op, paths, cwd, &env);
 	for (size_t i = 0; i < use->env->n; i++)
 		strlist_add(&env, use->env->v[i]);

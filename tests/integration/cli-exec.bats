@@ -216,7 +216,22 @@ until_told='echo >started; while [ ! -e ended ]; do sleep 0.01; done'
 	run atoll exec p -- "$work/a/atoll" commit p --wait 5
 	status_is 1
 	run atoll exec p -- "$work/a/atoll" show p
+	status_is 1
+	says 'does not see the store'
+	# A store of its own is another matter.
+	run atoll exec p -- env ATOLL_HOME="$work/a/own" "$work/a/atoll" list
 	status_is 0
+}
+
+@test "cli exec leads to no agent, no bus, no store" {
+	plan_p
+	export SSH_AUTH_SOCK=/tmp/agent DBUS_SESSION_BUS_ADDRESS=unix:path=/x XDG_RUNTIME_DIR=/run/x
+	run atoll exec p -- env
+	status_is 0
+	for name in ATOLL_HOME SSH_AUTH_SOCK DBUS_SESSION_BUS_ADDRESS XDG_RUNTIME_DIR; do
+		[[ "$output" != *"$name="* ]]
+	done
+	says 'ATOLL_PLAN=p'
 }
 
 @test "cli exec where the command cannot see the current directory says why" {

@@ -67,9 +67,10 @@ mounts() {
 	cut -d ' ' -f 5 /proc/self/mountinfo | grep -F -e "$BATS_TEST_TMPDIR" -e "$work" || true
 }
 
-# Programs that work for this test: its store is in their environment. Zombies have none.
+# Programs that work for this test: its settings or, but for commands of a plan, its store are in their
+# environment. Zombies have none.
 processes() {
-	grep -lzsF "ATOLL_HOME=${elsewhere:-$BATS_TEST_TMPDIR}/" /proc/[0-9]*/environ | while IFS=/ read -r _ _ pid _; do
+	grep -lzsF -e "ATOLL_HOME=${elsewhere:-$BATS_TEST_TMPDIR}/" -e "XDG_CONFIG_HOME=$BATS_TEST_TMPDIR/" /proc/[0-9]*/environ | while IFS=/ read -r _ _ pid _; do
 		case $(cat "/proc/$pid/comm" 2>/dev/null) in
 		atoll | atoll-helper | sh | sleep)
 			printf '%s %s\n' "$pid" "$(tr '\0' ' ' <"/proc/$pid/cmdline")"
