@@ -94,7 +94,9 @@ static int compare_xattrs(const struct tree_pair *p, const char *name, unsigned 
 		return r;
 	if (!xattrs_equal(&work, &orig))
 		*what |= ATOLL_CHANGE_XATTR;
-	if (xattrs_has(&work, "security.capability") && !xattrs_has(&orig, "security.capability"))
+	/* Others than it had are new, too. */
+	if (xattrs_has(&work, "security.capability") &&
+	    !xattrs_same(&work, &orig, "security.capability"))
 		*what |= ATOLL_CHANGE_SETUID;
 	return 0;
 }

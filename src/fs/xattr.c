@@ -222,13 +222,25 @@ bool xattrs_equal(const struct xattrs *a, const struct xattrs *b)
 	return true;
 }
 
-bool xattrs_has(const struct xattrs *x, const char *name)
+static const struct xattr *find(const struct xattrs *x, const char *name)
 {
 	for (size_t i = 0; i < x->n; i++) {
 		if (strcmp(x->v[i].name, name) == 0)
-			return true;
+			return &x->v[i];
 	}
-	return false;
+	return NULL;
+}
+
+bool xattrs_has(const struct xattrs *x, const char *name)
+{
+	return find(x, name) != NULL;
+}
+
+bool xattrs_same(const struct xattrs *a, const struct xattrs *b, const char *name)
+{
+	const struct xattr *x = find(a, name), *y = find(b, name);
+
+	return x && y && same(x, y);
 }
 
 uint64_t xattrs_hash(const struct xattrs *x)

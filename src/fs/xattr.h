@@ -23,6 +23,8 @@ struct xattrs {
 int xattrs_read_at(int dir_fd, const char *name, struct xattrs *ret);
 bool xattrs_equal(const struct xattrs *a, const struct xattrs *b);
 bool xattrs_has(const struct xattrs *x, const char *name);
+/* Both have NAME, with the same value. */
+bool xattrs_same(const struct xattrs *a, const struct xattrs *b, const char *name);
 uint64_t xattrs_hash(const struct xattrs *x); /* 0 when there are none */
 /* Makes the entry carry exactly WANT: sets, replaces, removes. Attributes this user may not
  * set (security.*, trusted.*) are skipped when they are already equal, else the error counts. */

@@ -643,6 +643,7 @@ static void sec_05_new_capabilities_are_stripped(void **state)
 {
 	/* Version 2, effective, CAP_NET_RAW permitted. */
 	static const unsigned char cap[20] = { 0x01, 0, 0, 0x02, 0, 0x20 };
+	static const unsigned char more[20] = { 0x01, 0, 0, 0x02, 0xff, 0xff };
 	struct fix *f = *state;
 	const char *root, *file;
 	struct atoll_plan *p;
@@ -650,7 +651,13 @@ static void sec_05_new_capabilities_are_stripped(void **state)
 
 	need_root();
 	root = put_root(f, f->dir);
+	file = fix_path(f, "%s/had-some", root);
+	put_text(file, "#!\n");
+	expect(lsetxattr(file, "security.capability", cap, sizeof(cap), 0) == 0);
 	p = plan_over(f, root);
+	/* More than it had. */
+	file = fix_path(f, "%s/had-some", fix_work(f, p, NULL));
+	expect(lsetxattr(file, "security.capability", more, sizeof(more), 0) == 0);
 	file = fix_path(f, "%s/capable", fix_work(f, p, NULL));
 	put_text(file, "#!\n");
 	expect(lsetxattr(file, "security.capability", cap, sizeof(cap), 0) == 0);
@@ -661,6 +668,9 @@ static void sec_05_new_capabilities_are_stripped(void **state)
 	       0);
 	expect(lgetxattr(fix_path(f, "%s/file", root), "security.capability", buf, sizeof(buf)) <
 	       0);
+	expect(lgetxattr(fix_path(f, "%s/had-some", root), "security.capability", buf,
+	                 sizeof(buf)) < 0);
+	expect(has_note(f, ATOLL_NOTE_SETUID, "had-some"));
 	expect(has_note(f, ATOLL_NOTE_SETUID, "capable"));
 	expect(has_note(f, ATOLL_NOTE_SETUID, "file"));
 }
