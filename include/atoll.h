@@ -368,15 +368,37 @@ ATOLL_API int atoll_sandbox_path(struct atoll_plan *p, const char *sandbox, char
 ATOLL_API int atoll_sandbox_state(struct atoll_plan *p, const char *sandbox,
                                   enum atoll_sandbox_state *ret_state, struct atoll_result *res);
 
+/* What a command sees of the user's home directory. */
+enum atoll_home {
+	ATOLL_HOME_SCRATCH =
+		0,       /* all, and what it changes is kept with the plan, never committed */
+	ATOLL_HOME_REAL, /* as it is: what is written there is written */
+	ATOLL_HOME_NONE, /* nothing: an empty directory, gone with the command */
+	ATOLL_HOME_END_
+};
+/* What else a command sees, and whether that will do. Paths are those of the caller; a longer one counts
+ * more than a shorter one, RW more than RO, that more than HIDE. Without any, what is no resource
+ * is read-only, keys, passwords and tokens below the home are hidden, and so is the store. */
+struct atoll_fence {
+	enum atoll_home home;
+	const char *const *rw;   /* NULL-terminated, or NULL: real, and may be written */
+	const char *const *ro;   /* the same: real, only to be read; also what would be hidden */
+	const char *const *hide; /* the same: not to be seen */
+	/* The same: names of lists of such paths, see atoll-exec(1). */
+	const char *const *profiles;
+	bool strict; /* -ATOLL_E_UNSUPPORTED where this host lacks a part of the isolation */
+};
 struct atoll_exec {
 	const char *const *argv; /* NULL-terminated */
 	const char *cwd;    /* NULL: the caller's; inside a resource it is mapped to its view */
 	int64_t timeout_ms; /* <= 0: none */
+	const struct atoll_fence *fence; /* NULL: as zeros */
 };
 struct atoll_exec_status {
 	int exit_code; /* as a shell gives it: 0-255, 128+N when killed, 124 timed out */
 	bool timed_out;
 	int term_signal;
+	bool isolated; /* false: without namespaces it saw the system as it is, and could change it */
 };
 /* No command runs a filesystem full: it is ended (-ENOSPC, its work is kept), and none is started,
  * when less than BYTES are free where its work goes or where the store is. 0: not looked at.

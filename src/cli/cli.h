@@ -14,6 +14,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <atoll.h>
+#include "cli/fence.h"
 #include "cli/options.h"
 #include "plan/settings.h"
 #include "util/child.h"
@@ -60,6 +61,7 @@ struct cli {
 	int64_t wait_ms; /* -1: for ever */
 	/* Of exec, run and shell: */
 	const struct atoll_exec_status *ran; /* how the command ended, once it has */
+	struct fence_args fence;
 	FILE *status; /* --status-file: gets the object of --json, whatever happens; or NULL */
 	struct settings settings;
 	struct error settings_err; /* of reading them */

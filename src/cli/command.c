@@ -73,6 +73,8 @@ int command_options(struct cli *c, struct atoll_exec *exec)
 	struct error err = ERROR_INIT;
 	int r = args_seconds(&c->args, "timeout", &exec->timeout_ms, &err);
 
+	fence_read(&c->fence, &c->args, c->settings.v[SETTING_EXEC_STRICT].number);
+	exec->fence = &c->fence.fence;
 	/* Before anything is done: what cannot be written to is not found out afterwards. */
 	if (r == 0 && file && !(c->status = fopen(file, "we")))
 		r = error_sys(&err, -errno, "open the status file", file);
@@ -126,5 +128,9 @@ int command_run(struct cli *c, char **words, size_t n, struct atoll_exec *exec,
 	r = atoll_plan_exec(c->plan, exec, ret, c->res);
 	if (r == 0)
 		c->ran = ret;
+	if (r == 0 && !ret->isolated && cli_is_terminal(c, stderr))
+		cli_say(c,
+		        "atoll: it was not isolated: on this host only its working directory was "
+		        "private; atoll doctor says why");
 	return r;
 }

@@ -8,9 +8,8 @@
 /* Rows for the option table of a command that calls command_options(). */
 #define COMMAND_OPTIONS                                                                           \
 	{ "timeout", "SECONDS", "end the command then: SIGTERM, and SIGKILL two seconds later" }, \
-	{                                                                                         \
-		"status-file", "FILE", "also write the object of --json there, at the end"        \
-	}
+		{ "status-file", "FILE", "also write the object of --json there, at the end" },   \
+		FENCE_OPTIONS
 
 /* Reads them: EXEC gets the time, c->status is open. 0 or an exit status. */
 int command_options(struct cli *c, struct atoll_exec *exec);

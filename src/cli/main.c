@@ -281,6 +281,7 @@ int main(int argc, char **argv)
 	atoll_close(c.atoll);
 	atoll_result_free(c.res);
 	args_done(&c.args);
+	fence_done(&c.fence);
 	settings_done(&c.settings);
 	error_done(&c.settings_err);
 	return status;

@@ -249,6 +249,7 @@ void cli_json_ran(const struct cli *c, struct json *j)
 	json_int(j, "exit_code", c->ran->exit_code);
 	json_int(j, "term_signal", c->ran->term_signal);
 	json_bool(j, "timed_out", c->ran->timed_out);
+	json_bool(j, "isolated", c->ran->isolated);
 }
 
 void cli_json_plan(const struct cli *c, struct json *j)

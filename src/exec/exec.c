@@ -38,9 +38,10 @@ static int add_all(struct request *q, enum request_field f, const char *const *v
 static int add_view(struct request *q, const struct exec_view *v)
 {
 	static const char *const kinds[EXEC_VIEW_KIND_END_] = {
-		[EXEC_VIEW_BIND] = REQUEST_BIND,
-		[EXEC_VIEW_OVERLAY] = REQUEST_OVERLAY,
-		[EXEC_VIEW_SHOW] = REQUEST_SHOW,
+		[EXEC_VIEW_BIND] = REQUEST_BIND,       [EXEC_VIEW_OVERLAY] = REQUEST_OVERLAY,
+		[EXEC_VIEW_SCRATCH] = REQUEST_SCRATCH, [EXEC_VIEW_SHOW] = REQUEST_SHOW,
+		[EXEC_VIEW_EMPTY] = REQUEST_EMPTY,     [EXEC_VIEW_HIDDEN] = REQUEST_HIDDEN,
+		[EXEC_VIEW_CLOSED] = REQUEST_CLOSED,
 	};
 	const struct {
 		enum request_field field;
@@ -49,8 +50,8 @@ static int add_view(struct request *q, const struct exec_view *v)
 		{ REQUEST_VIEW_KIND, kinds[v->kind] },
 		{ REQUEST_VIEW_TARGET, v->target },
 		{ REQUEST_VIEW_SOURCE, v->source },
-		{ REQUEST_VIEW_UPPER, v->kind == EXEC_VIEW_OVERLAY ? v->upper : "" },
-		{ REQUEST_VIEW_WORK, v->kind == EXEC_VIEW_OVERLAY ? v->work : "" },
+		{ REQUEST_VIEW_UPPER, v->upper ? v->upper : "" },
+		{ REQUEST_VIEW_WORK, v->work ? v->work : "" },
 	};
 	int r = 0;
 
@@ -67,6 +68,8 @@ static int add_views(struct request *q, const struct exec_options *opt)
 		r = add_view(q, &opt->views[i]);
 	if (r == 0 && opt->tmp)
 		r = request_add(q, REQUEST_TMP, opt->tmp);
+	if (r == 0 && opt->strict)
+		r = request_add(q, REQUEST_STRICT, "1");
 	if (r == 0 && opt->record)
 		r = request_add(q, REQUEST_RECORD, opt->record);
 	return r;
@@ -202,6 +205,7 @@ static int take_reply(const struct exec_options *opt, const struct reply *reply,
 		.user_us = reply->user_us,
 		.system_us = reply->system_us,
 		.max_rss_kb = reply->max_rss_kb,
+		.isolated = opt->n_views > 0,
 		.still_written = (reply->flags & REPLY_STILL_WRITTEN) != 0,
 	};
 	return 0;

@@ -20,14 +20,20 @@ enum exec_view_kind {
 	EXEC_VIEW_BIND = 0, /* SOURCE, writable */
 	EXEC_VIEW_OVERLAY,  /* an overlay of UPPER over SOURCE */
 	EXEC_VIEW_SHOW,     /* SOURCE, only to be read */
+	/* The rest is no resource's: what it comes to is kept or dropped, and not committed. */
+	EXEC_VIEW_SCRATCH, /* an overlay; where it cannot be, SOURCE, read-only */
+	EXEC_VIEW_EMPTY,   /* a directory with nothing in it, writable, gone with the command */
+	EXEC_VIEW_HIDDEN,  /* nothing: an empty directory or file; nothing happens where none is */
+	EXEC_VIEW_CLOSED,  /* the same, and nobody but root may look */
 	EXEC_VIEW_KIND_END_
 };
 struct exec_view {
 	enum exec_view_kind kind;
 	const char *target; /* absolute; the resource's own path */
 	const char *source;
-	const char *upper; /* overlay only */
-	const char *work; /* overlay only; on the upper's mount, empty or of a mount in this boot */
+	const char *upper; /* overlays only */
+	const char
+		*work; /* overlays only; on the upper's mount, empty or of a mount in this boot */
 };
 
 /* What this host can do for us; asked once with the helper and kept by the caller. */
@@ -65,6 +71,7 @@ struct exec_options {
 	 * at their targets, private /tmp, /run and /dev, everything else read-only. */
 	const struct exec_view *views;
 	unsigned n_views;
+	bool strict;        /* rather not run than with less of a fence than there can be */
 	const char *tmp;    /* shown as /tmp, mode 1777; NULL: one that goes with the command */
 	const char *record; /* directory where the helper writes who pid 1 is, for exec_bury() */
 	const struct exec_sync *syncs; /* after the command */
@@ -77,6 +84,7 @@ struct exec_usage {
 	bool stopped; /* WATCH had it ended */
 	int64_t user_us, system_us;
 	uint64_t max_rss_kb;
+	bool isolated;      /* it ran in namespaces of its own */
 	bool still_written; /* something outside kept a view open for writing */
 };
 

@@ -41,12 +41,10 @@ enum request_field {
 	REQUEST_SYNC_WORK,
 	REQUEST_SYNC_AREA,
 	REQUEST_SYNC_NUMBER, /* written to the area when all is on disk */
+	REQUEST_STRICT,      /* all of the fence, or no command */
 	/* Fences get fields of their own here. Who carries them out, and when:
 	 *   network (none, loopback, host)     space.c, with the other namespaces
-	 *   scratch layer over the home        view.c: a view whose upper is kept with the plan
-	 *   paths to show, fix or hide         tree.c, after the views
 	 *   limits (memory, cpus, processes)   space.c, before pid 1 begins
-	 *   Landlock rules, seccomp filter     fence.c, in this order, last before execve
 	 * Each is one value per rule, as text; a field given to a helper that does not know it
 	 * is an error, never left out. */
 	REQUEST_FIELD_END_
@@ -56,6 +54,10 @@ enum request_field {
 #define REQUEST_BIND    "bind"
 #define REQUEST_SHOW    "show" /* a bind that is only to be read */
 #define REQUEST_OVERLAY "overlay"
+#define REQUEST_SCRATCH "scratch"
+#define REQUEST_EMPTY   "empty"
+#define REQUEST_HIDDEN  "hidden"
+#define REQUEST_CLOSED  "closed"
 
 /* Where the start of a command failed. */
 enum reply_stage {

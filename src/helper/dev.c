@@ -8,6 +8,7 @@
 #include "fs/atomic.h"
 #include "helper/mount-fd.h"
 #include "util/cleanup.h"
+#include "util/crashpoint.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -101,7 +102,9 @@ int dev_make(struct dev *d, struct failure *f)
 	r = mount_devpts(&d->fd[DEV_PTS]);
 	if (r < 0 && r != -ENODEV)
 		return failure_set(f, REPLY_NAMESPACE, r, "make a private '/dev/pts'");
-	r = access("/dev/mqueue", F_OK) < 0 ? 0 : mount_mqueue(&d->fd[DEV_MQUEUE]);
+	r = access("/dev/mqueue", F_OK) < 0 || sabotage("ipc-ns")
+	            ? 0
+	            : mount_mqueue(&d->fd[DEV_MQUEUE]);
 	if (r < 0 && r != -ENODEV)
 		return failure_set(f, REPLY_NAMESPACE, r, "make a private '/dev/mqueue'");
 	return 0;

@@ -7,6 +7,9 @@
 #include "helper/fence.h"
 
 #include "helper/filter.h"
+#include "helper/landlock.h"
+#include "helper/view.h"
+#include "util/cleanup.h"
 #include "util/crashpoint.h"
 
 #include <errno.h>
@@ -74,12 +77,54 @@ static int filter(const struct run *run, struct failure *f)
 	return r < 0 ? failure_set(f, REPLY_NAMESPACE, r, "filter system calls") : 0;
 }
 
+/* Ours besides the views; what is mounted read-only in them stays so. */
+static const char *const places[] = { "/dev", "/proc", "/run", "/tmp" };
+
+static int allow_all(int ruleset_fd, const struct views *views, const char **ret_path)
+{
+	int r = 0;
+
+	*ret_path = "standard output";
+	for (int fd = 0; r == 0 && fd <= 2; fd++)
+		r = landlock_allow_open(ruleset_fd, fd);
+	for (size_t i = 0; r == 0 && i < sizeof(places) / sizeof(places[0]); i++)
+		r = landlock_allow(ruleset_fd, *ret_path = places[i]);
+	for (size_t i = 0; r == 0 && i < views->n; i++)
+		if (view_is_writable(&views->v[i]))
+			r = landlock_allow(ruleset_fd, *ret_path = views->v[i].target);
+	return r;
+}
+
+int fence_make(struct run *run, const struct views *views, struct failure *f)
+{
+	enum landlock_grade grade = sabotage("landlock") ? LANDLOCK_NONE : landlock_grade();
+	const char *path = NULL;
+	int r;
+
+	if (run->strict && grade < LANDLOCK_SCOPES)
+		return failure_why(f, REPLY_NAMESPACE, -ENOSYS, "be strict",
+		                   grade < LANDLOCK_WRITES
+		                           ? "the kernel has no Landlock, or it is switched off"
+		                           : "the kernel's Landlock does not keep signals and "
+		                             "abstract sockets inside (Linux 6.12)");
+	if (grade < LANDLOCK_WRITES)
+		return 0;
+	r = landlock_new(&run->ruleset_fd);
+	if (r < 0)
+		return failure_set(f, REPLY_NAMESPACE, r, "make a set of Landlock rules");
+	r = allow_all(run->ruleset_fd, views, &path);
+	return r < 0 ? failure_set(f, REPLY_NAMESPACE, r, "allow to write to '%s'", path) : 0;
+}
+
 int fence_self(const struct run *run, struct failure *f)
 {
 	int r;
 
 	if (!sabotage("no-new-privs") && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return failure_set(f, REPLY_NAMESPACE, -errno, "give up privileges");
+	r = run->ruleset_fd == FD_NONE ? 0 : landlock_enter(run->ruleset_fd);
+	if (r < 0)
+		return failure_set(f, REPLY_NAMESPACE, r, "enter the Landlock rules");
 	r = filter(run, f);
 	if (r < 0 || sabotage("capabilities"))
 		return r;

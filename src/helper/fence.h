@@ -6,9 +6,13 @@
 #include "helper/failure.h"
 #include "helper/run-impl.h"
 
+struct views;
+/* In pid 1, when the tree is complete: the rules for what may be written, into RUN->ruleset_fd. 0 or
+ * -errno and F. */
+int fence_make(struct run *run, const struct views *views, struct failure *f);
 /*
- * In the child, last before execve: no program gives it more privileges than it has, its system
- * calls are filtered, and its capabilities are few (RUN->is_root) or none. 0 or -errno and F.
+ * In the child, last before execve: no program gives it more privileges than it has, it writes
+ * where the rules allow it, its system calls are filtered, and its capabilities are few (RUN->is_root) or none. 0 or -errno and F.
  */
 int fence_self(const struct run *run, struct failure *f);
 

@@ -10,8 +10,8 @@
 
 /* One more at the end, so that there is a table where there is no program. */
 static struct sock_filter steps[] = {
-	/* not const: the kernel's structure does not say so */
-#include "filter-steps.inc"
+/* not const: the kernel's structure does not say so */
+#include "helper/filter-steps.inc"
 	{ 0, 0, 0, 0 },
 };
 

@@ -9,6 +9,7 @@
 #include "fs/remove.h"
 #include "fs/resolve.h"
 #include "util/cleanup.h"
+#include "util/crashpoint.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -77,7 +78,7 @@ static unsigned attributes_of(int fd)
 		{ ST_NOEXEC, MOUNT_ATTR_NOEXEC },
 	};
 	struct statvfs vfs;
-	unsigned attrs = MOUNT_ATTR_NODEV;
+	unsigned attrs = sabotage("nodev") ? 0 : MOUNT_ATTR_NODEV;
 
 	if (fstatvfs(fd, &vfs) < 0)
 		return MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;

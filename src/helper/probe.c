@@ -104,7 +104,10 @@ static void try_kind(const struct probe *p, bool overlay, struct reply *reply)
 {
 	struct failure f = FAILURE_NONE;
 	struct space space;
-	struct run run = { .signal_fd = FD_NONE, .note_fd = FD_NONE, .deadline = CLOCK_NEVER };
+	struct run run = { .signal_fd = FD_NONE,
+		           .note_fd = FD_NONE,
+		           .ruleset_fd = FD_NONE,
+		           .deadline = CLOCK_NEVER };
 	cleanup_request struct request *q = request_new();
 	int r = add_view(q, overlay ? REQUEST_OVERLAY : REQUEST_BIND, p, overlay);
 

@@ -276,7 +276,10 @@ static void carry_out(struct run *run, struct space *space, struct reply *reply)
 int run_request(void)
 {
 	struct reply reply = { .magic = REQUEST_MAGIC };
-	struct run run = { .signal_fd = FD_NONE, .note_fd = FD_NONE, .pid = -1 };
+	struct run run = { .signal_fd = FD_NONE,
+		           .note_fd = FD_NONE,
+		           .ruleset_fd = FD_NONE,
+		           .pid = -1 };
 	struct failure f = FAILURE_NONE;
 	struct space space;
 	int r = prepare(&run, &f);

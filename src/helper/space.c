@@ -11,10 +11,12 @@
 
 #include "fs/atomic.h"
 #include "helper/command.h"
+#include "helper/fence.h"
 #include "helper/idmap.h"
 #include "helper/tree.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
+#include "util/crashpoint.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -119,6 +121,9 @@ static int build(struct space *s, struct tree *t, struct failure *f)
 
 	if (r == 0 && chdir("/") < 0)
 		r = failure_set(f, REPLY_NAMESPACE, -errno, "enter '/'");
+	s->run->strict = request_get(s->run->request, REQUEST_STRICT, 0);
+	if (r == 0)
+		r = fence_make(s->run, &t->views, f);
 	return r;
 }
 
@@ -148,7 +153,8 @@ static void live(struct space *s, struct tree *t, struct reply *reply, struct fa
 	(void)fs_write_all(s->status[1], &begun, sizeof(begun));
 	if (s->inside) {
 		(void)s->inside(run->request, f);
-	} else if (run_may_begin(run) && command_start(run, s->uid == 0, f) == 0) {
+	} else if (run_may_begin(run) &&
+	           command_start(run, s->uid == 0 && !sabotage("user-ns"), f) == 0) {
 		run_follow(run);
 		run_fill_reply(run, reply);
 	}
@@ -301,12 +307,14 @@ static int open_record(struct space *s, struct failure *f)
 
 static void fork_space(struct space *s)
 {
+	unsigned long namespaces = NAMESPACES & ~(sabotage("ipc-ns") ? CLONE_NEWIPC : 0ul);
+
 	s->own_user_ns = s->uid != 0;
-	s->pid = command_fork(NAMESPACES | (s->own_user_ns ? CLONE_NEWUSER : 0));
+	s->pid = command_fork(namespaces | (s->own_user_ns ? CLONE_NEWUSER : 0));
 	/* Root in a container may lack the capability, and be allowed what everybody is. */
 	if (s->pid < 0 && errno == EPERM && !s->own_user_ns) {
 		s->own_user_ns = true;
-		s->pid = command_fork(NAMESPACES | CLONE_NEWUSER);
+		s->pid = command_fork(namespaces | CLONE_NEWUSER);
 	}
 }
 

@@ -67,7 +67,7 @@ static int add_line(struct submounts *s, const struct views *views, const char *
 	if (!submount_point(line, path, sizeof(path)))
 		return 0;
 	view = views_around(views, path);
-	if (!view || views_has_target(views, path))
+	if (!view || view_covers(view) || views_has_target(views, path))
 		return 0;
 	r = grow((void **)&s->v, &s->cap, s->n + 1, sizeof(*s->v));
 	if (r < 0)

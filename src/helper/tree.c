@@ -14,6 +14,7 @@
 #include "fs/stat.h"
 #include "helper/mount-fd.h"
 #include "util/cleanup.h"
+#include "util/crashpoint.h"
 #include "util/mem.h"
 
 #include <errno.h>
@@ -158,8 +159,8 @@ static int attach_proc(struct tree *t, struct failure *f)
 {
 	int r = t->old_proc ? 0 : mount_attach(t->proc_fd, "/proc");
 
-	if (t->old_proc)
-		return 0;
+	if (t->old_proc || sabotage("proc-fixed"))
+		return r;
 	if (r < 0)
 		return failure_set(f, REPLY_NAMESPACE, r, "mount '/proc'");
 	for (size_t i = 0; t->is_root && i < sizeof(proc_fixed) / sizeof(proc_fixed[0]); i++) {
@@ -179,6 +180,11 @@ static bool is_own(const struct tree *t, int dir_fd)
 		return false;
 	for (int i = 0; i < TREE_OWN_END_; i++)
 		if (fs_stat_at(t->own_fd[i], "", 0, &mine) == 0 && mine.mnt_id == st.mnt_id)
+			return true;
+	for (size_t i = 0; i < t->views.n; i++)
+		if (t->views.v[i].kind == VIEW_EMPTY &&
+		    fs_stat_at(t->views.v[i].mount_fd, "", 0, &mine) == 0 &&
+		    mine.mnt_id == st.mnt_id)
 			return true;
 	return false;
 }
@@ -209,11 +215,17 @@ static int make_target(const struct tree *t, const struct view *v, int *ret_fd)
 	return 0;
 }
 
-static int attach_view(const struct tree *t, const struct view *v, struct failure *f)
+static int attach_view(struct tree *t, const struct view *v, struct failure *f)
 {
 	cleanup_close int fd = FD_NONE;
-	int r = mount_open_target(v->target, &fd);
+	int r;
 
+	if (v->kind == VIEW_HIDDEN || v->kind == VIEW_CLOSED)
+		return hide_path(&t->hide, t->own_fd[TREE_DEV], v->target, v->kind == VIEW_CLOSED,
+		                 f);
+	if (v->mount_fd == FD_NONE) /* a scratch layer that could not be */
+		return submounts_attach(&t->submounts, v, f);
+	r = mount_open_target(v->target, &fd);
 	if (r == -ENOENT)
 		r = make_target(t, v, &fd);
 	if (r == 0)
@@ -241,14 +253,14 @@ static int say_if_mounted(const struct tree *t, int r, struct failure *f)
 /* The devices are bound between the two: read-only already, but devices still. */
 static int fix_system(struct tree *t, struct failure *f)
 {
-	int r = change_root(0, MOUNT_ATTR_RDONLY);
+	int r = sabotage("readonly") ? 0 : change_root(0, MOUNT_ATTR_RDONLY);
 
 	if (r < 0)
 		return failure_set(f, REPLY_NAMESPACE, r, "make the system read-only");
 	r = dev_make(&t->dev, f);
 	if (r < 0)
 		return r;
-	r = change_root(0, MOUNT_ATTR_NODEV);
+	r = sabotage("nodev") ? 0 : change_root(0, MOUNT_ATTR_NODEV);
 	return r < 0 ? failure_set(f, REPLY_NAMESPACE, r, "close the system's devices") : 0;
 }
 
@@ -265,13 +277,15 @@ int tree_begin(struct tree *t, struct failure *f)
 static int make_rest(struct tree *t, const struct request *q, struct failure *f)
 {
 	const char *tmp = request_get(q, REQUEST_TMP, 0);
+	const struct views_how how = { .user_xattrs = t->user_xattrs,
+		                       .strict = request_get(q, REQUEST_STRICT, 0) };
 	int r = views_read(&t->views, q);
 
 	if (r < 0)
 		return failure_set(f, REPLY_REQUEST, r, "read the views");
 	r = submounts_make(&t->submounts, &t->views, f);
 	if (r == 0)
-		r = say_if_mounted(t, views_make(&t->views, t->user_xattrs, f), f);
+		r = say_if_mounted(t, views_make(&t->views, &how, f), f);
 	if (r < 0)
 		return r;
 	r = make_tmp(t, tmp);
@@ -298,6 +312,7 @@ int tree_build(struct tree *t, const struct request *q, struct failure *f)
 		r = attach_view(t, &t->views.v[i], f);
 	if (r < 0)
 		return r;
+	hide_done(&t->hide, t->own_fd[TREE_DEV]);
 	r = mount_change(t->own_fd[TREE_DEV], MOUNT_ONE, MOUNT_ATTR_RDONLY, 0);
 	return r < 0 ? failure_set(f, REPLY_NAMESPACE, r, "make '/dev' read-only") : 0;
 }

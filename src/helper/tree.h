@@ -7,6 +7,7 @@
 #define HELPER_TREE_H
 
 #include "helper/dev.h"
+#include "helper/hide.h"
 #include "helper/resolver.h"
 #include "helper/submount.h"
 #include "helper/view.h"
@@ -22,6 +23,7 @@ struct tree {
 	int proc_fd;                /* FD_NONE: no fresh one could be mounted */
 	int own_fd[TREE_OWN_END_];  /* places that are ours: there directories may be made */
 	struct resolvers resolvers; /* kept in the new /run */
+	struct hide hide;
 	bool user_xattrs;
 	bool is_root;  /* the user named 0, here: /proc holds things only root may write */
 	bool old_proc; /* result: no fresh /proc could be mounted */

@@ -5,6 +5,7 @@
 #include "helper/mount-fd.h"
 #include "helper/overlay.h"
 #include "util/cleanup.h"
+#include "util/crashpoint.h"
 #include "util/mem.h"
 
 #include <errno.h>
@@ -43,13 +44,27 @@ static bool is_canonical(const char *path)
 	return false;
 }
 
+static enum view_kind kind_of(const char *name)
+{
+	static const char *const names[VIEW_KIND_END_] = {
+		[VIEW_BIND] = REQUEST_BIND,       [VIEW_OVERLAY] = REQUEST_OVERLAY,
+		[VIEW_SCRATCH] = REQUEST_SCRATCH, [VIEW_SHOW] = REQUEST_SHOW,
+		[VIEW_EMPTY] = REQUEST_EMPTY,     [VIEW_HIDDEN] = REQUEST_HIDDEN,
+		[VIEW_CLOSED] = REQUEST_CLOSED,
+	};
+	unsigned i = 0;
+
+	while (i < VIEW_KIND_END_ && strcmp(names[i], name) != 0)
+		i++;
+	return (enum view_kind)i;
+}
+
 static int read_view(struct view *v, const struct request *q, unsigned i)
 {
 	const char *kind = request_get(q, REQUEST_VIEW_KIND, i);
 
 	*v = (struct view){
-		.is_overlay = strcmp(kind, REQUEST_OVERLAY) == 0,
-		.is_fixed = strcmp(kind, REQUEST_SHOW) == 0,
+		.kind = kind_of(kind),
 		.target = request_get(q, REQUEST_VIEW_TARGET, i),
 		.source = request_get(q, REQUEST_VIEW_SOURCE, i),
 		.upper = request_get(q, REQUEST_VIEW_UPPER, i),
@@ -57,7 +72,8 @@ static int read_view(struct view *v, const struct request *q, unsigned i)
 		.mount_fd = FD_NONE,
 		.context_fd = FD_NONE,
 	};
-	if (!v->is_overlay && !v->is_fixed && strcmp(kind, REQUEST_BIND) != 0)
+	v->is_overlay = v->kind == VIEW_OVERLAY;
+	if (v->kind == VIEW_KIND_END_)
 		return -EPROTO;
 	return is_canonical(v->target) ? 0 : -EPROTO;
 }
@@ -82,11 +98,16 @@ int views_read(struct views *views, const struct request *q)
 	return 0;
 }
 
+static bool has_layers(const struct view *v)
+{
+	return v->kind == VIEW_OVERLAY || v->kind == VIEW_SCRATCH;
+}
+
 /* What is bound may also be a file, or a symbolic link, which then is one in the view. */
 static int open_source(const struct view *v, int *ret_fd, struct failure *f)
 {
 	int fd = open(v->source,
-	              O_PATH | O_NOFOLLOW | O_CLOEXEC | (v->is_overlay ? O_DIRECTORY : 0));
+	              O_PATH | O_NOFOLLOW | O_CLOEXEC | (has_layers(v) ? O_DIRECTORY : 0));
 
 	if (fd < 0)
 		return failure_set(f, REPLY_VIEW, -errno, "open '%s'", v->source);
@@ -137,27 +158,66 @@ static int make_bind(struct view *v, int source_fd, struct failure *f)
 		r = mount_clone(source_fd, &v->mount_fd);
 	if (r == 0)
 		r = mount_change(v->mount_fd, MOUNT_ALL, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV, 0);
-	if (r == 0 && !v->is_fixed && !(vfs.f_flag & ST_RDONLY))
+	if (r == 0 && v->kind != VIEW_SHOW && !(vfs.f_flag & ST_RDONLY))
 		r = mount_change(v->mount_fd, MOUNT_ONE, 0, MOUNT_ATTR_RDONLY);
 	if (r < 0)
 		return failure_set(f, REPLY_VIEW, r, "bind '%s' at '%s'", v->source, v->target);
 	return 0;
 }
 
-int views_make(struct views *views, bool user_xattrs, struct failure *f)
+/* Nobody's work is in it: where the kernel does not make one (it holds mount points, say), what is
+ * there is shown as the rest of the system is. */
+static int make_scratch(struct view *v, int source_fd, const struct views_how *how,
+                        struct failure *f)
+{
+	struct failure why = FAILURE_NONE;
+	int r = sabotage("scratch") ? make_bind(v, source_fd, &why)
+	                            : make_overlay(v, source_fd, how->user_xattrs, &why);
+
+	close_fd(&v->context_fd);
+	if (r < 0 && how->strict)
+		*f = why;
+	return how->strict ? r : 0;
+}
+
+static int make_one(struct view *v, const struct views_how *how, struct failure *f)
+{
+	cleanup_close int source_fd = FD_NONE;
+	int r;
+
+	if (v->kind == VIEW_HIDDEN || v->kind == VIEW_CLOSED)
+		return 0; /* by hide.c, where there is something to be hidden */
+	if (v->kind == VIEW_EMPTY) {
+		r = mount_tmpfs("0700", &v->mount_fd);
+		return r < 0 ? failure_set(f, REPLY_VIEW, r, "make '%s' empty", v->target) : 0;
+	}
+	r = open_source(v, &source_fd, f);
+	if (r < 0)
+		return r;
+	if (v->kind == VIEW_SCRATCH)
+		return make_scratch(v, source_fd, how, f);
+	return v->is_overlay ? make_overlay(v, source_fd, how->user_xattrs, f)
+	                     : make_bind(v, source_fd, f);
+}
+
+int views_make(struct views *views, const struct views_how *how, struct failure *f)
 {
 	int r = 0;
 
-	for (size_t i = 0; r == 0 && i < views->n; i++) {
-		cleanup_close int source_fd = FD_NONE;
-		struct view *v = &views->v[i];
-
-		r = open_source(v, &source_fd, f);
-		if (r == 0)
-			r = v->is_overlay ? make_overlay(v, source_fd, user_xattrs, f)
-			                  : make_bind(v, source_fd, f);
-	}
+	for (size_t i = 0; r == 0 && i < views->n; i++)
+		r = make_one(&views->v[i], how, f);
 	return r;
+}
+
+bool view_covers(const struct view *v)
+{
+	return v->kind == VIEW_EMPTY || v->kind == VIEW_HIDDEN || v->kind == VIEW_CLOSED;
+}
+
+bool view_is_writable(const struct view *v)
+{
+	return v->kind == VIEW_BIND || v->kind == VIEW_OVERLAY || v->kind == VIEW_EMPTY ||
+	       (v->kind == VIEW_SCRATCH && v->mount_fd != FD_NONE);
 }
 
 bool views_freeze(struct views *views)

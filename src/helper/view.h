@@ -8,11 +8,22 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+enum view_kind {
+	VIEW_BIND = 0,
+	VIEW_OVERLAY,
+	VIEW_SCRATCH, /* an overlay that is nobody's resource, and may be missing */
+	VIEW_SHOW,
+	VIEW_EMPTY,
+	VIEW_HIDDEN,
+	VIEW_CLOSED,
+	VIEW_KIND_END_
+};
+
 struct view {
-	bool is_overlay;
-	bool is_fixed;                              /* only to be read */
+	enum view_kind kind;
+	bool is_overlay;                            /* of the first sort */
 	const char *target, *source, *upper, *work; /* the request's */
-	int mount_fd;                               /* FD_NONE until made */
+	int mount_fd;                               /* FD_NONE until made, or not to be made */
 	int context_fd;                             /* of an overlay's superblock */
 };
 
@@ -24,8 +35,16 @@ struct views {
 
 /* -EPROTO: fields missing, a target not in its shortest form, "/" or given twice. */
 int views_read(struct views *views, const struct request *q);
-/* Makes all the mounts, attaches none. USER_XATTRS: see overlay.h. */
-int views_make(struct views *views, bool user_xattrs, struct failure *f);
+struct views_how {
+	bool user_xattrs; /* see overlay.h */
+	bool strict;      /* nothing may be left out */
+};
+/* Makes all the mounts but those that only hide, attaches none. */
+int views_make(struct views *views, const struct views_how *how, struct failure *f);
+/* It covers what is there, and with it what is mounted there. */
+bool view_covers(const struct view *v);
+/* May the command write to it? */
+bool view_is_writable(const struct view *v);
 /* True when an overlay is still open for writing somewhere. */
 bool views_freeze(struct views *views);
 /* The innermost view that PATH is below of (not its target itself), or NULL. */

@@ -253,6 +253,7 @@ void doctor_host(struct doctor *d)
 	examine_helper(d);
 	examine_namespaces(d);
 	examine_overlay(d);
+	doctor_fence(d);
 	examine_tools(d);
 	examine_settings(d);
 }

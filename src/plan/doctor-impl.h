@@ -27,6 +27,7 @@ void doctor_say(struct doctor *d, const struct doctor_finding *how, const char *
 	                           .fix = (remedy) })
 
 void doctor_host(struct doctor *d);
+void doctor_fence(struct doctor *d);
 void doctor_store(struct doctor *d); /* opens d->a */
 void doctor_directory(struct doctor *d, const char *path);
 void doctor_database(struct doctor *d, const char *url);

@@ -336,20 +336,24 @@ static void record_exec(struct plan_op *op, const char *line, int64_t started_ms
 }
 
 /* With views: the real working directory, the resources at their own paths. */
-static int run_isolated(struct use *use, const struct atoll_exec *exec, const struct views *views,
+static int run_isolated(struct use *use, const struct atoll_exec *exec, struct views *views,
                         struct exec_usage *ret, struct error *err)
 {
 	cleanup_free char *cwd = exec->cwd ? xstrdup(exec->cwd) : getcwd(NULL, 0);
 	cleanup_free char *tmp = NULL;
-	struct exec_options opt = { .views = views->v, .n_views = (unsigned)views->n };
+	struct exec_options opt = { .strict = fence_is_strict(exec->fence) };
 	const struct plan_op *op = use->op;
 	int r;
 
 	if (!cwd)
 		return error_sys(err, -errno, "find", "the current directory");
 	r = views_tmp(op, &tmp, err);
+	if (r == 0)
+		r = fence_views(op, exec->fence, views, err);
 	if (r < 0)
 		return r;
+	opt.views = views->v;
+	opt.n_views = (unsigned)views->n;
 	opt.tmp = tmp;
 	opt.record = op->boxes.v[0].area;
 	return run(use, exec, &views->shown, cwd, &opt, ret, err);
@@ -371,13 +375,13 @@ static int run_mapped(struct use *use, const struct atoll_exec *exec, struct exe
 
 /* At the resources' own paths where this host can; what is complete without (no overlay) also runs
  * where it cannot. */
-static int run_views(struct use *use, const struct atoll_exec *exec, const struct views *views,
+static int run_views(struct use *use, const struct atoll_exec *exec, struct views *views,
                      struct exec_usage *ret, struct error *err)
 {
 	cleanup_error struct error e = ERROR_INIT;
 	int r;
 
-	if (views->overlay)
+	if (views->overlay || fence_is_strict(exec->fence))
 		return run_isolated(use, exec, views, ret, err);
 	if (views->n == 0)
 		return run_mapped(use, exec, ret, err);
@@ -450,6 +454,7 @@ int plan_exec(struct atoll_plan *p, const struct atoll_exec *exec, struct atoll_
 	if (r == 0)
 		*ret = (struct atoll_exec_status){ .exit_code = usage.exit_code,
 			                           .timed_out = usage.timed_out,
-			                           .term_signal = usage.term_signal };
+			                           .term_signal = usage.term_signal,
+			                           .isolated = usage.isolated };
 	return plan_op_end(&op, r, err);
 }

@@ -29,22 +29,33 @@ static const char *keep(struct views *v, const char *s)
 	return v->all.v[v->all.n - 1];
 }
 
-static int add_view(void *user, const struct participant_mount *m)
+int views_add(struct views *v, const struct exec_view *view)
 {
-	struct views *v = user;
 	int r = grow((void **)&v->v, &v->cap, v->n + 1, sizeof(*v->v));
 
 	if (r < 0)
 		return r;
-	v->overlay = v->overlay || m->upper;
-	v->v[v->n++] = (struct exec_view){ .kind = m->upper   ? EXEC_VIEW_OVERLAY
-		                                   : m->fixed ? EXEC_VIEW_SHOW
-		                                              : EXEC_VIEW_BIND,
-		                           .target = keep(v, m->target),
-		                           .source = keep(v, m->source),
-		                           .upper = keep(v, m->upper),
-		                           .work = keep(v, m->work) };
+	v->v[v->n++] = (struct exec_view){ .kind = view->kind,
+		                           .target = keep(v, view->target),
+		                           .source = keep(v, view->source),
+		                           .upper = keep(v, view->upper),
+		                           .work = keep(v, view->work) };
 	return 0;
+}
+
+static int add_view(void *user, const struct participant_mount *m)
+{
+	const struct exec_view view = { .kind = m->upper   ? EXEC_VIEW_OVERLAY
+		                                : m->fixed ? EXEC_VIEW_SHOW
+		                                           : EXEC_VIEW_BIND,
+		                        .target = m->target,
+		                        .source = m->source,
+		                        .upper = m->upper,
+		                        .work = m->work };
+	struct views *v = user;
+
+	v->overlay = v->overlay || m->upper;
+	return views_add(v, &view);
 }
 
 /* Can the one be bound over the other? */

@@ -21,6 +21,8 @@ void views_done(struct views *v);
 
 /* Adds what PART shows; CTX is the struct views. */
 int views_give(struct atoll_participant *part, void *ctx, struct error *err);
+/* One more; its strings are copied. */
+int views_add(struct views *v, const struct exec_view *view);
 /* The plan's own /tmp, kept with its first resource. Caller frees. */
 int views_tmp(const struct plan_op *op, char **ret, struct error *err);
 

@@ -22,7 +22,7 @@
 #include <cmocka.h>
 
 static const struct sock_filter steps[] = {
-#include "filter-steps.inc"
+#include "helper/filter-steps.inc"
 	{ 0, 0, 0, 0 },
 };
 #define N_STEPS (sizeof(steps) / sizeof(steps[0]) - 1)
