@@ -7,11 +7,12 @@
  * three: refused by name (EPERM), refused for its arguments, or unknown, and then the kernel does
  * not have it (ENOSYS), so that a program takes the older way.
  *
- * Two programs, one after the other, both made by libseccomp. The first looks at arguments and refuses;
- * the second knows the calls. In the first each "allow" is a jump to the second: one rule that
- * allows a call and one that refuses it for an argument cannot stand in one program of libseccomp,
- * and that an argument is *not* of some value cannot be said there of its lower half alone, which is
- * all that the kernel looks at.
+ * Two programs, one after the other. The first looks at arguments and is made by libseccomp. In it each
+ * "allow" is a jump to the second: one rule that allows a call and one that refuses it for an argument
+ * cannot stand in one program of libseccomp, and that an argument is *not* of some value cannot be said
+ * there of its lower half alone, which is all that the kernel looks at. The second knows the calls, by
+ * ranges of their numbers: so it is a quarter as long as libseccomp's, and the kernel translates and
+ * tries it at every start.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +20,7 @@
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <seccomp.h>
-#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +31,9 @@
 
 #define MAX_STEPS   4096 /* the kernel's limit */
 #define LOWER_HALF  UINT64_C(0xffffffff)
-#define NEW_TIME_NS 0x80 /* CLONE_NEWTIME */
+#define NEW_TIME_NS 0x80              /* CLONE_NEWTIME */
+#define CALLS       1024              /* more than there are */
+#define AT_ONCE     SCMP_ACT_TRACE(1) /* in the first program: allowed, and the second is not asked */
 
 /* Calls that libseccomp may be too old to know; from 424 on the number is the same everywhere. */
 static const struct {
@@ -193,32 +196,27 @@ static int newer_number(const char *name)
 	return __NR_SCMP_ERROR;
 }
 
-/* Nothing where machine M does not have the call. libseccomp wants the number that it has on the
- * machine where this runs, and translates; what it does not know it can translate for no other. */
+/* A number that machine M does not have is negative. */
+static int number_of(const struct machine *m, const char *name)
+{
+	int number = seccomp_syscall_resolve_name_arch(m->arch, name);
+
+	if (number != __NR_SCMP_ERROR)
+		return number;
+	number = newer_number(name);
+	if (number == __NR_SCMP_ERROR)
+		check(-EINVAL, name);
+	return number;
+}
+
+/* libseccomp wants the number that the call has where this runs, and translates it. */
 static void rule(scmp_filter_ctx ctx, const struct machine *m, uint32_t action, const char *name,
                  const struct scmp_arg_cmp *arg)
 {
-	int here = seccomp_syscall_resolve_name(name);
-	bool known = here != __NR_SCMP_ERROR;
-
-	if (!known && newer_number(name) == __NR_SCMP_ERROR)
-		check(-EINVAL, name);
-	if (known && seccomp_syscall_resolve_name_arch(m->arch, name) < 0)
-		return;
-	if (!known && m->arch != seccomp_arch_native())
-		return;
-	check(seccomp_rule_add_exact_array(ctx, action, known ? here : newer_number(name),
-	                                   arg ? 1 : 0, arg),
-	      name);
-}
-
-static void rules(scmp_filter_ctx ctx, const struct machine *m, uint32_t action, const char *names)
-{
-	char name[64];
-	int len;
-
-	for (; sscanf(names, "%63s%n", name, &len) == 1; names += len)
-		rule(ctx, m, action, name, NULL);
+	if (number_of(m, name) >= 0)
+		check(seccomp_rule_add_exact_array(ctx, action, seccomp_syscall_resolve_name(name),
+		                                   1, arg),
+		      name);
 }
 
 static scmp_filter_ctx begin(const struct machine *m, uint32_t otherwise)
@@ -235,7 +233,7 @@ static scmp_filter_ctx begin(const struct machine *m, uint32_t otherwise)
 	}
 	/* Calls of another kind, as of 32 bits: what they mean there is not looked at here. */
 	check(seccomp_attr_set(ctx, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_ERRNO(ENOSYS)), "machine");
-	/* A tree, not a list: it is walked at every start, for each call, by the kernel. */
+	/* A tree, not a list. */
 	check(seccomp_attr_set(ctx, SCMP_FLTATR_CTL_OPTIMIZE, 2), "tree");
 	return ctx;
 }
@@ -269,19 +267,9 @@ static scmp_filter_ctx by_argument(const struct machine *m)
 			rule(ctx, m, no_family, makers[k], &arg);
 		}
 	}
-	return ctx;
-}
-
-static scmp_filter_ctx by_name(const struct machine *m)
-{
-	scmp_filter_ctx ctx = begin(m, SCMP_ACT_ERRNO(ENOSYS));
-
-	rules(ctx, m, SCMP_ACT_ALLOW, allowed);
-	rules(ctx, m, SCMP_ACT_ERRNO(EPERM), refused);
 	for (size_t i = 0; i < sizeof(personalities) / sizeof(personalities[0]); i++) {
-		const struct scmp_arg_cmp arg = { 0, SCMP_CMP_EQ, personalities[i], 0 };
-
-		rule(ctx, m, SCMP_ACT_ALLOW, "personality", &arg);
+		arg = (struct scmp_arg_cmp){ 0, SCMP_CMP_EQ, personalities[i], 0 };
+		rule(ctx, m, AT_ONCE, "personality", &arg);
 	}
 	return ctx;
 }
@@ -303,13 +291,73 @@ static size_t append(struct sock_filter *steps, size_t n, scmp_filter_ctx ctx)
 	return got < 0 ? n : n + (size_t)got / sizeof(*steps);
 }
 
-/* What the first program allows the second decides. */
+/* What the first program does not decide the second does. */
 static void chain(struct sock_filter *steps, size_t first_end)
 {
-	for (size_t i = 0; i < first_end; i++)
-		if (steps[i].code == (BPF_RET | BPF_K) && steps[i].k == SECCOMP_RET_ALLOW)
+	for (size_t i = 0; i < first_end; i++) {
+		if (steps[i].code != (BPF_RET | BPF_K))
+			continue;
+		if (steps[i].k == SECCOMP_RET_ALLOW)
 			steps[i] = (struct sock_filter)BPF_STMT(BPF_JMP | BPF_JA,
 			                                        (uint32_t)(first_end - i - 1));
+		else if (steps[i].k == AT_ONCE)
+			steps[i].k = SECCOMP_RET_ALLOW;
+	}
+}
+
+/* ---- the second ---- */
+
+struct range {
+	uint32_t first, action;
+};
+
+static void mark(uint32_t *actions, const struct machine *m, const char *names, uint32_t action)
+{
+	char name[64];
+	int len, number;
+
+	for (; sscanf(names, "%63s%n", name, &len) == 1; names += len) {
+		number = number_of(m, name);
+		if (number >= CALLS)
+			check(-ERANGE, "number of a call");
+		else if (number >= 0)
+			actions[number] = action;
+	}
+}
+
+/* A search by halves. */
+static size_t put_ranges(struct sock_filter *steps, size_t n, const struct range *v, size_t count)
+{
+	size_t half = count / 2, left_end;
+
+	if (count == 1) {
+		steps[n] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, v->action);
+		return n + 1;
+	}
+	left_end = put_ranges(steps, n + 1, v, half);
+	if (left_end - n - 1 > UINT8_MAX)
+		check(-ERANGE, "jump");
+	steps[n] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, v[half].first,
+	                                        (uint8_t)(left_end - n - 1), 0);
+	return put_ranges(steps, left_end, v + half, count - half);
+}
+
+static size_t by_number(struct sock_filter *steps, size_t n, const struct machine *m)
+{
+	static uint32_t actions[CALLS + 1];
+	static struct range ranges[CALLS + 1];
+	size_t count = 0;
+
+	for (size_t i = 0; i <= CALLS; i++)
+		actions[i] = SECCOMP_RET_ERRNO | ENOSYS;
+	mark(actions, m, allowed, SECCOMP_RET_ALLOW);
+	mark(actions, m, refused, SECCOMP_RET_ERRNO | EPERM);
+	for (uint32_t i = 0; i <= CALLS; i++)
+		if (count == 0 || actions[i] != ranges[count - 1].action)
+			ranges[count++] = (struct range){ i, actions[i] };
+	steps[n] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
+	                                        offsetof(struct seccomp_data, nr));
+	return put_ranges(steps, n + 1, ranges, count);
 }
 
 int main(int argc, char **argv)
@@ -324,7 +372,7 @@ int main(int argc, char **argv)
 	if (m) {
 		first = append(steps, 0, by_argument(m));
 		chain(steps, first);
-		n = append(steps, first, by_name(m));
+		n = by_number(steps, first, m);
 	}
 	if (failed) {
 		(void)fprintf(stderr, "gen-filter: %s: %s\n", failed, strerror(errno));

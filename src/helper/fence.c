@@ -45,11 +45,12 @@ static int drop_bounds(uint64_t set)
 }
 
 /* Root gets at execve what the bounding set allows; whoever has none left can drop none. */
-static int reduce(uint64_t set)
+static int reduce(const struct run *run)
 {
+	uint64_t set = run->is_root ? kept_set() : 0;
 	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
 	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
-	int r = drop_bounds(set);
+	int r = run->bounded ? 0 : drop_bounds(set);
 
 	if (r < 0)
 		return r;
@@ -95,6 +96,14 @@ static int allow_all(int ruleset_fd, const struct views *views, const char **ret
 	return r;
 }
 
+int fence_ahead(struct run *run)
+{
+	int r = sabotage("capabilities") ? 0 : drop_bounds(0);
+
+	run->bounded = r == 0;
+	return r;
+}
+
 int fence_make(struct run *run, const struct views *views, struct failure *f)
 {
 	enum landlock_grade grade = sabotage("landlock") ? LANDLOCK_NONE : landlock_grade();
@@ -128,6 +137,6 @@ int fence_self(const struct run *run, struct failure *f)
 	r = filter(run, f);
 	if (r < 0 || sabotage("capabilities"))
 		return r;
-	r = reduce(run->is_root ? kept_set() : 0);
+	r = reduce(run);
 	return r < 0 ? failure_set(f, REPLY_NAMESPACE, r, "give up capabilities") : 0;
 }

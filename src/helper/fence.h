@@ -6,6 +6,9 @@
 #include "helper/failure.h"
 #include "helper/run-impl.h"
 
+/* In pid 1 of an ordinary user, before there is a request: what of the fence need not wait
+ * for it. 0 or -errno. */
+int fence_ahead(struct run *run);
 struct views;
 /* In pid 1, when the tree is complete: the rules for what may be written, into RUN->ruleset_fd. 0 or
  * -errno and F. */

@@ -25,6 +25,7 @@ struct run {
 	bool ended;
 	bool fenced;    /* it runs in views: helper/fence.h */
 	int ruleset_fd; /* what it may write: helper/landlock.h; FD_NONE */
+	bool bounded;   /* the capabilities it could get are gone already */
 	bool is_root;
 	bool strict;     /* rather not run than without a part of the fence */
 	bool no_user_ns; /* root's, and in the helper's own user namespace */

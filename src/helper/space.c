@@ -110,6 +110,9 @@ static int enter(struct space *s, struct tree *t, struct failure *f)
 	r = s->own_user_ns ? idmap_self(s->uid, s->gid) : 0;
 	if (r < 0)
 		return failure_set(f, REPLY_NAMESPACE, r, "map the user's ids");
+	r = s->own_user_ns && s->uid != 0 ? fence_ahead(s->run) : 0;
+	if (r < 0)
+		return failure_set(f, REPLY_NAMESPACE, r, "give up capabilities");
 	t->user_xattrs = s->own_user_ns || !idmap_is_initial();
 	t->is_root = s->uid == 0;
 	return tree_begin(t, f);

@@ -322,11 +322,6 @@ static int kill_group(void)
 	return 0; /* whether it arrived is seen outside */
 }
 
-static int kill_listener(void)
-{
-	return kill(atoi(getenv("LISTENER")), SIGUSR2);
-}
-
 static int shared_memory(void)
 {
 	return shmget((key_t)strtol(getenv("SHM_KEY"), NULL, 10), 0, 0) < 0 ? -1 : 0;
@@ -722,7 +717,6 @@ static const struct {
 	ROW(home_socket),
 	ROW(hidden_socket),
 	ROW(kill_group),
-	ROW(kill_listener),
 	ROW(shared_memory),
 	ROW(trace_pid_one),
 	ROW(open_pid_one_memory),

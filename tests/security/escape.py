@@ -28,7 +28,6 @@ NOBODY = 65534
 REFUSED, NOT_HERE = 1, 77
 LEAKED = 99
 SHM_KEY = 0x41746f6c
-WAIT = 10
 
 WRITES = 'readonly,landlock'  # a mount in front, a rule behind
 PID_ONE = 'capabilities,landlock,user-ns'
@@ -162,7 +161,6 @@ class World:
         self.dir = tempfile.mkdtemp(prefix='atoll-escape.', dir='/var/tmp')
         os.chmod(self.dir, 0o755)
         self.sockets = []
-        self.listener = None
         self.heard = 0
         for name in ('res', 'home', 'store', 'given'):
             os.mkdir(f'{self.dir}/{name}', 0o700)
@@ -180,7 +178,7 @@ class World:
             'STORE': f'{self.dir}/store', 'OUT': f'{self.dir}/out', 'RES': f'{self.dir}/res',
             'GIVEN': f'{self.dir}/given', 'ABSTRACT': self.abstract(),
             'ABSTRACT_DGRAM': self.abstract() + '-d', 'SHM_KEY': str(SHM_KEY + os.geteuid()),
-            'LISTENER': str(os.getpid()), 'SSH_AUTH_SOCK': f'{self.dir}/home/agent/socket',
+            'SSH_AUTH_SOCK': f'{self.dir}/home/agent/socket',
             'DBUS_SESSION_BUS_ADDRESS': 'unix:path=/run/bus',
             'XDG_CONFIG_HOME': f'{self.dir}/home/.config', 'ATOLL_CONFIG_SYSTEM': '/nonexistent',
         }
