@@ -165,6 +165,15 @@ static const int odd_families[] = { AF_AX25,   AF_IPX,     AF_APPLETALK, AF_NETR
 /* Putting words into the mouth of who sits at the terminal; the same of a console. */
 static const uint64_t typing[] = { 0x5412 /* TIOCSTI */, 0x541c /* TIOCLINUX */ };
 
+/* Slowing down a process group: the command's is its caller's. */
+static const struct {
+	const char *name;
+	uint64_t group;
+} whole_groups[] = {
+	{ "setpriority", 1 /* PRIO_PGRP */ },
+	{ "ioprio_set", 2 /* IOPRIO_WHO_PGRP */ },
+};
+
 /* Where the numbers of the terminal's requests are these. */
 static const struct machine {
 	const char *name; /* meson's cpu_family */
@@ -257,6 +266,11 @@ static scmp_filter_ctx by_argument(const struct machine *m)
 	for (size_t i = 0; i < sizeof(typing) / sizeof(typing[0]); i++) {
 		arg = (struct scmp_arg_cmp){ 1, SCMP_CMP_MASKED_EQ, LOWER_HALF, typing[i] };
 		rule(ctx, m, SCMP_ACT_ERRNO(EPERM), "ioctl", &arg);
+	}
+	for (size_t i = 0; i < sizeof(whole_groups) / sizeof(whole_groups[0]); i++) {
+		arg = (struct scmp_arg_cmp){ 0, SCMP_CMP_MASKED_EQ, LOWER_HALF,
+			                     whole_groups[i].group };
+		rule(ctx, m, SCMP_ACT_ERRNO(EPERM), whole_groups[i].name, &arg);
 	}
 	for (size_t k = 0; k < sizeof(makers) / sizeof(makers[0]); k++) {
 		arg = (struct scmp_arg_cmp){ 0, SCMP_CMP_GT, AF_NETLINK, 0 };

@@ -205,6 +205,9 @@ int command_start(struct run *run, bool user_ns, struct failure *f)
 		return failure_set(f, REPLY_REQUEST, r, "open a pipe");
 	if (user_ns)
 		run->no_user_ns = fork_mapped(run, said.write_fd) < 0;
+	if (run->no_user_ns && run->strict)
+		return failure_why(f, REPLY_NAMESPACE, -EPERM, "be strict",
+		                   "this host does not give root's command a user namespace");
 	r = user_ns && !run->no_user_ns ? 0 : fork_plain(run, said.write_fd);
 	if (r < 0)
 		return failure_set(f, REPLY_REQUEST, r, "start a process for the command");

@@ -125,6 +125,9 @@ static int build(struct space *s, struct tree *t, struct failure *f)
 	if (r == 0 && chdir("/") < 0)
 		r = failure_set(f, REPLY_NAMESPACE, -errno, "enter '/'");
 	s->run->strict = request_get(s->run->request, REQUEST_STRICT, 0);
+	if (r == 0 && s->run->strict && t->old_proc)
+		return failure_why(f, REPLY_NAMESPACE, -EPERM, "be strict",
+		                   "this host does not allow a '/proc' of one's own");
 	if (r == 0)
 		r = fence_make(s->run, &t->views, f);
 	return r;

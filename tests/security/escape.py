@@ -70,6 +70,7 @@ ATTACKS = {
     'home_socket': ('scratch', 'both'),
     'hidden_socket': ('scratch,hide', 'both'),
     'kill_group': ('landlock', 'both'),
+    'slow_down_group': ('seccomp,capabilities,user-ns', 'both'),
     'shared_memory': ('ipc-ns', 'both'),
     'trace_pid_one': (PID_ONE, 'root'),
     'open_pid_one_memory': (PID_ONE, 'root'),
@@ -274,6 +275,7 @@ class World:
         victim = os.open(f'{self.dir}/out/victim', os.O_RDONLY)
         leak = os.open(f'{self.dir}/out', os.O_RDONLY | os.O_DIRECTORY)
         os.dup2(leak, LEAKED)
+        nice = os.getpriority(os.PRIO_PROCESS, 0)
         before = snapshot(f'{self.dir}/out', f'{self.dir}/home')
         done = subprocess.run([ATOLL, 'exec', 'p', *given, '--', f'{self.dir}/res/attack', name],
                               env={**self.env, 'ATOLL_SABOTAGE': fences}, cwd=f'{self.dir}/res',
@@ -290,6 +292,8 @@ class World:
         changed = [p for p in sorted({*before, *after}) if before.get(p) != after.get(p)]
         if through:
             changed.append('fifo')
+        if os.getpriority(os.PRIO_PROCESS, 0) != nice:
+            changed.append('priority')
         if self.heard:
             changed.append('signal')
         if os.path.exists(f'{self.dir}/store/new'):
@@ -313,8 +317,9 @@ class World:
         shutil.rmtree(self.dir, ignore_errors=True)
 
 
-# In the view these succeed, and privately so: what counts is the host.
-PRIVATE = {'write_home', 'plant_in_home', 'kill_group'}
+# Whether these succeed is seen on the host alone: in the view they may, and of a group some may be
+# reached and others not.
+PRIVATE = {'write_home', 'plant_in_home', 'kill_group', 'slow_down_group'}
 
 
 def check(world, name, fences):

@@ -16,6 +16,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -186,6 +187,16 @@ static void sec_filter_refuses_typing(void **state)
 	assert_int_equal(ask(SYS_ioctl, 0, FIONREAD), ALLOW);
 }
 
+static void sec_filter_leaves_groups_alone(void **state)
+{
+	(void)state;
+	assert_int_equal(ask(SYS_setpriority, PRIO_PROCESS, 0), ALLOW);
+	assert_int_equal(ask(SYS_setpriority, PRIO_PGRP, 0), FAILS(EPERM));
+	assert_int_equal(ask(SYS_setpriority, PRIO_PGRP | HIGH, 0), FAILS(EPERM));
+	assert_int_equal(ask(SYS_ioprio_set, 1, 0), ALLOW);
+	assert_int_equal(ask(SYS_ioprio_set, 2, 0), FAILS(EPERM));
+}
+
 static void sec_filter_chooses_sockets(void **state)
 {
 	static const uint64_t good[] = { AF_UNIX, AF_INET, AF_INET6, AF_NETLINK };
@@ -279,6 +290,7 @@ int main(void)
 		cmocka_unit_test(sec_filter_knows_no_others),
 		cmocka_unit_test(sec_filter_refuses_namespaces),
 		cmocka_unit_test(sec_filter_refuses_typing),
+		cmocka_unit_test(sec_filter_leaves_groups_alone),
 		cmocka_unit_test(sec_filter_chooses_sockets),
 		cmocka_unit_test(sec_filter_knows_personalities),
 		cmocka_unit_test(sec_filter_refuses_other_kinds),
