@@ -66,8 +66,9 @@ int hide_path(struct hide *h, int holder_fd, const char *path, bool is_closed, s
 	int r = sabotage("hide") ? -ENOENT : mount_open_target(path, &fd);
 	struct stat st;
 
-	if (r == -ENOENT || r == -ENOTDIR || r == -EACCES)
-		return 0; /* for the command, too, there is nothing to be seen */
+	/* For the command, too, there is nothing to be seen; a link in its layer covers what was. */
+	if (r == -ENOENT || r == -ENOTDIR || r == -EACCES || r == -ELOOP)
+		return 0;
 	if (r == 0 && fstat(fd, &st) < 0)
 		r = -errno;
 	if (r == 0)

@@ -143,6 +143,11 @@ static void examine_namespaces(struct doctor *d)
 	}
 	if (!any)
 		doctor_say(d, GOOD("user namespaces"), "allowed");
+	else
+		doctor_say(
+			d, WARN("isolation", "turn the switch; until then --strict is refused"),
+			"without them commands of ordinary users see the system as it is and may "
+			"change it: only their working directory is private (copy)");
 }
 
 static void examine_overlay(struct doctor *d)

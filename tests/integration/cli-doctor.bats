@@ -23,7 +23,7 @@ elsewhere_run() {
 	two_dirs
 	run -0 atoll doctor --json a
 	[ "$(jq -r .healthy <<<"$output")" = true ]
-	for topic in kernel mounts sqlite helper 'user namespaces' overlay git psql libgit2 settings space \
+	for topic in kernel mounts sqlite helper 'user namespaces' overlay 'system calls' landlock git psql libgit2 settings space \
 		store modes registry plans 'left over' directory 'strategy copy' entries; do
 		[ -n "$(finding "$topic")" ] || { echo "nothing about $topic"; return 1; }
 	done
@@ -68,6 +68,7 @@ elsewhere_run() {
 @test "doctor knows the switches that keep user namespaces from people" {
 	elsewhere_run 'echo 0 >/proc/sys/user/max_user_namespaces'
 	has 'user namespaces' 'warning | switched off (user.max_user_namespaces is 0) | as root: sysctl -w user.max_user_namespaces=15000'
+	has isolation 'only their working directory is private'
 	elsewhere_run 'mount -t tmpfs none /proc/sys/kernel && echo 0 >/proc/sys/kernel/unprivileged_userns_clone &&
 		echo 1 >/proc/sys/kernel/apparmor_restrict_unprivileged_userns'
 	has 'user namespaces' 'as root: sysctl -w kernel.unprivileged_userns_clone=1'

@@ -189,3 +189,14 @@ see() {
 	says 'user.max_user_namespaces=0'
 	[ ! -e ran ]
 }
+
+@test "fence what a command puts in the place of a secret does not show it" {
+	home_with_plan
+	see -- sh -c 'ln -s /etc ~/.docker; mkdir ~/.azure'
+	mkdir -p "$HOME/.docker" "$HOME/.azure"
+	echo token >"$HOME/.docker/config.json"
+	echo token >"$HOME/.azure/credentials"
+	run see -- sh -c 'ls ~/.docker >&2; cat ~/.docker/config.json ~/.azure/*; true'
+	status_is 0
+	[[ "$output" != *token* ]]
+}
