@@ -79,6 +79,20 @@ int sqldb_workspace_untouched(struct atoll_participant *p);
 /* The work with the base attached. ALONE: nothing of the plan runs. */
 int sqldb_workspace_open(struct atoll_participant *p, bool alone, sqlite3 **ret);
 
+/* ---- sqlite-wal.c ---- */
+
+/* How far the WAL goes. */
+struct sqldb_wal {
+	unsigned char index[48];
+};
+/* False when it cannot be told now. Of a database in WAL mode that was read before. */
+bool sqldb_wal_look(sqlite3 *db, struct sqldb_wal *ret);
+/* Bytes of the whole database. */
+int64_t sqldb_wal_size(const struct sqldb_wal *wal);
+/* Within a transaction that began at WAL: what it sees in there comes into TO_FD, a copy of the file that
+ * was made within it. 1: done; 0: it cannot be done so, and the copy is worth nothing. */
+int sqldb_wal_put(sqlite3 *db, const struct sqldb_wal *wal, int to_fd);
+
 /* ---- sqlite-table.c: what is in a database ---- */
 
 struct sqldb_table {

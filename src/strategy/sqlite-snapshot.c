@@ -4,9 +4,9 @@
  *
  * With a rollback journal the file itself is consistent as long as we hold a read lock: it is read
  * through SQLite's own descriptor (closing another one would drop the lock) as fast as `cp` does.
- * With a WAL the newest pages are elsewhere, and the backup interface knows where; but a WAL that is
- * empty when our transaction has begun has nothing of what we read, and as long as it lasts nobody
- * may bring later pages into the file.
+ * With a WAL the newest pages are elsewhere: sqlite-wal.c puts them over the copy where it can, and else
+ * the backup interface copies page by page. A WAL that is empty when our transaction has begun has
+ * nothing of what we read, and as long as it lasts nobody may bring later pages into the file.
  */
 #include "strategy/sqlite-impl.h"
 
@@ -30,7 +30,8 @@
 #include "util/mem.h"
 #include "util/uri.h"
 
-#define CHUNK (1 << 20)
+#define CHUNK     (1 << 20)
+#define WAL_TRIES 5 /* until nobody commits for a moment */
 /* Where a command finds the work: in a directory that is its own anyway. */
 #define VIEW_DIR "/run/atoll"
 
@@ -72,7 +73,9 @@ static int open_dir(struct atoll_participant *p, const char *path, int *ret_fd)
 
 /* ---- copies ---- */
 
-static int read_through(struct atoll_participant *p, sqlite3 *db, int to_fd, const char *to)
+/* At most LIMIT bytes of it. */
+static int read_through(struct atoll_participant *p, sqlite3 *db, int64_t limit, int to_fd,
+                        const char *to)
 {
 	cleanup_free char *chunk = malloc(CHUNK);
 	sqlite3_file *file = NULL;
@@ -83,6 +86,8 @@ static int read_through(struct atoll_participant *p, sqlite3 *db, int to_fd, con
 		return error_set(&p->err, -ENOMEM, "no memory to copy '%s'", p->root);
 	if (rc == SQLITE_OK)
 		rc = file->pMethods->xFileSize(file, &size);
+	if (size > limit)
+		size = limit;
 	for (sqlite3_int64 at = 0; rc == SQLITE_OK && r == 0 && at < size; at += CHUNK) {
 		int n = size - at < CHUNK ? (int)(size - at) : CHUNK;
 
@@ -146,11 +151,74 @@ static bool is_in_wal(sqlite3 *db)
 	return r != -ENOENT && (r < 0 || st.size > 0);
 }
 
+/* The resource itself: only of that are the side files nobody's who means harm. */
+static bool is_live(const struct atoll_participant *p, sqlite3 *db)
+{
+	return strcmp(sqlite3_db_filename(db, "main"), p->root) == 0;
+}
+
+/* The first look takes the lock; what is no database shows itself here. */
+static int begin_read(struct atoll_participant *p, sqlite3 *db, bool *ret_marked)
+{
+	int r = sqldb_exec(p, db, "BEGIN");
+
+	return r < 0 ? r : has_marks(p, db, ret_marked);
+}
+
+/* Begins a transaction. *ret_known: where in the WAL, since nobody committed meanwhile. */
+static int begin_known(struct atoll_participant *p, sqlite3 *db, bool *ret_marked,
+                       struct sqldb_wal *ret, bool *ret_known)
+{
+	struct sqldb_wal before;
+	int r = begin_read(p, db, ret_marked);
+
+	*ret_known = false;
+	for (int i = 0; r >= 0 && i < WAL_TRIES && is_live(p, db) && is_in_wal(db); i++) {
+		bool seen = sqldb_wal_look(db, &before);
+
+		r = sqldb_exec(p, db, "ROLLBACK");
+		if (r >= 0)
+			r = begin_read(p, db, ret_marked);
+		*ret_known = r >= 0 && seen && sqldb_wal_look(db, ret) &&
+		             memcmp(before.index, ret->index, sizeof(before.index)) == 0;
+		if (*ret_known)
+			break;
+	}
+	return r;
+}
+
+/* 1: done; 0: not this way. */
+static int copy_with_wal(struct atoll_participant *p, sqlite3 *db, const struct sqldb_wal *wal,
+                         int fd, const char *path)
+{
+	/* What is behind the last page may be cut off while it is read. */
+	int r = read_through(p, db, sqldb_wal_size(wal), fd, path);
+
+	if (r < 0)
+		return r;
+	r = sqldb_wal_put(db, wal, fd);
+	return r < 0 ? error_sys(&p->err, r, "copy the WAL into", path) : r;
+}
+
+static int copy_all(struct atoll_participant *p, sqlite3 *db, const struct sqldb_wal *wal, int fd,
+                    const char *path)
+{
+	int r;
+
+	if (!is_in_wal(db))
+		return read_through(p, db, INT64_MAX, fd, path);
+	r = wal ? copy_with_wal(p, db, wal, fd, path) : 0;
+	if (r == 0 && (r = fs_allocate(fd, 0)) < 0)
+		return error_sys(&p->err, r, "write", path);
+	return r != 0 ? r : back_up(p, db, path);
+}
+
 int sqldb_snapshot(struct atoll_participant *p, sqlite3 *db, const char *dir, const char *name)
 {
 	cleanup_free char *path = xasprintf("%s/%s", dir, name);
 	cleanup_close int dir_fd = FD_NONE, fd = FD_NONE;
-	bool in_transaction = !sqlite3_get_autocommit(db), marked = false;
+	bool in_transaction = !sqlite3_get_autocommit(db), marked = false, known = false;
+	struct sqldb_wal wal;
 	int r = open_dir(p, dir, &dir_fd);
 
 	if (r >= 0) {
@@ -160,13 +228,11 @@ int sqldb_snapshot(struct atoll_participant *p, sqlite3 *db, const char *dir, co
 		if (r < 0)
 			return error_sys(&p->err, r, "make", path);
 	}
-	if (r >= 0 && !in_transaction)
-		r = sqldb_exec(p, db, "BEGIN");
-	/* The first look takes the lock; what is no database shows itself here. */
 	if (r >= 0)
-		r = has_marks(p, db, &marked);
+		r = in_transaction ? has_marks(p, db, &marked)
+		                   : begin_known(p, db, &marked, &wal, &known);
 	if (r >= 0)
-		r = is_in_wal(db) ? back_up(p, db, path) : read_through(p, db, fd, path);
+		r = copy_all(p, db, known ? &wal : NULL, fd, path);
 	if (!in_transaction)
 		(void)sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
 	if (r >= 0 && marked)

@@ -526,6 +526,7 @@ def con_01_snapshots_are_consistent_while_others_write(new):
 
         def move():
             db = sqlite3.connect(w.db, timeout=30, isolation_level=None)
+            db.execute('PRAGMA wal_autocheckpoint=100')  # pages come into the file while it is copied
             while not stop.is_set():
                 db.execute('BEGIN IMMEDIATE')
                 db.execute('UPDATE acc SET n=n-1 WHERE id=1')
