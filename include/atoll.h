@@ -410,6 +410,27 @@ ATOLL_API void atoll_set_min_free(struct atoll *a, int64_t bytes);
 ATOLL_API int atoll_plan_exec(struct atoll_plan *p, const struct atoll_exec *exec,
                               struct atoll_exec_status *ret_status, struct atoll_result *res);
 
+/*
+ * More that may be wished for a command, by name, as the options of `atoll exec` are; new names come
+ * with new versions, and one that is not known is -ATOLL_E_INVALID: nothing is left out silently.
+ *
+ *   env     "NAME=value" is set; "NAME" is handed on as the caller has it
+ *   unset   the variable NAME is taken away
+ *   net     "host"; "loopback": a network of its own, with nothing but the loopback; "none"
+ *   memory  bytes at most, with k, m, g behind it; 0: no limit
+ *   cpus    processors at most, with decimals; 0: no limit
+ *   pids    processes at most; 0: no limit
+ *
+ * A later one wins over an earlier one of that name; env and unset add up. What holds the command to
+ * its limits, what does not, and whether it was killed for want of memory, is in notes of RES.
+ */
+struct atoll_exec_option {
+	const char *name, *value;
+};
+ATOLL_API int atoll_plan_exec_with(struct atoll_plan *p, const struct atoll_exec *exec,
+                                   const struct atoll_exec_option *options, size_t n_options,
+                                   struct atoll_exec_status *ret_status, struct atoll_result *res);
+
 /* ---- diff -------------------------------------------------------------------------------- */
 
 enum atoll_change_kind {

@@ -19,6 +19,7 @@
 #include "plan/settings.h"
 #include "util/child.h"
 #include "util/json.h"
+#include "util/list.h"
 
 #define EXIT_USAGE     2
 #define EXIT_OWN       125 /* of exec, whose other codes are the command's */
@@ -62,6 +63,7 @@ struct cli {
 	/* Of exec, run and shell: */
 	const struct atoll_exec_status *ran; /* how the command ended, once it has */
 	struct fence_args fence;
+	struct strlist ran_notes;            /* what the library said of it */
 	FILE *status; /* --status-file: gets the object of --json, whatever happens; or NULL */
 	struct settings settings;
 	struct error settings_err; /* of reading them */

@@ -75,10 +75,56 @@ int command_options(struct cli *c, struct atoll_exec *exec)
 
 	fence_read(&c->fence, &c->args, c->settings.v[SETTING_EXEC_STRICT].number);
 	exec->fence = &c->fence.fence;
+	exec->cwd = args_value(&c->args, "cwd");
+	if (r == 0 && exec->cwd && !*exec->cwd)
+		r = error_set(&err, -ATOLL_E_INVALID, "option '--cwd': which directory?");
 	/* Before anything is done: what cannot be written to is not found out afterwards. */
 	if (r == 0 && file && !(c->status = fopen(file, "we")))
 		r = error_sys(&err, -errno, "open the status file", file);
 	return r < 0 ? cli_fail_error(c, &err) : 0;
+}
+
+/* Names of the library's are those of our options. */
+static const struct {
+	const char *name;
+	enum setting setting; /* its default, or SETTING_END_ */
+} handed_on[] = {
+	{ "env", SETTING_END_ },       { "unset", SETTING_END_ },
+	{ "net", SETTING_EXEC_NET },   { "memory", SETTING_EXEC_MEMORY },
+	{ "cpus", SETTING_EXEC_CPUS }, { "pids", SETTING_EXEC_PIDS },
+};
+#define HANDED_ON (sizeof(handed_on) / sizeof(handed_on[0]))
+
+/* Settings first, which options overrule; those in the order they were given. The caller frees. */
+static struct atoll_exec_option *collect_options(const struct cli *c, size_t *ret_n)
+{
+	struct atoll_exec_option *v = xcalloc(HANDED_ON + c->args.n_given, sizeof(*v));
+	size_t n = 0;
+
+	for (size_t i = 0; i < HANDED_ON; i++)
+		if (handed_on[i].setting != SETTING_END_)
+			v[n++] = (struct atoll_exec_option){
+				handed_on[i].name, c->settings.v[handed_on[i].setting].text
+			};
+	for (size_t g = 0; g < c->args.n_given; g++)
+		for (size_t i = 0; i < HANDED_ON; i++)
+			if (strcmp(c->args.given[g].row->name, handed_on[i].name) == 0)
+				v[n++] = (struct atoll_exec_option){ handed_on[i].name,
+					                             c->args.given[g].value };
+	*ret_n = n;
+	return v;
+}
+
+/* What it was not held to, and what became of it, is for people to hear; --json has it all. */
+static void take_notes(struct cli *c)
+{
+	for (size_t i = 0; i < atoll_result_notes(c->res); i++) {
+		const struct atoll_note *note = atoll_result_note(c->res, i);
+
+		strlist_add(&c->ran_notes, note->text);
+		if (note->kind == ATOLL_NOTE_WARNING)
+			cli_say(c, "atoll: %s", note->text);
+	}
 }
 
 static void put_on(const struct cli *c, FILE *f, command_put_fn put, void *ctx)
@@ -88,6 +134,10 @@ static void put_on(const struct cli *c, FILE *f, command_put_fn put, void *ctx)
 	cli_json_begin_on(c, &j, f);
 	cli_json_plan(c, &j);
 	cli_json_ran(c, &j);
+	json_open_array(&j, "notes");
+	for (size_t i = 0; i < c->ran_notes.n; i++)
+		json_string(&j, NULL, c->ran_notes.v[i]);
+	json_close(&j);
 	if (put)
 		put(c, &j, ctx);
 	cli_json_end(&j);
@@ -118,6 +168,8 @@ int command_run(struct cli *c, char **words, size_t n, struct atoll_exec *exec,
                 struct atoll_exec_status *ret)
 {
 	cleanup_free const char **argv = xcalloc(n + 1, sizeof(*argv));
+	size_t n_options;
+	cleanup_free struct atoll_exec_option *options = collect_options(c, &n_options);
 	int r;
 
 	for (size_t i = 0; i < n; i++)
@@ -125,9 +177,11 @@ int command_run(struct cli *c, char **words, size_t n, struct atoll_exec *exec,
 	exec->argv = argv;
 	pass_signals_on();
 	(void)fflush(stdout);
-	r = atoll_plan_exec(c->plan, exec, ret, c->res);
-	if (r == 0)
+	r = atoll_plan_exec_with(c->plan, exec, options, n_options, ret, c->res);
+	if (r == 0) {
 		c->ran = ret;
+		take_notes(c);
+	}
 	if (r == 0 && !ret->isolated && cli_is_terminal(c, stderr))
 		cli_say(c,
 		        "atoll: it was not isolated: on this host only its working directory was "

@@ -6,12 +6,21 @@
 #include "cli/cli.h"
 
 /* Rows for the option table of a command that calls command_options(). */
-#define COMMAND_OPTIONS                                                                           \
-	{ "timeout", "SECONDS", "end the command then: SIGTERM, and SIGKILL two seconds later" }, \
-		{ "status-file", "FILE", "also write the object of --json there, at the end" },   \
+#define COMMAND_OPTIONS                                                                        \
+	{ "env", "NAME[=VALUE]", "set a variable, or hand the caller's on; may be repeated" }, \
+		{ "unset", "NAME", "take a variable away; may be repeated" },                  \
+		{ "cwd", "DIR", "begin there, as the command sees it" },                       \
+		{ "net", "none|loopback|host", "the network it has (default: host)" },         \
+		{ "memory", "SIZE", "at most so many bytes of memory, such as 512m" },         \
+		{ "cpus", "N", "at most so many processors, such as 1.5" },                    \
+		{ "pids", "N", "at most so many processes" },                                  \
+		{ "timeout", "SECONDS",                                                        \
+		  "end the command then: SIGTERM, and SIGKILL two seconds later" },            \
+		{ "status-file", "FILE", "also write the object of --json there, at the end" }, \
 		FENCE_OPTIONS
 
-/* Reads them: EXEC gets the time, c->status is open. 0 or an exit status. */
+/* Reads them: EXEC gets the time and the place, c->status is open, the rest is handed on by
+ * command_run(). 0 or an exit status. */
 int command_options(struct cli *c, struct atoll_exec *exec);
 /* Runs WORDS (N of them); EXEC says the rest. As atoll_plan_exec(), signals passed on. */
 int command_run(struct cli *c, char **words, size_t n, struct atoll_exec *exec,

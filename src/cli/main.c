@@ -282,6 +282,7 @@ int main(int argc, char **argv)
 	atoll_result_free(c.res);
 	args_done(&c.args);
 	fence_done(&c.fence);
+	strlist_done(&c.ran_notes);
 	settings_done(&c.settings);
 	error_done(&c.settings_err);
 	return status;

@@ -23,9 +23,9 @@ void channels_done(struct channels *ch);
 int helper_spawn(struct child *c, struct channels *ch, const char *const *argv, struct error *err);
 /* One that was started ahead, if there is one, else a new one. */
 int helper_get(struct child *c, struct channels *ch, struct error *err);
-/* Hands over what to do: FDS are copied. 0 or -errno; a helper that is gone is found out by its
- * reply. */
-int helper_give(const struct channels *ch, const int *fds, unsigned n);
+/* Hands over what to do: FDS are copied, each for its letter in SLOTS (request.h). 0 or -errno; a
+ * helper that is gone is found out by its reply. */
+int helper_give(const struct channels *ch, const char *slots, const int *fds);
 /* Until it answers, or OPT->watch forbids it to go on: true, and then it is ending. */
 struct exec_options;
 bool helper_follow(struct child *c, struct channels *ch, const struct exec_options *opt);

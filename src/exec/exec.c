@@ -102,9 +102,33 @@ static int add_cwd(struct request *q, const struct exec_options *opt)
 	return here ? request_add(q, REQUEST_CWD, here) : -errno;
 }
 
-static int fill_request(struct request *q, const struct exec_options *opt)
+/* Left out when it is not more than nothing. */
+static int add_number(struct request *q, enum request_field f, int64_t number)
 {
 	char text[32];
+
+	if (number <= 0)
+		return 0;
+	(void)snprintf(text, sizeof(text), "%" PRId64, number);
+	return request_add(q, f, text);
+}
+
+static int add_fences(struct request *q, const struct exec_options *opt)
+{
+	static const enum request_field limits[REQUEST_LIMIT_END_] = {
+		[REQUEST_LIMIT_MEMORY] = REQUEST_MEMORY,
+		[REQUEST_LIMIT_CPUS] = REQUEST_CPUS,
+		[REQUEST_LIMIT_PIDS] = REQUEST_PIDS,
+	};
+	int r = opt->net ? request_add(q, REQUEST_NET, opt->net) : 0;
+
+	for (int i = 0; r == 0 && i < REQUEST_LIMIT_END_; i++)
+		r = add_number(q, limits[i], opt->limits[i]);
+	return r;
+}
+
+static int fill_request(struct request *q, const struct exec_options *opt)
+{
 	int r;
 
 	r = add_all(q, REQUEST_ARG, opt->argv);
@@ -118,11 +142,9 @@ static int fill_request(struct request *q, const struct exec_options *opt)
 		r = add_syncs(q, opt);
 	if (r == 0 && opt->lock_fd != FD_NONE)
 		r = request_add(q, REQUEST_HAS_LOCK, "1");
-	if (r == 0 && opt->timeout_ms > 0) {
-		(void)snprintf(text, sizeof(text), "%" PRId64, opt->timeout_ms);
-		r = request_add(q, REQUEST_TIMEOUT_MS, text);
-	}
-	return r;
+	if (r == 0)
+		r = add_number(q, REQUEST_TIMEOUT_MS, opt->timeout_ms);
+	return r < 0 ? r : add_fences(q, opt);
 }
 
 static int write_request(const struct exec_options *opt, int *ret_fd, struct error *err)
@@ -207,7 +229,10 @@ static int take_reply(const struct exec_options *opt, const struct reply *reply,
 		.max_rss_kb = reply->max_rss_kb,
 		.isolated = opt->n_views > 0,
 		.still_written = (reply->flags & REPLY_STILL_WRITTEN) != 0,
+		.memory_kills = reply->memory_kills,
 	};
+	for (int i = 0; i < REQUEST_LIMIT_END_; i++)
+		ret->limit_by[i] = (enum reply_limit)reply->limit_by[i];
 	return 0;
 }
 
@@ -232,7 +257,7 @@ int exec_start(const struct exec_options *opt, struct exec **ret, struct error *
 	if (r == 0) {
 		const int fds[] = { request_fd, opt->lock_fd };
 
-		r = helper_give(&e->ch, fds, opt->lock_fd == FD_NONE ? 1 : 2);
+		r = helper_give(&e->ch, opt->lock_fd == FD_NONE ? "r" : "rl", fds);
 		if (r < 0)
 			r = exec_sys_error(r, "send", "the request to atoll-helper", err);
 	}

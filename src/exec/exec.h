@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include "exec/request.h"
 #include "util/error.h"
 
 /* Where atoll-helper is; program.h says how it is found. Caller frees. */
@@ -76,6 +77,10 @@ struct exec_options {
 	const char *record; /* directory where the helper writes who pid 1 is, for exec_bury() */
 	const struct exec_sync *syncs; /* after the command */
 	unsigned n_syncs;
+	const char *net; /* REQUEST_NET_*; NULL: the host's. Only with views */
+	/* Bytes, thousandths of a processor, processes; <= 0: no limit. What holds the command to
+	 * them is in struct exec_usage. */
+	int64_t limits[REQUEST_LIMIT_END_];
 };
 struct exec_usage {
 	int exit_code; /* as a shell gives it; 124 timed out */
@@ -86,6 +91,8 @@ struct exec_usage {
 	uint64_t max_rss_kb;
 	bool isolated;      /* it ran in namespaces of its own */
 	bool still_written; /* something outside kept a view open for writing */
+	enum reply_limit limit_by[REQUEST_LIMIT_END_];
+	unsigned memory_kills; /* processes that went over the limit and were killed */
 };
 
 /*

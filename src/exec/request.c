@@ -180,26 +180,41 @@ int request_receive(int fd, struct request **ret)
 
 /* ---- its way ---- */
 
-/* Where what is given goes, in this order. */
-static const int places[] = { REQUEST_FD, LOCK_FD };
+/* Where what is given goes. */
+static const struct {
+	char slot;
+	int fd;
+} places[] = {
+	{ 'r', REQUEST_FD },
+	{ 'l', LOCK_FD },
+	{ 'm', LIMIT_FD + REQUEST_LIMIT_MEMORY },
+	{ 'c', LIMIT_FD + REQUEST_LIMIT_CPUS },
+	{ 'p', LIMIT_FD + REQUEST_LIMIT_PIDS },
+};
 #define PLACES (sizeof(places) / sizeof(places[0]))
+_Static_assert(PLACES <= REQUEST_SLOTS, "a letter for each");
+static unsigned filled; /* places; the helper has one thread */
 
 union control {
 	struct cmsghdr head; /* for its alignment */
 	char bytes[CMSG_SPACE(PLACES * sizeof(int))];
 };
 
-int request_give(int socket, const int *fds, unsigned n)
+int request_give(int socket, const char *slots, const int *fds)
 {
+	size_t n = strlen(slots);
 	union control control = { 0 };
-	char byte = 'r';
-	struct iovec iov = { .iov_base = &byte, .iov_len = 1 };
+	char text[REQUEST_SLOTS] = { 0 };
+	struct iovec iov = { .iov_base = text, .iov_len = sizeof(text) };
 	struct msghdr msg = { .msg_iov = &iov,
 		              .msg_iovlen = 1,
 		              .msg_control = n ? control.bytes : NULL,
 		              .msg_controllen = n ? CMSG_SPACE(n * sizeof(int)) : 0 };
 	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
 
+	if (n > PLACES)
+		return -EINVAL;
+	memcpy(text, slots, n);
 	if (c) {
 		c->cmsg_level = SOL_SOCKET;
 		c->cmsg_type = SCM_RIGHTS;
@@ -209,18 +224,65 @@ int request_give(int socket, const int *fds, unsigned n)
 	return sendmsg(socket, &msg, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
-int request_reserve(void)
+int request_hand_on(int socket)
 {
-	for (size_t i = 0; i < PLACES; i++)
-		if (dup3(LIFELINE_FD, places[i], O_CLOEXEC) < 0)
-			return -errno;
-	return 0;
+	char slots[PLACES + 1] = { 0 };
+	int fds[PLACES];
+	size_t n = 0;
+
+	for (size_t i = 0; i < PLACES; i++) {
+		if (!(filled >> i & 1))
+			continue;
+		slots[n] = places[i].slot;
+		fds[n++] = places[i].fd;
+	}
+	return request_give(socket, slots, fds);
 }
 
-static int put_in_places(const struct msghdr *msg)
+/* Ours is open: a number that is not allowed is one beyond the limit. */
+static int copy_to(int fd, int place)
+{
+	if (dup3(fd, place, O_CLOEXEC) >= 0)
+		return 0;
+	return errno == EBADF ? -EMFILE : -errno;
+}
+
+int request_reserve(void)
+{
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < PLACES; i++)
+		r = copy_to(LIFELINE_FD, places[i].fd);
+	return r;
+}
+
+bool request_has(char slot)
+{
+	for (size_t i = 0; i < PLACES; i++)
+		if (places[i].slot == slot)
+			return filled >> i & 1;
+	return false;
+}
+
+int request_put(char slot, int fd)
+{
+	for (size_t i = 0; i < PLACES; i++) {
+		int r;
+
+		if (places[i].slot != slot)
+			continue;
+		r = copy_to(fd, places[i].fd);
+		filled |= r == 0 ? 1u << i : 0;
+		return r;
+	}
+	return -EPROTO;
+}
+
+static int put_in_places(const struct msghdr *msg, const char *slots)
 {
 	const struct cmsghdr *c = CMSG_FIRSTHDR(msg);
 	size_t n;
+	int r = 0;
 
 	if (msg->msg_flags & MSG_CTRUNC) /* there was no number left for them */
 		return -EMFILE;
@@ -229,24 +291,22 @@ static int put_in_places(const struct msghdr *msg)
 	n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
 	if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS || n > PLACES)
 		return -EPROTO;
-	for (size_t i = 0; i < PLACES; i++) {
+	for (size_t i = 0; i < n; i++) {
 		cleanup_close int fd = FD_NONE;
+		int k;
 
-		(void)close(places[i]);
-		if (i >= n)
-			continue;
 		memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(int));
-		if (dup3(fd, places[i], O_CLOEXEC) < 0)
-			return -errno;
+		k = request_put(slots[i], fd);
+		r = k < 0 ? k : r;
 	}
-	return 1;
+	return r < 0 ? r : 1;
 }
 
 int request_take(int socket)
 {
 	union control control = { 0 };
-	char byte;
-	struct iovec iov = { .iov_base = &byte, .iov_len = 1 };
+	char slots[REQUEST_SLOTS];
+	struct iovec iov = { .iov_base = slots, .iov_len = sizeof(slots) };
 	struct msghdr msg = { .msg_iov = &iov,
 		              .msg_iovlen = 1,
 		              .msg_control = control.bytes,
@@ -258,5 +318,5 @@ int request_take(int socket)
 	} while (n < 0 && errno == EINTR);
 	if (n <= 0)
 		return n < 0 ? -errno : 0;
-	return put_in_places(&msg);
+	return n == (ssize_t)sizeof(slots) ? put_in_places(&msg, slots) : -EPROTO;
 }

@@ -7,19 +7,22 @@
 #ifndef EXEC_REQUEST_H
 #define EXEC_REQUEST_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 #define REQUEST_MAGIC 0x514c5441u /* "ATLQ" */
 #define REQUEST_MAX   (4u << 20)
 #define REPLY_FD      4 /* the helper writes its reply here; closed when it is done */
-/* A socket. First, one byte with the descriptors of the request and, where there is one, of the
- * lock; then 'g': the command may begin; 's': what the caller adds to the workspaces is written, they
+/* A socket. First, REQUEST_SLOTS bytes that name the descriptors sent with them: the request and,
+ * where there is one, the lock; then 'g': the command may begin; 's': what the caller adds to the workspaces is written, they
  * may be synced. EOF: the caller is gone. */
 #define LIFELINE_FD 5
-/* Where the helper puts the two it receives. */
-#define REQUEST_FD 3
-#define LOCK_FD    6 /* only when REQUEST_HAS_LOCK */
+/* Where the helper puts what it receives, each by the letter of its slot. */
+#define REQUEST_FD    3 /* 'r' */
+#define LOCK_FD       6 /* 'l', only when REQUEST_HAS_LOCK */
+#define LIMIT_FD      7 /* 'm', 'c', 'p': where a process enters the group with that limit (limit.h) */
+#define REQUEST_SLOTS 8 /* bytes; unused ones are 0 */
 
 enum request_field {
 	REQUEST_ARG = 1, /* one per argument, in order */
@@ -42,11 +45,12 @@ enum request_field {
 	REQUEST_SYNC_AREA,
 	REQUEST_SYNC_NUMBER, /* written to the area when all is on disk */
 	REQUEST_STRICT,      /* all of the fence, or no command */
-	/* Fences get fields of their own here. Who carries them out, and when:
-	 *   network (none, loopback, host)     space.c, with the other namespaces
-	 *   limits (memory, cpus, processes)   space.c, before pid 1 begins
-	 * Each is one value per rule, as text; a field given to a helper that does not know it
-	 * is an error, never left out. */
+	REQUEST_NET,         /* REQUEST_NET_*: a network of its own (helper/net.h) */
+	/* Numbers, decimal: bytes, thousandths of a processor, processes (helper/limit.h). */
+	REQUEST_MEMORY,
+	REQUEST_CPUS,
+	REQUEST_PIDS,
+	/* A field given to a helper that does not know it is an error, never left out. */
 	REQUEST_FIELD_END_
 };
 /* File that says who pid 1 of a running command is: pid, start time, boot. */
@@ -58,6 +62,24 @@ enum request_field {
 #define REQUEST_EMPTY   "empty"
 #define REQUEST_HIDDEN  "hidden"
 #define REQUEST_CLOSED  "closed"
+#define REQUEST_NET_NONE     "none"
+#define REQUEST_NET_LOOPBACK "loopback"
+
+/* What can be limited, and what holds a command to it. */
+enum request_limit {
+	REQUEST_LIMIT_MEMORY = 0,
+	REQUEST_LIMIT_CPUS,
+	REQUEST_LIMIT_PIDS,
+	REQUEST_LIMIT_END_
+};
+enum reply_limit {
+	REPLY_LIMIT_UNASKED = 0,
+	REPLY_LIMIT_CGROUP2,
+	REPLY_LIMIT_CGROUP1,
+	REPLY_LIMIT_RLIMIT, /* each process for itself (memory), each user (processes) */
+	REPLY_LIMIT_NOTHING,
+	REPLY_LIMIT_END_
+};
 
 /* Where the start of a command failed. */
 enum reply_stage {
@@ -91,11 +113,14 @@ struct reply {
 	uint32_t flags; /* enum reply_flag */
 	int64_t user_us, system_us;
 	uint64_t max_rss_kb;
+	int32_t limit_by[REQUEST_LIMIT_END_]; /* enum reply_limit */
+	uint32_t memory_kills; /* processes that the kernel ended for want of memory in the group */
 	char text[REPLY_TEXT]; /* what failed, after "cannot"; "" when the stage says it all */
 };
 
-/* Writes EXEC_RUNNING for PID (exec/bury.c). 0 or -errno. */
-int exec_write_running(int dir_fd, pid_t pid);
+/* Writes EXEC_RUNNING for PID (exec/bury.c), with GROUPS: a line each, paths of control groups that
+ * go with it. 0 or -errno. */
+int exec_write_running(int dir_fd, pid_t pid, const char *groups);
 
 struct request;
 /* Building (library) and reading (helper). */
@@ -107,12 +132,17 @@ int request_add(struct request *r, enum request_field f, const char *value); /* 
 int request_send(const struct request *r, int fd);
 int request_receive(int fd, struct request **ret); /* -EPROTO, -ATOLL_E_TOO_BIG */
 
-/* Its descriptor, and the lock's where there is one, on their way through a socket. 0 or -errno. */
-int request_give(int socket, const int *fds, unsigned n);
-/* Puts them in REQUEST_FD and LOCK_FD. 1; 0: the other side is gone; -errno. */
+/* Descriptors on their way through a socket, the I-th for the I-th letter of SLOTS. 0 or -errno. */
+int request_give(int socket, const char *slots, const int *fds);
+/* The same for all that are in their places. */
+int request_hand_on(int socket);
+/* Puts them in their places. 1; 0: the other side is gone; -errno. */
 int request_take(int socket);
 /* So that nothing else gets these numbers before they arrive. */
 int request_reserve(void);
+/* What is there: has one been put in its place, and putting a copy of another there. */
+bool request_has(char slot);
+int request_put(char slot, int fd); /* 0 or -errno */
 unsigned request_count(const struct request *r, enum request_field f);
 /* The I-th value of a field, or NULL. */
 const char *request_get(const struct request *r, enum request_field f, unsigned i);

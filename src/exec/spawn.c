@@ -123,9 +123,9 @@ int helper_get(struct child *c, struct channels *ch, struct error *err)
 	return 0;
 }
 
-int helper_give(const struct channels *ch, const int *fds, unsigned n)
+int helper_give(const struct channels *ch, const char *slots, const int *fds)
 {
-	int r = request_give(ch->lifeline[1], fds, n);
+	int r = request_give(ch->lifeline[1], slots, fds);
 
 	return r == -EPIPE ? 0 : r;
 }

@@ -122,6 +122,11 @@ static void become_command(const struct run *run, pid_t parent, struct failure *
 		(void)failure_set(f, REPLY_CHDIR, -errno, "%s", "");
 		return;
 	}
+	r = limits_enter(&run->limits);
+	if (r < 0) {
+		(void)failure_set(f, REPLY_NAMESPACE, r, "hold the command to its limits");
+		return;
+	}
 	if (run->fenced && fence_self(run, f) < 0)
 		return;
 	argv = command_argv(run->request);

@@ -4,6 +4,7 @@
 #define HELPER_RUN_IMPL_H
 
 #include "exec/request.h"
+#include "helper/limit.h"
 
 #include <signal.h>
 #include <stdbool.h>
@@ -31,6 +32,7 @@ struct run {
 	bool no_user_ns; /* root's, and in the helper's own user namespace */
 	int wait_status;
 	struct rusage usage;
+	struct limits limits;
 };
 
 /* Blocks what we handle ourselves and opens RUN->signal_fd for it. 0 or -errno. */

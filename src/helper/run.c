@@ -15,6 +15,7 @@
 #include "helper/command.h"
 #include "helper/durable.h"
 #include "helper/failure.h"
+#include "helper/net.h"
 #include "helper/reap.h"
 #include "helper/run-impl.h"
 #include "helper/space.h"
@@ -231,10 +232,13 @@ int run_read_request(struct run *run)
 	q = run->request;
 	if (!request_get(q, REQUEST_ARG, 0))
 		return -EPROTO;
-	if (request_get(q, REQUEST_HAS_LOCK, 0) && fcntl(LOCK_FD, F_GETFD) < 0)
+	if (request_get(q, REQUEST_HAS_LOCK, 0) && !request_has('l'))
 		return -EPROTO;
 	if (space_wanted(q) && !request_get(q, REQUEST_CWD, 0))
 		return -EPROTO;
+	r = limits_read(&run->limits, q);
+	if (r < 0)
+		return r;
 	return read_timeout(q, &run->deadline);
 }
 
@@ -255,7 +259,8 @@ static void run_plain(struct run *run, struct reply *reply)
 {
 	struct failure f = FAILURE_NONE;
 
-	if (run_may_begin(run) && command_start(run, false, &f) == 0) {
+	if (net_refuse(run->request, &f) == 0 && run_may_begin(run) &&
+	    command_start(run, false, &f) == 0) {
 		run_follow(run);
 		run_fill_reply(run, reply);
 	}
@@ -265,12 +270,14 @@ static void run_plain(struct run *run, struct reply *reply)
 
 static void carry_out(struct run *run, struct space *space, struct reply *reply)
 {
+	limits_make(&run->limits);
 	if (space_wanted(run->request)) {
 		space_run(space, reply);
-		return;
+	} else {
+		space_drop(space);
+		run_plain(run, reply);
 	}
-	space_drop(space);
-	run_plain(run, reply);
+	limits_end(&run->limits, reply);
 }
 
 int run_request(void)

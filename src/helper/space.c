@@ -13,6 +13,7 @@
 #include "helper/command.h"
 #include "helper/fence.h"
 #include "helper/idmap.h"
+#include "helper/net.h"
 #include "helper/tree.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
@@ -120,7 +121,10 @@ static int enter(struct space *s, struct tree *t, struct failure *f)
 
 static int build(struct space *s, struct tree *t, struct failure *f)
 {
-	int r = tree_build(t, s->run->request, f);
+	int r = net_enter(s->run->request, f);
+
+	if (r == 0)
+		r = tree_build(t, s->run->request, f);
 
 	if (r == 0 && chdir("/") < 0)
 		r = failure_set(f, REPLY_NAMESPACE, -errno, "enter '/'");
@@ -288,13 +292,11 @@ static void watch(struct space *s, struct reply *reply)
  * without the word it ends. */
 static void let_begin(struct space *s, struct failure *f)
 {
-	const struct request *q = s->run->request;
-	static const int fds[] = { REQUEST_FD, LOCK_FD };
-	unsigned n = s->inside ? 0 : request_get(q, REQUEST_HAS_LOCK, 0) ? 2 : 1;
-	int r = s->record_fd == FD_NONE ? 0 : exec_write_running(s->record_fd, s->pid);
+	cleanup_free char *groups = limits_paths(&s->run->limits);
+	int r = s->record_fd == FD_NONE ? 0 : exec_write_running(s->record_fd, s->pid, groups);
 
 	if (r == 0)
-		r = request_give(s->go[1], fds, n);
+		r = s->inside ? request_give(s->go[1], "", NULL) : request_hand_on(s->go[1]);
 	close_fd(&s->go[1]);
 	if (r < 0 && r != -EPIPE) /* it is gone: watch() says so */
 		(void)failure_set(f, REPLY_REQUEST, r, "write '%s/" EXEC_RUNNING "'",

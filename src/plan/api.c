@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "plan/exec-option.h"
 #include "strategy/strategy.h"
 #include "util/cleanup.h"
 
@@ -306,11 +307,32 @@ int atoll_sandbox_state(struct atoll_plan *p, const char *sandbox,
 int atoll_plan_exec(struct atoll_plan *p, const struct atoll_exec *exec,
                     struct atoll_exec_status *ret_status, struct atoll_result *res)
 {
+	return atoll_plan_exec_with(p, exec, NULL, 0, ret_status, res);
+}
+
+/* Wishes are read before anything is done. */
+static int exec_with(struct atoll_plan *p, const struct atoll_exec *exec,
+                     const struct atoll_exec_option *options, size_t n,
+                     struct plan_exec_result *ret, struct error *err)
+{
+	cleanup_exec_wishes struct exec_wishes wishes = EXEC_WISHES_INIT;
+	int r = exec_wishes_read(&wishes, options, n, err);
+
+	return r < 0 ? r : plan_exec(p, exec, &wishes, ret, err);
+}
+
+int atoll_plan_exec_with(struct atoll_plan *p, const struct atoll_exec *exec,
+                         const struct atoll_exec_option *options, size_t n_options,
+                         struct atoll_exec_status *ret_status, struct atoll_result *res)
+{
 	struct atoll_exec_status ignored;
+	struct plan_exec_result ret = { .status = ret_status ? ret_status : &ignored, .res = res };
 
 	if (!exec || !exec->argv || !is_text(exec->argv[0]) || (exec->cwd && !*exec->cwd))
 		return refuse(res, "no command to run");
-	ANSWER(check_plan(p, res), plan_exec(p, exec, ret_status ? ret_status : &ignored, &err));
+	if (n_options > 0 && !options)
+		return refuse(res, "no options are given");
+	ANSWER(check_plan(p, res), exec_with(p, exec, options, n_options, &ret, &err));
 }
 
 int64_t atoll_plan_diff(struct atoll_plan *p, atoll_change_fn fn, void *user,

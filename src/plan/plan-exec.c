@@ -17,6 +17,7 @@
 #include "exec/exec.h"
 #include "fs/resolve.h"
 #include "plan/disk-guard.h"
+#include "plan/exec-option.h"
 #include "plan/fence.h"
 #include "plan/plan-op.h"
 #include "plan/plan-view.h"
@@ -69,6 +70,7 @@ struct use {
 	struct sandbox_row *rows; /* whose paths are given out */
 	size_t n;
 	const struct strlist *env; /* that the participants want a command to have */
+	const struct exec_wishes *wishes;
 	struct exec *exec; /* kept to the end: the helper ends while we record what it did */
 	bool recorded;
 	int64_t changes; /* afterwards, entries; -1: nobody counted */
@@ -276,6 +278,9 @@ static int run(struct use *use, const struct atoll_exec *exec, const struct strl
 	cleanup_close int lock_fd = FD_NONE;
 
 	fence_env(&env);
+	/* First: what says where the resources are cannot be overruled. */
+	for (size_t i = 0; i < use->wishes->env.n; i++)
+		strlist_add(&env, use->wishes->env.v[i]);
 	build_env(op, paths, cwd, &env);
 	for (size_t i = 0; i < use->env->n; i++)
 		strlist_add(&env, use->env->v[i]);
@@ -292,6 +297,8 @@ static int run(struct use *use, const struct atoll_exec *exec, const struct strl
 	opt->lock_fd = lock_fd < 0 ? FD_NONE : lock_fd;
 	opt->syncs = notes.v;
 	opt->n_syncs = notes.n;
+	opt->net = use->wishes->net;
+	memcpy(opt->limits, use->wishes->limits, sizeof(opt->limits));
 	return follow_guarded(use, opt, ret, err);
 }
 
@@ -335,11 +342,23 @@ static void record_exec(struct plan_op *op, const char *line, int64_t started_ms
 	(void)store_write(op->a, REGISTRY_NORMAL, write_exec, &rec, NULL);
 }
 
+/* It may be there for the command alone, so nobody looks at what it is. */
+static char *absolute_cwd(const char *given)
+{
+	cleanup_free char *here = given && *given == '/' ? NULL : getcwd(NULL, 0);
+
+	if (!given)
+		return take_ptr(here);
+	if (*given == '/')
+		return xstrdup(given);
+	return here ? xasprintf("%s/%s", here, given) : NULL;
+}
+
 /* With views: the real working directory, the resources at their own paths. */
 static int run_isolated(struct use *use, const struct atoll_exec *exec, struct views *views,
                         struct exec_usage *ret, struct error *err)
 {
-	cleanup_free char *cwd = exec->cwd ? xstrdup(exec->cwd) : getcwd(NULL, 0);
+	cleanup_free char *cwd = absolute_cwd(exec->cwd);
 	cleanup_free char *tmp = NULL;
 	struct exec_options opt = { .strict = fence_is_strict(exec->fence) };
 	const struct plan_op *op = use->op;
@@ -430,15 +449,15 @@ bool plan_exec_idle(void)
 	return exec_idle();
 }
 
-int plan_exec(struct atoll_plan *p, const struct atoll_exec *exec, struct atoll_exec_status *ret,
-              struct error *err)
+int plan_exec(struct atoll_plan *p, const struct atoll_exec *exec, const struct exec_wishes *wishes,
+              struct plan_exec_result *ret, struct error *err)
 {
 	cleanup_plan_op struct plan_op op = PLAN_OP_INIT;
 	const struct plan_op_options opt = { .verb = "exec",
 		                             .detail = exec->argv[0],
 		                             .flags = OP_QUIET };
 	cleanup_free char *line = redact_command(exec->argv);
-	struct use use = { .op = &op, .changes = -1 };
+	struct use use = { .op = &op, .changes = -1, .wishes = wishes };
 	struct exec_usage usage = { 0 };
 	int64_t started_ms;
 	int r = plan_op_begin(&op, p, &opt, err);
@@ -451,10 +470,12 @@ int plan_exec(struct atoll_plan *p, const struct atoll_exec *exec, struct atoll_
 	r = exec_locked(&use, exec, &usage, err);
 	record_exec(&op, line, started_ms, &usage, use.changes, r);
 	exec_close(use.exec);
-	if (r == 0)
-		*ret = (struct atoll_exec_status){ .exit_code = usage.exit_code,
-			                           .timed_out = usage.timed_out,
-			                           .term_signal = usage.term_signal,
-			                           .isolated = usage.isolated };
+	if (r == 0) {
+		*ret->status = (struct atoll_exec_status){ .exit_code = usage.exit_code,
+			                                   .timed_out = usage.timed_out,
+			                                   .term_signal = usage.term_signal,
+			                                   .isolated = usage.isolated };
+		exec_wishes_report(wishes, &usage, ret->res);
+	}
 	return plan_op_end(&op, r, err);
 }

@@ -181,8 +181,13 @@ int plan_add(struct atoll_plan *p, const struct atoll_resource *resource, struct
 /* For a program that owns its process: the helper of the next plan_exec() starts now (exec/exec.h). */
 void plan_exec_ahead(void);
 bool plan_exec_idle(void);
-int plan_exec(struct atoll_plan *p, const struct atoll_exec *exec, struct atoll_exec_status *ret,
-              struct error *err);
+struct exec_wishes; /* exec-option.h */
+struct plan_exec_result {
+	struct atoll_exec_status *status;
+	struct atoll_result *res; /* gets notes */
+};
+int plan_exec(struct atoll_plan *p, const struct atoll_exec *exec, const struct exec_wishes *wishes,
+              struct plan_exec_result *ret, struct error *err);
 int plan_path(struct atoll_plan *p, const char *sandbox, char **ret_path, struct error *err);
 int plan_commit(struct atoll_plan *p, const struct atoll_commit *commit, struct atoll_result *res,
                 struct error *err);

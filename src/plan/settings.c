@@ -17,12 +17,14 @@
 #include "util/gitconfig.h"
 #include "util/limits.h"
 #include "util/mem.h"
+#include "util/strbuf.h"
 
 #define SYSTEM_FILE  "/etc/atoll/config"
 #define FOR_OTHERS   022
 #define DURATION_MAX (INT64_C(1) << 52) /* ms; far from where sums overflow */
 
 static const char *const when[] = { "auto", "always", "never", NULL };
+static const char *const nets[] = { "none", "loopback", "host", NULL };
 
 const struct setting_row setting_rows[SETTING_END_] = {
 	[SETTING_COLOR_UI] = { "color.ui", SETTING_CHOICE, "auto", "when to use colours", when,
@@ -30,9 +32,18 @@ const struct setting_row setting_rows[SETTING_END_] = {
 	[SETTING_CORE_PAGER] = { "core.pager", SETTING_TEXT, "",
 	                         "what shows long output; cat: nothing; empty: $PAGER or less",
 	                         NULL, false },
+	[SETTING_EXEC_CPUS] = { "exec.cpus", SETTING_TEXT, "0",
+	                        "processors that a command may use at most; 0: all", NULL, false },
+	[SETTING_EXEC_MEMORY] = { "exec.memory", SETTING_COUNT, "0",
+	                          "bytes of memory a command may have at most; 0: no limit", NULL,
+	                          false },
 	[SETTING_EXEC_MIN_FREE] = { "exec.min-free", SETTING_SIZE, "auto",
 	                            "end a command when less than so many bytes are free", NULL,
 	                            false },
+	[SETTING_EXEC_NET] = { "exec.net", SETTING_CHOICE, "host",
+	                       "the network of a command: none, loopback, host", nets, false },
+	[SETTING_EXEC_PIDS] = { "exec.pids", SETTING_COUNT, "0",
+	                        "processes a command may have at most; 0: no limit", NULL, false },
 	[SETTING_EXEC_STRICT] = { "exec.strict", SETTING_BOOL, "false",
 	                          "run no command where a part of the isolation is missing", NULL,
 	                          true },
@@ -147,23 +158,37 @@ static int parse(const struct setting_row *row, const char *value, int64_t *ret)
 	return 0;
 }
 
+/* "auto, always or never" */
+static char *choices_text(const char *const *choices)
+{
+	cleanup_strbuf struct strbuf sb = STRBUF_INIT;
+
+	for (size_t i = 0; choices[i]; i++)
+		strbuf_printf(&sb, "%s%s",
+		              i == 0           ? ""
+		              : choices[i + 1] ? ", "
+		                               : " or ",
+		              choices[i]);
+	return strbuf_take(&sb);
+}
+
 int setting_parse(enum setting which, const char *value, int64_t *ret, struct error *err)
 {
 	static const char *const wanted[SETTING_KIND_END_] = {
 		[SETTING_TEXT] = "a text",
-		[SETTING_CHOICE] = "auto, always or never",
 		[SETTING_BOOL] = "true or false",
 		[SETTING_COUNT] = "a number, such as 500 or 20k",
 		[SETTING_SIZE] = "a number of bytes, such as 64m, or auto",
 		[SETTING_DURATION] = "a time, such as 90s, 15m, 24h or 7d, or never",
 	};
 	const struct setting_row *row = &setting_rows[which];
+	cleanup_free char *one_of = row->choices ? choices_text(row->choices) : NULL;
 	int64_t number = 0;
 	int r = parse(row, value, &number);
 
 	if (r < 0)
 		return error_set(err, -ATOLL_E_INVALID, "%s: '%s' is not %s", row->key,
-		                 value ? value : "", wanted[row->kind]);
+		                 value ? value : "", one_of ? one_of : wanted[row->kind]);
 	*ret = number;
 	return 0;
 }

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of a command's options, and what is said of the limits among them. */
+#include "plan/exec-option.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/cleanup.h"
+#include "util/gitconfig.h"
+#include "util/mem.h"
+
+#define OWN_NAMES "ATOLL_"
+#define CPUS_MAX  100000.0
+
+void exec_wishes_done(struct exec_wishes *w)
+{
+	strlist_done(&w->env);
+}
+
+/* ---- the environment ---- */
+
+/* Ours say where the command is; they are not for others to set. */
+static int check_name(const char *value, size_t len, struct error *err)
+{
+	if (len == 0)
+		return error_set(err, -ATOLL_E_INVALID, "'%s' has no name of a variable in it",
+		                 value);
+	if (strncmp(value, OWN_NAMES, sizeof(OWN_NAMES) - 1) == 0)
+		return error_set(err, -ATOLL_E_INVALID, "'%.*s' is Atoll's own", (int)len, value);
+	return 0;
+}
+
+/* Without a value the caller's is handed on, whatever else is taken away. */
+static int take_env(struct exec_wishes *w, const char *value, struct error *err)
+{
+	size_t len = strcspn(value, "=");
+	const char *now = value[len] ? NULL : getenv(value);
+	cleanup_free char *pair = now ? xasprintf("%s=%s", value, now) : xstrdup(value);
+	int r = check_name(value, len, err);
+
+	if (r == 0)
+		strlist_add(&w->env, pair);
+	return r;
+}
+
+static int take_unset(struct exec_wishes *w, const char *value, struct error *err)
+{
+	int r = check_name(value, strlen(value), err);
+
+	if (r == 0 && strchr(value, '='))
+		r = error_set(err, -ATOLL_E_INVALID, "'%s' is no name of a variable", value);
+	if (r == 0)
+		strlist_add(&w->env, value);
+	return r;
+}
+
+/* ---- fences ---- */
+
+static int take_net(struct exec_wishes *w, const char *value, struct error *err)
+{
+	static const struct {
+		const char *name, *net;
+	} nets[] = {
+		{ "host", NULL },
+		{ "loopback", REQUEST_NET_LOOPBACK },
+		{ "none", REQUEST_NET_NONE },
+	};
+
+	for (size_t i = 0; i < sizeof(nets) / sizeof(nets[0]); i++) {
+		if (strcmp(nets[i].name, value) == 0) {
+			w->net = nets[i].net;
+			return 0;
+		}
+	}
+	return error_set(err, -ATOLL_E_INVALID, "'%s' is none of: none, loopback, host", value);
+}
+
+static int take_number(struct exec_wishes *w, enum request_limit which, const char *value,
+                       const char *what, struct error *err)
+{
+	int64_t n = 0;
+
+	if (gitconfig_int(value, &n) < 0 || n < 0)
+		return error_set(err, -ATOLL_E_INVALID, "'%s' is no number of %s", value, what);
+	w->limits[which] = n;
+	return 0;
+}
+
+static int take_memory(struct exec_wishes *w, const char *value, struct error *err)
+{
+	return take_number(w, REQUEST_LIMIT_MEMORY, value, "bytes, such as 512m or 2g", err);
+}
+
+static int take_pids(struct exec_wishes *w, const char *value, struct error *err)
+{
+	return take_number(w, REQUEST_LIMIT_PIDS, value, "processes", err);
+}
+
+static int take_cpus(struct exec_wishes *w, const char *value, struct error *err)
+{
+	double n;
+	char *end;
+
+	errno = 0;
+	n = strtod(value, &end);
+	/* Put so that what is no number (NaN) is refused too. */
+	if (errno != 0 || end == value || *end != '\0' || !(n >= 0 && n <= CPUS_MAX))
+		return error_set(err, -ATOLL_E_INVALID, "'%s' is no number of processors", value);
+	w->limits[REQUEST_LIMIT_CPUS] = n > 0 && n < 0.001 ? 1 : (int64_t)(n * 1000);
+	return 0;
+}
+
+static const struct {
+	const char *name;
+	int (*take)(struct exec_wishes *w, const char *value, struct error *err);
+} rows[] = {
+	{ "cpus", take_cpus }, { "env", take_env },   { "memory", take_memory },
+	{ "net", take_net },   { "pids", take_pids }, { "unset", take_unset },
+};
+
+static int take(struct exec_wishes *w, const struct atoll_exec_option *o, struct error *err)
+{
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		int r;
+
+		if (strcmp(rows[i].name, o->name) != 0)
+			continue;
+		r = rows[i].take(w, o->value ? o->value : "", err);
+		return error_prefix(err, r, "option '--%s'", o->name);
+	}
+	return error_set(err, -ATOLL_E_INVALID, "a command has no option '%s'", o->name);
+}
+
+int exec_wishes_read(struct exec_wishes *w, const struct atoll_exec_option *v, size_t n,
+                     struct error *err)
+{
+	for (size_t i = 0; i < n; i++) {
+		int r = v[i].name ? take(w, &v[i], err)
+		                  : error_set(err, -ATOLL_E_INVALID, "an option has no name");
+
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* ---- what held it ---- */
+
+static char *amount(const struct exec_wishes *w, int which)
+{
+	int64_t n = w->limits[which];
+
+	switch (which) {
+	case REQUEST_LIMIT_MEMORY:
+		return n % (INT64_C(1) << 20) ? xasprintf("%" PRId64 " bytes of memory", n)
+		                              : xasprintf("%" PRId64 " MiB of memory", n >> 20);
+	case REQUEST_LIMIT_CPUS:
+		return xasprintf("%g processors", (double)n / 1000);
+	default:
+		return xasprintf("%" PRId64 " processes", n);
+	}
+}
+
+void exec_wishes_report(const struct exec_wishes *w, const struct exec_usage *usage,
+                        struct atoll_result *res)
+{
+	static const struct {
+		enum atoll_note_kind kind;
+		const char *text;
+	} said[REPLY_LIMIT_END_] = {
+		[REPLY_LIMIT_CGROUP2] = { ATOLL_NOTE_INFO, "held by a control group" },
+		[REPLY_LIMIT_CGROUP1] = { ATOLL_NOTE_INFO, "held by a control group (version 1)" },
+		[REPLY_LIMIT_RLIMIT] = { ATOLL_NOTE_WARNING,
+		                         "no control group can be made here, so this holds for each "
+		                         "process (memory) or user (processes) by itself, not for the "
+		                         "command as a whole" },
+		[REPLY_LIMIT_NOTHING] = { ATOLL_NOTE_WARNING,
+		                          "not enforced: no control group can be made here" },
+	};
+
+	for (int i = 0; i < REQUEST_LIMIT_END_; i++) {
+		cleanup_free char *most = NULL;
+		cleanup_free char *text = NULL;
+
+		if (w->limits[i] <= 0 || usage->limit_by[i] == REPLY_LIMIT_UNASKED)
+			continue;
+		most = amount(w, i);
+		text = xasprintf("at most %s: %s", most, said[usage->limit_by[i]].text);
+		result_note(res, said[usage->limit_by[i]].kind, "", "", text);
+	}
+	if (usage->memory_kills > 0) {
+		cleanup_free char *most = amount(w, REQUEST_LIMIT_MEMORY);
+		cleanup_free char *text = xasprintf(
+			"the command needed more than %s: the kernel killed %u of its processes",
+			most, usage->memory_kills);
+
+		result_note(res, ATOLL_NOTE_WARNING, "", "", text);
+	}
+}
