@@ -119,6 +119,33 @@ static void secrets_are_left_out_of_command_lines(void **state)
 		{ { "psql", "postgres://me:pw@host/db" }, "psql postgres://me:[hidden]@host/db" },
 		{ { "ls", "a@b:c", "A=1" }, "ls a@b:c A=1" },
 		{ { "printf", "a\nb\033[1m" }, "printf a\\x0ab\\x1b[1m" },
+		{ { "psql", "postgres://me:p,w@x@host/db" },
+		  "psql postgres://me:[hidden]@host/db" },
+		/* Inside a script. */
+		{ { "sh", "-c", "PGPASSWORD=abc psql -h x; echo done" },
+		  "sh -c PGPASSWORD=[hidden] psql -h x; echo done" },
+		{ { "sh", "-c", "export API_TOKEN='a b' && ./run 'it is'" },
+		  "sh -c export API_TOKEN='[hidden]' && ./run 'it is'" },
+		{ { "bash", "-lc", "git clone https://me:pw@host/x.git; make KEY=1" },
+		  "bash -lc git clone https://me:[hidden]@host/x.git; make KEY=[hidden]" },
+		{ { "sh", "-c", "curl -H \"Authorization: Bearer abc.def\" https://x" },
+		  "sh -c curl -H \"Authorization: Bearer [hidden]\" https://x" },
+		{ { "sh", "-c", "x --password abc y; x --token; ls" },
+		  "sh -c x --password [hidden] y; x --token; ls" },
+		{ { "ssh", "host", "mysql -psecret db -p" }, "ssh host mysql -p[hidden] db -p" },
+		/* Users with their passwords. */
+		{ { "curl", "-u", "me:p w", "https://x" }, "curl -u me:[hidden] https://x" },
+		{ { "curl", "-ume:pw", "https://x" }, "curl -ume:[hidden] https://x" },
+		{ { "curl", "--user", "me", "https://x" }, "curl --user me https://x" },
+		{ { "sh", "-c", "curl -u 'me:p w' --proxy-user a:b x" },
+		  "sh -c curl -u 'me:[hidden]' --proxy-user a:[hidden] x" },
+		{ { "curl", "-H", "X-Api-Key: abc" }, "curl -H X-Api-Key: [hidden]" },
+		{ { "curl", "-H", "Authorization:Basic abc" },
+		  "curl -H Authorization:Basic [hidden]" },
+		{ { "sshpass", "-p", "pw", "ssh" }, "sshpass -p [hidden] ssh" },
+		{ { "mysqldump", "-ppw", "db" }, "mysqldump -p[hidden] db" },
+		{ { "docker", "run", "-u", "1000:1000" }, "docker run -u 1000:[hidden]" },
+		{ { "tar", "-cf", "x:y", "-p" }, "tar -cf x:y -p" },
 	};
 
 	(void)state;
