@@ -352,11 +352,23 @@ struct atoll_log_entry {
 	int64_t user_us, system_us; /* of processor time */
 	int64_t max_rss_kb;
 	int64_t changes; /* entries that differed from the resources after it; -1: not counted */
+	int64_t id;      /* names it for atoll_log_output() */
+	int term_signal; /* that ended it, or 0 */
+	bool timed_out;
+	unsigned memory_kills; /* processes killed for want of memory */
+	const char *job;       /* its name in the background, or "" */
+	int64_t output_bytes;  /* of what it printed so many are kept; -1: nothing is (any more) */
+	uint64_t output_left_out; /* so many before them are not */
 };
 typedef int (*atoll_log_fn)(void *user, const struct atoll_log_entry *entry);
 /* PLAN_REF NULL: of all plans. LIMIT 0: everything there is. */
 ATOLL_API int atoll_log(struct atoll *a, const char *plan_ref, size_t limit, atoll_log_fn fn,
                         void *user, struct atoll_result *res);
+/* What a command printed, as far as it is kept, in pieces; AT is the place of the first byte of a
+ * piece in all that was printed. A negative answer ends it. -ATOLL_E_NOT_FOUND: nothing is. */
+typedef int (*atoll_output_fn)(void *user, uint64_t at, const void *data, size_t len);
+ATOLL_API int atoll_log_output(struct atoll *a, int64_t id, atoll_output_fn fn, void *user,
+                               struct atoll_result *res);
 /* How much of it this handle keeps when it writes: lines no older than MAX_AGE_MS, and the newest
  * MAX_ENTRIES (each negative: without limit). 90 days and 20,000 at first. */
 ATOLL_API void atoll_set_log_limits(struct atoll *a, int64_t max_age_ms, int64_t max_entries);
@@ -420,6 +432,8 @@ ATOLL_API int atoll_plan_exec(struct atoll_plan *p, const struct atoll_exec *exe
  *   memory  bytes at most, with k, m, g behind it; 0: no limit
  *   cpus    processors at most, with decimals; 0: no limit
  *   pids    processes at most; 0: no limit
+ *   transcript  what it prints is kept with the plan: at most so many bytes (k, m, g behind it; 64k at
+ *           least), the last half of that at least; its standard output may be no terminal
  *
  * A later one wins over an earlier one of that name; env and unset add up. What holds the command to
  * its limits, what does not, and whether it was killed for want of memory, is in notes of RES.

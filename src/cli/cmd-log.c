@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* atoll log: what happened, newest first. Takes no lock and waits for nobody. */
 #include "cli/cli.h"
+#include "cli/output.h"
 
 #include "util/clock.h"
 
@@ -25,6 +26,19 @@ static void put_ran(const struct cli *c, const struct atoll_log_entry *e)
 	if (e->changes >= 0)
 		(void)printf(", %" PRId64 " %s", e->changes,
 		             cli_plural((uint64_t)e->changes, "change", "changes"));
+	if (e->timed_out)
+		(void)fputs(", time was up", stdout);
+	if (e->memory_kills > 0)
+		(void)fputs(", too much memory", stdout);
+	if (*e->job)
+		(void)printf(", job %s", e->job);
+	if (e->output_bytes >= 0) {
+		char size[CLI_SIZE_LEN];
+
+		cli_size((uint64_t)e->output_bytes, size);
+		(void)printf(", printed %s%s (--output %" PRId64 ")", size,
+		             e->output_left_out ? " and more" : "", e->id);
+	}
 }
 
 static void put_line(const struct cli *c, const struct atoll_log_entry *e)
@@ -53,6 +67,19 @@ static void put_line(const struct cli *c, const struct atoll_log_entry *e)
 	(void)putchar('\n');
 }
 
+static void put_output(struct json *j, const struct atoll_log_entry *e)
+{
+	if (e->output_bytes < 0) {
+		json_null(j, "output");
+		return;
+	}
+	json_open_object(j, "output");
+	json_int(j, "id", e->id);
+	json_int(j, "bytes", e->output_bytes);
+	json_uint(j, "left_out", e->output_left_out);
+	json_close(j);
+}
+
 static void put_json(const struct cli *c, const struct atoll_log_entry *e)
 {
 	char at[CLOCK_TEXT_LEN];
@@ -79,6 +106,11 @@ static void put_json(const struct cli *c, const struct atoll_log_entry *e)
 			json_int(&j, "changes", e->changes);
 		else
 			json_null(&j, "changes");
+		json_int(&j, "term_signal", e->term_signal);
+		json_bool(&j, "timed_out", e->timed_out);
+		json_uint(&j, "memory_kills", e->memory_kills);
+		json_string(&j, "job", *e->job ? e->job : NULL);
+		put_output(&j, e);
 	}
 	cli_json_end(&j);
 }
@@ -95,9 +127,10 @@ static int show_entry(void *user, const struct atoll_log_entry *e)
 	return 0;
 }
 
-static int read_limit(struct cli *c, size_t *ret)
+/* 0 when it is not given. */
+static int read_number(struct cli *c, const char *option, const char *of, uint64_t *ret)
 {
-	const char *text = args_value(&c->args, "limit");
+	const char *text = args_value(&c->args, option);
 	unsigned long long number;
 	char *end;
 
@@ -106,24 +139,42 @@ static int read_limit(struct cli *c, size_t *ret)
 		return 0;
 	errno = 0;
 	number = strtoull(text, &end, 10);
-	if (errno != 0 || *text < '0' || *text > '9' || *end != '\0' || number == 0)
-		return cli_fail_usage(c, "option '--limit': '%s' is no number of entries", text);
-	*ret = (size_t)number;
+	if (errno != 0 || *text < '0' || *text > '9' || *end != '\0' || number == 0 ||
+	    number > INT64_MAX)
+		return cli_fail_usage(c, "option '--%s': '%s' is no number of %s", option, text,
+		                      of);
+	*ret = number;
 	return 0;
+}
+
+static int print_output(struct cli *c, int64_t id)
+{
+	struct output_view v = { .c = c };
+	int r;
+
+	if (c->json)
+		return cli_fail_usage(c,
+		                      "log: --output prints what a command printed, and no JSON");
+	r = atoll_log_output(c->atoll, id, output_print, &v, c->res);
+	return r < 0 ? cli_fail(c, r) : EXIT_SUCCESS;
 }
 
 static int log_run(struct cli *c)
 {
 	const char *plan = c->args.n_words > 0 ? c->args.words[0] : NULL;
 	struct view v = { .c = c };
-	size_t limit;
+	uint64_t limit, output;
 	int status, r;
 
-	status = read_limit(c, &limit);
+	status = read_number(c, "limit", "entries", &limit);
+	if (status == 0)
+		status = read_number(c, "output", "an entry with output", &output);
 	if (status == 0)
 		status = cli_open(c);
 	if (status)
 		return status;
+	if (output)
+		return print_output(c, (int64_t)output);
 	r = atoll_log(c->atoll, plan, limit, show_entry, &v, c->res);
 	if (r < 0)
 		return cli_fail(c, r);
@@ -134,6 +185,7 @@ static int log_run(struct cli *c)
 
 static const struct option_row options[] = {
 	{ "limit", "N", "the newest N entries only" },
+	{ "output", "N", "what the command printed whose entry says so (exec --transcript)" },
 	{ NULL, NULL, NULL },
 };
 

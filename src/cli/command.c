@@ -87,13 +87,27 @@ int command_options(struct cli *c, struct atoll_exec *exec)
 /* Names of the library's are those of our options. */
 static const struct {
 	const char *name;
-	enum setting setting; /* its default, or SETTING_END_ */
+	enum setting setting; /* its default, or its value where it takes none; or SETTING_END_ */
+	bool flag;
 } handed_on[] = {
-	{ "env", SETTING_END_ },       { "unset", SETTING_END_ },
-	{ "net", SETTING_EXEC_NET },   { "memory", SETTING_EXEC_MEMORY },
-	{ "cpus", SETTING_EXEC_CPUS }, { "pids", SETTING_EXEC_PIDS },
+	{ "env", SETTING_END_, false },
+	{ "unset", SETTING_END_, false },
+	{ "net", SETTING_EXEC_NET, false },
+	{ "memory", SETTING_EXEC_MEMORY, false },
+	{ "cpus", SETTING_EXEC_CPUS, false },
+	{ "pids", SETTING_EXEC_PIDS, false },
+	{ "transcript", SETTING_EXEC_TRANSCRIPT_MAX, true },
 };
 #define HANDED_ON (sizeof(handed_on) / sizeof(handed_on[0]))
+
+static struct atoll_exec_option option_of(const struct cli *c, size_t i, const char *given)
+{
+	const char *set = handed_on[i].setting == SETTING_END_
+	                          ? NULL
+	                          : c->settings.v[handed_on[i].setting].text;
+
+	return (struct atoll_exec_option){ handed_on[i].name, given ? given : set };
+}
 
 /* Settings first, which options overrule; those in the order they were given. The caller frees. */
 static struct atoll_exec_option *collect_options(const struct cli *c, size_t *ret_n)
@@ -102,15 +116,12 @@ static struct atoll_exec_option *collect_options(const struct cli *c, size_t *re
 	size_t n = 0;
 
 	for (size_t i = 0; i < HANDED_ON; i++)
-		if (handed_on[i].setting != SETTING_END_)
-			v[n++] = (struct atoll_exec_option){
-				handed_on[i].name, c->settings.v[handed_on[i].setting].text
-			};
+		if (handed_on[i].setting != SETTING_END_ && !handed_on[i].flag)
+			v[n++] = option_of(c, i, NULL);
 	for (size_t g = 0; g < c->args.n_given; g++)
 		for (size_t i = 0; i < HANDED_ON; i++)
 			if (strcmp(c->args.given[g].row->name, handed_on[i].name) == 0)
-				v[n++] = (struct atoll_exec_option){ handed_on[i].name,
-					                             c->args.given[g].value };
+				v[n++] = option_of(c, i, c->args.given[g].value);
 	*ret_n = n;
 	return v;
 }

@@ -28,9 +28,23 @@ int helper_get(struct child *c, struct channels *ch, struct error *err);
 int helper_give(const struct channels *ch, const char *slots, const int *fds);
 /* Until it answers, or OPT->watch forbids it to go on: true, and then it is ending. */
 struct exec_options;
+struct exec_output;
 bool helper_follow(struct child *c, struct channels *ch, const struct exec_options *opt);
 /* Its answer; it may still be ending. */
 int helper_reply(struct child *c, const struct channels *ch, struct reply *ret, struct error *err);
+
+/* ---- output.c ---- */
+
+/* Write ends, for the command, and who reads from the other ones. */
+struct output {
+	int out[2], err[2];
+	struct child copier;
+};
+#define OUTPUT_INIT ((struct output){ { -1, -1 }, { -1, -1 }, { -1, -1 } })
+int output_start(struct output *o, const struct exec_output *how, struct error *err);
+/* Until all was kept and passed on. Nobody else may have the write ends any more. */
+void output_wait(struct output *o);
+void output_done(struct output *o);
 
 /* What the helper said it cannot do, as the error CODE of operation OP. */
 int exec_reply_error(const struct reply *reply, int code, const char *op, struct error *err);

@@ -242,7 +242,33 @@ struct exec {
 	const struct exec_options *opt;
 	struct channels ch;
 	struct child child;
+	struct output output;
 };
+
+/* All that goes with the request; ours of the output are not needed any more. */
+static int give(struct exec *e, int request_fd, struct error *err)
+{
+	const struct {
+		char slot;
+		int fd;
+	} all[] = { { 'r', request_fd },
+		    { 'l', e->opt->lock_fd },
+		    { 'o', e->output.out[1] },
+		    { 'e', e->output.err[1] } };
+	char slots[REQUEST_SLOTS + 1] = { 0 };
+	int fds[REQUEST_SLOTS], r;
+	size_t n = 0;
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		if (all[i].fd == FD_NONE)
+			continue;
+		slots[n] = all[i].slot;
+		fds[n++] = all[i].fd;
+	}
+	r = helper_give(&e->ch, slots, fds);
+	output_done(&e->output);
+	return r < 0 ? exec_sys_error(r, "send", "the request to atoll-helper", err) : 0;
+}
 
 int exec_start(const struct exec_options *opt, struct exec **ret, struct error *err)
 {
@@ -250,17 +276,17 @@ int exec_start(const struct exec_options *opt, struct exec **ret, struct error *
 	cleanup_close int request_fd = FD_NONE;
 	int r;
 
-	*e = (struct exec){ .opt = opt, .ch = CHANNELS_INIT, .child = CHILD_INIT };
+	*e = (struct exec){ .opt = opt,
+		            .ch = CHANNELS_INIT,
+		            .child = CHILD_INIT,
+		            .output = OUTPUT_INIT };
 	r = write_request(opt, &request_fd, err);
+	if (r == 0 && opt->output)
+		r = output_start(&e->output, opt->output, err);
 	if (r == 0)
 		r = helper_get(&e->child, &e->ch, err);
-	if (r == 0) {
-		const int fds[] = { request_fd, opt->lock_fd };
-
-		r = helper_give(&e->ch, opt->lock_fd == FD_NONE ? "r" : "rl", fds);
-		if (r < 0)
-			r = exec_sys_error(r, "send", "the request to atoll-helper", err);
-	}
+	if (r == 0)
+		r = give(e, request_fd, err);
 	if (r == 0)
 		*ret = take_ptr(e);
 	return r;
@@ -283,6 +309,7 @@ int exec_wait(struct exec *e, struct exec_usage *ret, struct error *err)
 	bool stopped = helper_follow(&e->child, &e->ch, e->opt);
 	int r = helper_reply(&e->child, &e->ch, &reply, stopped ? NULL : err);
 
+	output_wait(&e->output);
 	if (!stopped)
 		return r < 0 ? r : take_reply(e->opt, &reply, ret, err);
 	/* Ended at once it has nothing more to say. */
@@ -306,6 +333,7 @@ void exec_close(struct exec *e)
 	channels_done(&e->ch);
 	(void)child_wait(&e->child, CLOCK_NEVER, NULL);
 	child_done(&e->child);
+	output_wait(&e->output);
 	free(e);
 }
 

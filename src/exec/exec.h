@@ -57,6 +57,14 @@ struct exec_sync {
 	const char *work, *area, *number;
 };
 
+/* What the command prints is kept, no more than the last MAX bytes or half of that, in DIR, which is
+ * there and empty: segments as EXEC_SEGMENT names them. */
+struct exec_output {
+	const char *dir;
+	uint64_t max;
+	bool pass; /* and goes to our own standard output and error */
+};
+
 struct exec_options {
 	const char *const *argv;
 	const char *cwd;           /* absolute */
@@ -81,6 +89,7 @@ struct exec_options {
 	/* Bytes, thousandths of a processor, processes; <= 0: no limit. What holds the command to
 	 * them is in struct exec_usage. */
 	int64_t limits[REQUEST_LIMIT_END_];
+	const struct exec_output *output; /* NULL: it is not kept */
 };
 struct exec_usage {
 	int exit_code; /* as a shell gives it; 124 timed out */

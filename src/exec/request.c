@@ -190,6 +190,8 @@ static const struct {
 	{ 'm', LIMIT_FD + REQUEST_LIMIT_MEMORY },
 	{ 'c', LIMIT_FD + REQUEST_LIMIT_CPUS },
 	{ 'p', LIMIT_FD + REQUEST_LIMIT_PIDS },
+	{ 'o', OUTPUT_FD },
+	{ 'e', OUTPUT_FD + 1 },
 };
 #define PLACES (sizeof(places) / sizeof(places[0]))
 _Static_assert(PLACES <= REQUEST_SLOTS, "a letter for each");

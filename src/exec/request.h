@@ -7,6 +7,7 @@
 #ifndef EXEC_REQUEST_H
 #define EXEC_REQUEST_H
 
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -22,7 +23,8 @@
 #define REQUEST_FD    3 /* 'r' */
 #define LOCK_FD       6 /* 'l', only when REQUEST_HAS_LOCK */
 #define LIMIT_FD      7 /* 'm', 'c', 'p': where a process enters the group with that limit (limit.h) */
-#define REQUEST_SLOTS 8 /* bytes; unused ones are 0 */
+#define OUTPUT_FD     10 /* 'o': instead of standard output, 'e', the next: of standard error */
+#define REQUEST_SLOTS 8  /* bytes; unused ones are 0 */
 
 enum request_field {
 	REQUEST_ARG = 1, /* one per argument, in order */
@@ -53,6 +55,10 @@ enum request_field {
 	/* A field given to a helper that does not know it is an error, never left out. */
 	REQUEST_FIELD_END_
 };
+/* Parts of what a command printed, kept in a directory: each is named by the place of its first
+ * byte (helper/copy.h). */
+#define EXEC_SEGMENT     "%020" PRIu64
+#define EXEC_SEGMENT_LEN 21
 /* File that says who pid 1 of a running command is: pid, start time, boot. */
 #define EXEC_RUNNING    "running"
 #define REQUEST_BIND    "bind"

@@ -122,6 +122,12 @@ static void become_command(const struct run *run, pid_t parent, struct failure *
 		(void)failure_set(f, REPLY_CHDIR, -errno, "%s", "");
 		return;
 	}
+	for (int i = 0; i < 2; i++) {
+		if (request_has("oe"[i]) && dup2(OUTPUT_FD + i, STDOUT_FILENO + i) < 0) {
+			(void)failure_set(f, REPLY_REQUEST, -errno, "keep the command's output");
+			return;
+		}
+	}
 	r = limits_enter(&run->limits);
 	if (r < 0) {
 		(void)failure_set(f, REPLY_NAMESPACE, r, "hold the command to its limits");

@@ -288,6 +288,14 @@ void atoll_set_log_limits(struct atoll *a, int64_t max_age_ms, int64_t max_entri
 		registry_log_keep(a->reg, max_age_ms, max_entries);
 }
 
+int atoll_log_output(struct atoll *a, int64_t id, atoll_output_fn fn, void *user,
+                     struct atoll_result *res)
+{
+	if (!fn)
+		return refuse(res, "nobody to tell");
+	ANSWER(check_handle(a, res), plan_log_output(a, id, fn, user, &err));
+}
+
 int atoll_sandbox_path(struct atoll_plan *p, const char *sandbox, char **ret_path,
                        struct atoll_result *res)
 {

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "util/cleanup.h"
 #include "util/gitconfig.h"
@@ -112,12 +113,31 @@ static int take_cpus(struct exec_wishes *w, const char *value, struct error *err
 	return 0;
 }
 
+/* Whoever would print to a terminal would print to a pipe then. */
+static int take_transcript(struct exec_wishes *w, const char *value, struct error *err)
+{
+	int64_t n = 0;
+
+	if (gitconfig_int(value, &n) < 0 || n <= 0)
+		return error_set(err, -ATOLL_E_INVALID, "'%s' is no number of bytes to keep",
+		                 value);
+	if (isatty(STDOUT_FILENO)) {
+		(void)error_set(err, -ATOLL_E_UNSUPPORTED,
+		                "standard output is a terminal, and the command would lose it");
+		error_hint(err, "| cat behind it, or script(1) around it");
+		return -ATOLL_E_UNSUPPORTED;
+	}
+	w->transcript = n;
+	return 0;
+}
+
 static const struct {
 	const char *name;
 	int (*take)(struct exec_wishes *w, const char *value, struct error *err);
 } rows[] = {
-	{ "cpus", take_cpus }, { "env", take_env },   { "memory", take_memory },
-	{ "net", take_net },   { "pids", take_pids }, { "unset", take_unset },
+	{ "cpus", take_cpus },   { "env", take_env },   { "memory", take_memory },
+	{ "net", take_net },     { "pids", take_pids }, { "transcript", take_transcript },
+	{ "unset", take_unset },
 };
 
 static int take(struct exec_wishes *w, const struct atoll_exec_option *o, struct error *err)

@@ -19,6 +19,7 @@ struct exec_wishes {
 	struct strlist env; /* as exec_options.setenv */
 	const char *net;    /* as exec_options.net */
 	int64_t limits[REQUEST_LIMIT_END_];
+	int64_t transcript; /* bytes of output to keep; 0: none */
 };
 #define EXEC_WISHES_INIT ((struct exec_wishes){ 0 })
 void exec_wishes_done(struct exec_wishes *w);

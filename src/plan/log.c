@@ -6,10 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plan/output.h"
 #include "util/cleanup.h"
 #include "util/mem.h"
 
 struct telling {
+	struct atoll *a;
 	atoll_log_fn fn;
 	void *user;
 };
@@ -17,6 +19,8 @@ struct telling {
 static int tell(void *ctx, const struct log_row *row)
 {
 	const struct telling *t = ctx;
+	struct output_size size = { 0 };
+	bool kept = output_size(t->a, row->plan, row->output, &size) > 0;
 	const struct atoll_log_entry entry = { .at_ms = row->at_ms,
 		                               .plan_id = row->plan,
 		                               .plan_name = row->name,
@@ -29,7 +33,14 @@ static int tell(void *ctx, const struct log_row *row)
 		                               .user_us = row->user_us,
 		                               .system_us = row->system_us,
 		                               .max_rss_kb = row->max_rss_kb,
-		                               .changes = row->changes };
+		                               .changes = row->changes,
+		                               .id = row->started_ms >= 0 ? row->seq : 0,
+		                               .term_signal = row->term_signal,
+		                               .timed_out = row->timed_out,
+		                               .memory_kills = row->memory_kills,
+		                               .job = row->job,
+		                               .output_bytes = kept ? (int64_t)size.bytes : -1,
+		                               .output_left_out = size.left_out };
 
 	return t->fn(t->user, &entry);
 }
@@ -59,7 +70,7 @@ static int find_plan(struct atoll *a, const char *ref, char ret_id[PLAN_ID_LEN +
 int plan_log(struct atoll *a, const char *ref, size_t limit, atoll_log_fn fn, void *user,
              struct error *err)
 {
-	struct telling t = { .fn = fn, .user = user };
+	struct telling t = { .a = a, .fn = fn, .user = user };
 	char id[PLAN_ID_LEN + 1];
 	int r = ref ? find_plan(a, ref, id, err) : 0;
 
@@ -68,4 +79,19 @@ int plan_log(struct atoll *a, const char *ref, size_t limit, atoll_log_fn fn, vo
 	return registry_log_list(a->reg, ref ? id : NULL,
 	                         limit == 0 || limit > INT64_MAX ? INT64_MAX : (int64_t)limit, tell,
 	                         &t, err);
+}
+
+int plan_log_output(struct atoll *a, int64_t id, atoll_output_fn fn, void *user, struct error *err)
+{
+	char plan[PLAN_ID_LEN + 1], name[REGISTRY_OUTPUT_LEN];
+	int64_t end;
+	int r = registry_log_output(a->reg, id, plan, name, err);
+
+	if (r == 0)
+		return error_set(err, -ATOLL_E_NOT_FOUND, "the log has no command %lld",
+		                 (long long)id);
+	if (r < 0)
+		return r;
+	end = output_read(a, plan, name, 0, fn, user, err);
+	return end < 0 ? (int)end : 0;
 }

@@ -19,6 +19,7 @@
 #include "plan/disk-guard.h"
 #include "plan/exec-option.h"
 #include "plan/fence.h"
+#include "plan/output.h"
 #include "plan/plan-op.h"
 #include "plan/plan-view.h"
 #include "plan/sandbox.h"
@@ -71,7 +72,10 @@ struct use {
 	size_t n;
 	const struct strlist *env; /* that the participants want a command to have */
 	const struct exec_wishes *wishes;
-	struct exec *exec; /* kept to the end: the helper ends while we record what it did */
+	struct exec *exec;       /* kept to the end: the helper ends while we record what it did */
+	struct exec_output kept; /* of what it prints */
+	char *output_dir;
+	char output[OUTPUT_NAME_LEN]; /* the name of that, "": nothing is kept */
 	bool recorded;
 	int64_t changes; /* afterwards, entries; -1: nobody counted */
 };
@@ -297,6 +301,7 @@ static int run(struct use *use, const struct atoll_exec *exec, const struct strl
 	opt->lock_fd = lock_fd < 0 ? FD_NONE : lock_fd;
 	opt->syncs = notes.v;
 	opt->n_syncs = notes.n;
+	opt->output = *use->output ? &use->kept : NULL;
 	opt->net = use->wishes->net;
 	memcpy(opt->limits, use->wishes->limits, sizeof(opt->limits));
 	return follow_guarded(use, opt, ret, err);
@@ -320,9 +325,10 @@ static int write_exec(struct registry *reg, void *ctx, struct error *err)
 }
 
 /* For people; losing it in a power cut harms nothing. */
-static void record_exec(struct plan_op *op, const char *line, int64_t started_ms,
-                        const struct exec_usage *usage, int64_t changes, int r)
+static void record_exec(const struct use *use, const char *line, int64_t started_ms,
+                        const struct exec_usage *usage, int r)
 {
+	struct plan_op *op = use->op;
 	cleanup_free char *message =
 		r < 0 ? xstrdup(line) : xasprintf("%s: exit %d", line, usage->exit_code);
 	struct exec_record rec = { .boxes = &op->boxes,
@@ -333,7 +339,12 @@ static void record_exec(struct plan_op *op, const char *line, int64_t started_ms
 		                            .user_us = usage->user_us,
 		                            .system_us = usage->system_us,
 		                            .max_rss_kb = usage->max_rss_kb,
-		                            .changes = changes },
+		                            .changes = use->changes,
+		                            .term_signal = usage->term_signal,
+		                            .timed_out = usage->timed_out,
+		                            .memory_kills = usage->memory_kills,
+		                            .output = use->output,
+		                            .job = "" },
 		                   .code = r < 0 ? r : 0,
 		                   .message = message };
 
@@ -413,6 +424,28 @@ static int run_views(struct use *use, const struct atoll_exec *exec, struct view
 	return r;
 }
 
+static int prepare_output(struct use *use, struct error *err)
+{
+	int r;
+
+	if (use->wishes->transcript <= 0)
+		return 0;
+	r = output_make(use->op->boxes.v[0].area, use->output, &use->output_dir, err);
+	if (r < 0)
+		return r;
+	use->kept = (struct exec_output){ .dir = use->output_dir,
+		                          .max = (uint64_t)use->wishes->transcript,
+		                          .pass = true };
+	return 0;
+}
+
+static void finish_output(struct use *use, int r)
+{
+	if (*use->output && r < 0)
+		output_drop(use->op->boxes.v[0].area, use->output);
+	free(use->output_dir);
+}
+
 static int exec_locked(struct use *use, const struct atoll_exec *exec, struct exec_usage *ret,
                        struct error *err)
 {
@@ -433,6 +466,8 @@ static int exec_locked(struct use *use, const struct atoll_exec *exec, struct ex
 		r = open_workspace(op, &op->boxes.v[i], views_give, &views, err);
 		durable_count(&op->boxes.v[i]);
 	}
+	if (r == 0)
+		r = prepare_output(use, err);
 	progress_end(&op->progress); /* the terminal is the command's from here on */
 	if (r == 0)
 		r = run_views(use, exec, &views, ret, err);
@@ -468,7 +503,8 @@ int plan_exec(struct atoll_plan *p, const struct atoll_exec *exec, const struct 
 	use.n = op.boxes.n;
 	started_ms = clock_real_ms();
 	r = exec_locked(&use, exec, &usage, err);
-	record_exec(&op, line, started_ms, &usage, use.changes, r);
+	finish_output(&use, r);
+	record_exec(&use, line, started_ms, &usage, r);
 	exec_close(use.exec);
 	if (r == 0) {
 		*ret->status = (struct atoll_exec_status){ .exit_code = usage.exit_code,

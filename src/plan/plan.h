@@ -214,6 +214,7 @@ int plan_history(struct atoll_plan *p, atoll_event_fn fn, void *user, struct err
 /* log.c */
 int plan_log(struct atoll *a, const char *ref, size_t limit, atoll_log_fn fn, void *user,
              struct error *err);
+int plan_log_output(struct atoll *a, int64_t id, atoll_output_fn fn, void *user, struct error *err);
 int64_t plan_diff(struct atoll_plan *p, atoll_change_fn fn, void *user, struct error *err);
 
 int plan_count(struct atoll *a, struct error *err);

@@ -166,14 +166,16 @@ int registry_exec_add(struct registry *r, const struct exec_row *row, struct err
 {
 	static const char sql[] =
 		"INSERT INTO exec (plan, argv, started_ms, ended_ms, exit_code, user_us, "
-		"system_us, max_rss_kb, changes) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
-	int k = registry_write(r, sql,
-	                       ARGS(TEXT_VALUE(row->plan), TEXT_VALUE(row->argv),
-	                            INT_VALUE(row->started_ms), INT_VALUE(row->ended_ms),
-	                            INT_VALUE(row->exit_code), INT_VALUE(row->user_us),
-	                            INT_VALUE(row->system_us), INT_VALUE(row->max_rss_kb),
-	                            INT_VALUE(row->changes)),
-	                       NULL, NULL, err);
+		"system_us, max_rss_kb, changes, term_signal, timed_out, memory_kills, output, job) "
+		"VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
+	int k = registry_write(
+		r, sql,
+		ARGS(TEXT_VALUE(row->plan), TEXT_VALUE(row->argv), INT_VALUE(row->started_ms),
+	             INT_VALUE(row->ended_ms), INT_VALUE(row->exit_code), INT_VALUE(row->user_us),
+	             INT_VALUE(row->system_us), INT_VALUE(row->max_rss_kb), INT_VALUE(row->changes),
+	             INT_VALUE(row->term_signal), INT_VALUE(row->timed_out),
+	             INT_VALUE(row->memory_kills), TEXT_VALUE(row->output), TEXT_VALUE(row->job)),
+		NULL, NULL, err);
 
 	return k < 0 ? k : 0;
 }

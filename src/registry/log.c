@@ -23,13 +23,16 @@
 	"WHERE s.plan = " row ".plan AND s.what = 'start' ORDER BY s.seq LIMIT 1), '')"
 
 /* A command that ran is told by its own row; its event says nothing more. */
-#define LOG_OF(which)                                                                                                                       \
-	"SELECT e.at_ms AS at, e.plan, " NAME_OF(                                                                                           \
-		"e") ", e.what, e.code, e.message, -1, 0, 0, 0, 0, -1, e.seq AS seq "                                                       \
-		     "FROM event e WHERE NOT (e.what = 'exec' AND e.code = 0)" which("e") " UNION ALL SELECT x.ended_ms, x.plan, " NAME_OF( \
-			     "x") ", 'exec', 0, x.argv, x.started_ms, x.exit_code, x.user_us, x.system_us, "                                \
-				  "x.max_rss_kb, x.changes, x.seq FROM exec x WHERE true" which(                                            \
-					  "x") " ORDER BY at DESC, seq DESC LIMIT ?1"
+/* clang-format off */
+#define LOG_OF(which)                                                                        \
+	"SELECT e.at_ms AS at, e.plan, " NAME_OF("e") ", e.what, e.code, e.message, "         \
+	"-1, 0, 0, 0, 0, -1, e.seq AS seq, 0, 0, 0, '', '' FROM event e "                     \
+	"WHERE NOT (e.what = 'exec' AND e.code = 0)" which("e")                               \
+	" UNION ALL SELECT x.ended_ms, x.plan, " NAME_OF("x") ", 'exec', 0, x.argv, "         \
+	"x.started_ms, x.exit_code, x.user_us, x.system_us, x.max_rss_kb, x.changes, x.seq, " \
+	"x.term_signal, x.timed_out, x.memory_kills, x.output, x.job "                        \
+	"FROM exec x WHERE true" which("x") " ORDER BY at DESC, seq DESC LIMIT ?1"
+/* clang-format on */
 #define OF_ALL(row)
 #define OF_PLAN(row) " AND " row ".plan = ?2"
 
@@ -49,7 +52,12 @@ static void read_log(struct cols *c, void *item)
 	row->system_us = cols_int(c, INT64_MIN, INT64_MAX);
 	row->max_rss_kb = cols_int(c, INT64_MIN, INT64_MAX);
 	row->changes = cols_int(c, INT64_MIN, INT64_MAX);
-	(void)cols_int(c, INT64_MIN, INT64_MAX); /* only to sort by */
+	row->seq = cols_int(c, INT64_MIN, INT64_MAX);
+	row->term_signal = (int)cols_int(c, INT_MIN, INT_MAX);
+	row->timed_out = cols_bool(c);
+	row->memory_kills = cols_u32(c);
+	row->output = cols_dup(c);
+	row->job = cols_dup(c);
 }
 
 static void done_log(void *item)
@@ -58,6 +66,8 @@ static void done_log(void *item)
 
 	free(row->what);
 	free(row->message);
+	free(row->output);
+	free(row->job);
 }
 
 int registry_log_list(struct registry *r, const char *plan, int64_t limit, registry_log_fn fn,
@@ -79,6 +89,35 @@ int registry_log_list(struct registry *r, const char *plan, int64_t limit, regis
 	for (size_t i = 0; k >= 0 && i < rows.n; i++)
 		k = fn(ctx, &lines[i]);
 	return k < 0 ? k : 0;
+}
+
+struct output_row {
+	char plan[PLAN_ID_LEN + 1];
+	char name[REGISTRY_OUTPUT_LEN];
+};
+
+static void read_output(struct cols *c, void *item)
+{
+	struct output_row *row = item;
+
+	cols_text(c, row->plan, sizeof(row->plan));
+	cols_text(c, row->name, sizeof(row->name));
+}
+
+int registry_log_output(struct registry *r, int64_t seq, char ret_plan[PLAN_ID_LEN + 1],
+                        char ret_name[REGISTRY_OUTPUT_LEN], struct error *err)
+{
+	static const char sql[] = "SELECT plan, output FROM exec WHERE seq = ?1";
+	cleanup_rows struct rows rows = { .size = sizeof(struct output_row), .read = read_output };
+	const struct output_row *row;
+	int k = rows_fetch(r, sql, ARGS(INT_VALUE(seq)), &rows, err);
+
+	if (k < 0 || rows.n == 0)
+		return k < 0 ? k : 0;
+	row = rows.items;
+	memcpy(ret_plan, row->plan, sizeof(row->plan));
+	memcpy(ret_name, row->name, sizeof(row->name));
+	return 1;
 }
 
 struct plan_id {

@@ -266,6 +266,11 @@ struct exec_row {
 	int64_t user_us, system_us;
 	uint64_t max_rss_kb;
 	int64_t changes; /* entries that differ from the resources now; -1: not counted */
+	int term_signal;
+	bool timed_out;
+	unsigned memory_kills;
+	const char *output; /* name of what it printed (plan/output.h), or "" */
+	const char *job;    /* its name in the background, or "" */
 };
 int registry_exec_add(struct registry *r, const struct exec_row *row, struct error *err);
 
@@ -283,11 +288,22 @@ struct log_row {
 	int64_t user_us, system_us;
 	int64_t max_rss_kb;
 	int64_t changes;
+	int64_t seq;
+	int term_signal;
+	bool timed_out;
+	unsigned memory_kills;
+	char *output;
+	char *job;
 };
 typedef int (*registry_log_fn)(void *ctx, const struct log_row *row);
 /* The newest LIMIT lines, newest first; PLAN NULL: of all plans, also of those that are gone. */
 int registry_log_list(struct registry *r, const char *plan, int64_t limit, registry_log_fn fn,
                       void *ctx, struct error *err);
+/* Of the command SEQ: its plan and the name of what it printed ("": nothing is kept). 1, or 0. */
+#define REGISTRY_OUTPUT_LEN 64
+int registry_log_output(struct registry *r, int64_t seq, char ret_plan[PLAN_ID_LEN + 1],
+                        char ret_name[REGISTRY_OUTPUT_LEN], struct error *err);
+
 /* A plan that is gone, by its id or by the last one's name: 1 and its id, 0 when history has none. */
 int registry_log_find(struct registry *r, const char *ref, char ret_id[PLAN_ID_LEN + 1],
                       struct error *err);

@@ -150,5 +150,27 @@ static const char version_5[] =
 	"ALTER TABLE sandbox ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0 CHECK (bytes >= 0);"
 	"ALTER TABLE sandbox ADD COLUMN entries INTEGER NOT NULL DEFAULT 0 CHECK (entries >= 0);";
 
-const char *const schema_steps[SCHEMA_VERSION] = { version_1, version_2, version_3, version_4,
-	                                           version_5 };
+/* More of how a command ended, and where what it printed is kept; and commands in the background: one
+ * runs as long as the grant of the plan's lock that its row names. */
+static const char version_6[] =
+	"ALTER TABLE exec ADD COLUMN term_signal INTEGER NOT NULL DEFAULT 0;"
+	"ALTER TABLE exec ADD COLUMN timed_out INTEGER NOT NULL DEFAULT 0;"
+	"ALTER TABLE exec ADD COLUMN memory_kills INTEGER NOT NULL DEFAULT 0;"
+	"ALTER TABLE exec ADD COLUMN output TEXT NOT NULL DEFAULT '';"
+	"ALTER TABLE exec ADD COLUMN job TEXT NOT NULL DEFAULT '';"
+
+	"CREATE TABLE job ("
+	"  plan TEXT NOT NULL REFERENCES plan (id) ON DELETE CASCADE,"
+	"  name TEXT NOT NULL CHECK (length(name) BETWEEN 1 AND 64),"
+	"  argv TEXT NOT NULL,"
+	"  epoch INTEGER NOT NULL,"
+	"  output TEXT NOT NULL,"
+	"  started_ms INTEGER NOT NULL,"
+	"  ended_ms INTEGER NOT NULL,"
+	"  exit_code INTEGER NOT NULL,"
+	"  term_signal INTEGER NOT NULL,"
+	"  PRIMARY KEY (plan, name)"
+	") STRICT, WITHOUT ROWID;";
+
+const char *const schema_steps[SCHEMA_VERSION] = { version_1, version_2, version_3,
+	                                           version_4, version_5, version_6 };

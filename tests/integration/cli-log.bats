@@ -126,3 +126,73 @@ sqlite() {
 	[ "$(atoll log q --json | wc -l)" -lt 70 ]
 	[ "$(atoll log p --json | wc -l)" -eq "$before" ]
 }
+
+@test "log keeps what a command printed, as it came out, and says where" {
+	outside_tmp
+	two_dirs
+	atoll start p --dir a
+	run -0 atoll log p --json
+	[ "$(jq -c 'select(.what == "exec")' <<<"$output")" = '' ]
+	# What goes through is the same, and the exit status is the command's.
+	head -c 3000000 /dev/urandom >data
+	code=0
+	atoll exec --transcript p -- sh -c 'cat; exit 3' <data >back 2>err || code=$?
+	[ "$code" -eq 3 ]
+	cmp data back
+	[ ! -s err ]
+	atoll exec --transcript p -- sh -c 'echo one; echo two >&2; printf "\033[1m"' >/dev/null 2>&1
+	atoll exec p -- echo not-kept >/dev/null
+	run -0 atoll log p
+	[[ ${lines[0]} != *printed* ]]
+	[[ ${lines[1]} == *'printed 12 (--output 2)'* ]]
+	# The two streams are apart until they are kept: only within each there is an order.
+	[ "$(atoll log --output 2 | grep -o -e one -e two | sort | tr '\n' ' ')" = 'one two ' ]
+	# On a terminal it can do nothing to it.
+	run -0 script -qec "$ATOLL log --no-pager --output 2" /dev/null </dev/null
+	says '\x1b[1m'
+	[[ $output != *$'\033[1m'* ]]
+	# Of what is too long the end is there, and it is said how much is not.
+	run -0 --separate-stderr sh -c '"$ATOLL" log --output 1 >/dev/null'
+	[[ $stderr == *'bytes were not kept'* ]]
+	atoll log --output 1 >kept 2>/dev/null
+	size=$(stat -c %s kept)
+	[ "$size" -ge 524288 ]
+	[ "$size" -le 1048576 ]
+	tail -c "$size" data | cmp - kept
+	run -0 atoll log p --json
+	jq -es --argjson size "$size" 'map(select(.output.id == 1)) | .[0].output |
+		.bytes == $size and .bytes + .left_out == 3000000' <<<"$output"
+	run -1 atoll log --output 3
+	says 'not kept'
+	run -1 atoll log --output 99
+	says 'has no command 99'
+	# It goes with the plan.
+	atoll stop --force p
+	run -1 atoll log --output 2
+}
+
+@test "log transcripts: a reader that goes, a command that is killed, many of them" {
+	outside_tmp
+	two_dirs
+	atoll start p --dir a
+	code=$(set +o pipefail; { atoll exec --transcript p -- yes; echo $? >code; } | head -n 1 >/dev/null; cat code)
+	[ "$code" -eq 141 ]
+	in_background "$ATOLL" exec --transcript p -- sh -c 'echo begun; exec sleep 1000'
+	wait_for_process 'sleep 1000'
+	kill -KILL "$background"
+	ended "$background"
+	run -0 atoll exec --transcript p -- echo next
+	[ "$output" = next ]
+	none_run
+	# With a limit of its own, and no more of them than 64.
+	atoll config set exec.transcript-max 64k
+	atoll exec --transcript p -- head -c 1000000 /dev/zero >/dev/null
+	[ "$(atoll log --output 3 2>/dev/null | wc -c)" -le 65536 ]
+	for _ in $(seq 70); do
+		atoll exec --transcript p -- true
+	done
+	area=$(atoll show p --json | jq -r '.sandboxes[0].area')
+	[ "$(find "$area/output" -mindepth 1 -maxdepth 1 | wc -l)" -eq 64 ]
+	run script -qec "$ATOLL exec --transcript p -- true" /dev/null </dev/null
+	says 'standard output is a terminal'
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Keeping what a command prints: the process that does (helper/copy.h) is started before it. */
+#include "exec/exec.h"
+
+#include "exec/exec-impl.h"
+#include "util/cleanup.h"
+#include "util/clock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <unistd.h>
+
+void output_done(struct output *o)
+{
+	for (int i = 0; i < 2; i++) {
+		close_fd(&o->out[i]);
+		close_fd(&o->err[i]);
+	}
+}
+
+static int spawn(struct output *o, const struct exec_output *how, const char *file, int null_fd)
+{
+	char max[24];
+	const char *const argv[] = { "atoll-helper",        "--copy", how->dir, max,
+		                     how->pass ? "1" : "0", NULL };
+	const struct child_fd fds[] = {
+		{ o->out[0], 3 }, { o->err[0], 4 }, { null_fd, 0 }, { null_fd, 1 }, { null_fd, 2 },
+	};
+	const struct child_options opt = { .file = file,
+		                           .argv = argv,
+		                           .fds = fds,
+		                           .n_fds = how->pass ? 3 : 5 };
+
+	(void)snprintf(max, sizeof(max), "%" PRIu64, how->max);
+	return child_spawn(&o->copier, &opt);
+}
+
+int output_start(struct output *o, const struct exec_output *how, struct error *err)
+{
+	cleanup_free char *file = exec_helper_path();
+	cleanup_close int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	int r = 0;
+
+	if (null_fd < 0 || pipe2(o->out, O_CLOEXEC) < 0 || pipe2(o->err, O_CLOEXEC) < 0)
+		r = -errno;
+	if (r == 0)
+		r = spawn(o, how, file, null_fd);
+	/* Its ends must be its own, or nobody would hear when it is gone. */
+	close_fd(&o->out[0]);
+	close_fd(&o->err[0]);
+	return r < 0 ? exec_sys_error(r, "keep", "the output of the command", err) : 0;
+}
+
+void output_wait(struct output *o)
+{
+	output_done(o);
+	if (o->copier.pid <= 0)
+		return;
+	(void)child_wait(&o->copier, CLOCK_NEVER, NULL);
+	child_done(&o->copier);
+}
