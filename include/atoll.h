@@ -432,6 +432,10 @@ ATOLL_API int atoll_plan_exec(struct atoll_plan *p, const struct atoll_exec *exe
  *   memory  bytes at most, with k, m, g behind it; 0: no limit
  *   cpus    processors at most, with decimals; 0: no limit
  *   pids    processes at most; 0: no limit
+ *   job     it is a job of that name (below): what it prints is kept and goes nowhere else, it has no
+ *           input, and no terminal; the call returns when it has ended
+ *   shared  "1": it joins the namespaces of the job or command that runs in the plan, does not wait
+ *           for the plan's lock, and ends with what it joined; -ATOLL_E_STATE when nothing runs
  *   transcript  what it prints is kept with the plan: at most so many bytes (k, m, g behind it; 64k at
  *           least), the last half of that at least; its standard output may be no terminal
  *
@@ -444,6 +448,39 @@ struct atoll_exec_option {
 ATOLL_API int atoll_plan_exec_with(struct atoll_plan *p, const struct atoll_exec *exec,
                                    const struct atoll_exec_option *options, size_t n_options,
                                    struct atoll_exec_status *ret_status, struct atoll_result *res);
+
+/* ---- jobs -------------------------------------------------------------------------------- */
+
+/* Commands in the background, by name: of each name the last run. A job holds the plan's lock while
+ * it runs; atoll_plan_stop() ends it. */
+enum atoll_job_state {
+	ATOLL_JOB_RUNNING = 0,
+	ATOLL_JOB_ENDED,
+	ATOLL_JOB_LOST, /* it was killed with what followed it, or the machine went down */
+	ATOLL_JOB_STATE_END_
+};
+ATOLL_API const char *atoll_job_state_name(enum atoll_job_state s);
+struct atoll_job {
+	const char *plan_id, *plan_name;
+	const char *name;
+	const char *command; /* redacted */
+	enum atoll_job_state state;
+	int64_t started_ms;
+	int64_t ended_ms; /* these three only of one that ENDED */
+	int exit_code;
+	int term_signal;
+	pid_t pid;                              /* that follows it while it runs, else 0 */
+	uint64_t output_bytes, output_left_out; /* as in struct atoll_log_entry */
+};
+typedef int (*atoll_job_fn)(void *user, const struct atoll_job *job);
+/* PLAN_REF NULL: of all plans. Takes no lock. */
+ATOLL_API int atoll_job_list(struct atoll *a, const char *plan_ref, atoll_job_fn fn, void *user,
+                             struct atoll_result *res);
+/* What it printed, from byte OFFSET on, as atoll_log_output() has it. Where it ended, or a code. */
+ATOLL_API int64_t atoll_job_output(struct atoll_plan *p, const char *name, uint64_t offset,
+                                   atoll_output_fn fn, void *user, struct atoll_result *res);
+/* Ends it (SIGTERM, then SIGKILL) and waits until the plan is free: 1; 0 when it did not run. */
+ATOLL_API int atoll_job_stop(struct atoll_plan *p, const char *name, struct atoll_result *res);
 
 /* ---- diff -------------------------------------------------------------------------------- */
 

@@ -153,6 +153,7 @@ extern const struct command cmd_diff;
 extern const struct command cmd_doctor;
 extern const struct command cmd_exec;
 extern const struct command cmd_help;
+extern const struct command cmd_job;
 extern const struct command cmd_list;
 extern const struct command cmd_lock;
 extern const struct command cmd_log;

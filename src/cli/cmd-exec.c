@@ -3,6 +3,7 @@
  * atoll exec: a command in a plan, as if it had been called directly: its input, output, signals
  * and exit status are its own.
  */
+#include "cli/background.h"
 #include "cli/command.h"
 
 #include "plan/plan.h"
@@ -30,8 +31,13 @@ static int exec_run(struct cli *c)
 	failed = command_options(c, &exec);
 	if (failed)
 		return failed;
-	/* It starts while we look for the plan. */
-	plan_exec_ahead();
+	if (args_has(&c->args, "background")) {
+		if (!background_go(c, &failed))
+			return failed;
+	} else if (!args_has(&c->args, "shared")) {
+		/* It starts while we look for the plan. */
+		plan_exec_ahead();
+	}
 	failed = cli_open_plan_settled(c);
 	if (failed)
 		return failed;
@@ -41,6 +47,9 @@ static int exec_run(struct cli *c)
 }
 
 static const struct option_row options[] = {
+	{ "background", "NAME", "do not wait for it: it becomes a job (atoll job)" },
+	{ "shared", NULL,
+	  "join the job or command that runs in the plan, instead of waiting for it" },
 	COMMAND_OPTIONS,
 	{ NULL, NULL, NULL },
 };

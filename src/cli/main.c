@@ -20,6 +20,7 @@ static const struct command *const commands[] = {
 	&cmd_exec,
 	&cmd_shell,
 	&cmd_path,
+	&cmd_job,
 	/* look */
 	&cmd_diff,
 	&cmd_show,

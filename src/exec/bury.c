@@ -28,6 +28,7 @@
 
 #define BURY_WAIT_MS 10000
 #define RECORD_MAX   (16u << 10)
+#define JOINABLE     "joinable\n"
 
 int exec_write_running(int dir_fd, pid_t pid, const char *groups)
 {
@@ -44,6 +45,14 @@ int exec_write_running(int dir_fd, pid_t pid, const char *groups)
 	if (r == 0)
 		r = fs_write_all(fd, text, strlen(text));
 	return r < 0 ? r : fs_write_all(fd, groups, strlen(groups));
+}
+
+int exec_mark_joinable(int dir_fd)
+{
+	cleanup_close int fd =
+		openat(dir_fd, EXEC_RUNNING, O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC);
+
+	return fd < 0 ? -errno : fs_write_all(fd, JOINABLE, sizeof(JOINABLE) - 1);
 }
 
 /* Control groups that nobody is in any more: nothing else can be removed by it. */
@@ -78,6 +87,27 @@ static int find_running(int dir_fd, int *ret_pidfd, char **ret_rest)
 		return 0;
 	*ret_rest = xstrdup(text + strcspn(text, "\n"));
 	return process_open(pid, was, ret_pidfd);
+}
+
+int exec_joinable(const char *dir, char **ret)
+{
+	cleanup_close int dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	cleanup_close int fd = FD_NONE;
+	cleanup_free char *text = NULL;
+	char boot[40];
+	uint64_t start;
+	size_t len;
+	int pid;
+
+	if (dir_fd < 0)
+		return 0;
+	fd = openat(dir_fd, EXEC_RUNNING, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0 || fs_read_all(fd, RECORD_MAX, &text, &len) < 0 ||
+	    sscanf(text, "%d %" SCNu64 " %39s", &pid, &start, boot) != 3 ||
+	    strcmp(boot, clock_boot_id()) != 0 || !strstr(text, "\n" JOINABLE))
+		return 0;
+	*ret = xasprintf("%d %" PRIu64, pid, start);
+	return 1;
 }
 
 int exec_bury(const char *dir, struct error *err)

@@ -18,11 +18,12 @@ int channels_open(struct channels *ch);
 void channels_done(struct channels *ch);
 #define cleanup_channels __attribute__((__cleanup__(channels_done)))
 
-/* Finds and starts the helper; its ends of the channels are closed here. -ATOLL_E_UNSUPPORTED:
+/* Finds and starts the helper, DETACHED: without our standard descriptors; its ends of the channels are closed here. -ATOLL_E_UNSUPPORTED:
  * there is none. */
-int helper_spawn(struct child *c, struct channels *ch, const char *const *argv, struct error *err);
+int helper_spawn(struct child *c, struct channels *ch, const char *const *argv, bool detached,
+                 struct error *err);
 /* One that was started ahead, if there is one, else a new one. */
-int helper_get(struct child *c, struct channels *ch, struct error *err);
+int helper_get(struct child *c, struct channels *ch, bool detached, struct error *err);
 /* Hands over what to do: FDS are copied, each for its letter in SLOTS (request.h). 0 or -errno; a
  * helper that is gone is found out by its reply. */
 int helper_give(const struct channels *ch, const char *slots, const int *fds);

@@ -96,7 +96,7 @@ static int add_cwd(struct request *q, const struct exec_options *opt)
 
 	if (opt->cwd)
 		return request_add(q, REQUEST_CWD, opt->cwd);
-	if (opt->n_views == 0)
+	if (opt->n_views == 0 && !opt->join)
 		return 0;
 	here = getcwd(NULL, 0);
 	return here ? request_add(q, REQUEST_CWD, here) : -errno;
@@ -144,6 +144,10 @@ static int fill_request(struct request *q, const struct exec_options *opt)
 		r = request_add(q, REQUEST_HAS_LOCK, "1");
 	if (r == 0)
 		r = add_number(q, REQUEST_TIMEOUT_MS, opt->timeout_ms);
+	if (r == 0 && opt->began)
+		r = request_add(q, REQUEST_TELL, "1");
+	if (r == 0 && opt->join)
+		r = request_add(q, REQUEST_JOIN, opt->join);
 	return r < 0 ? r : add_fences(q, opt);
 }
 
@@ -193,7 +197,7 @@ static int start_failed(const struct exec_options *opt, const struct reply *repl
 	case REPLY_EXEC:
 		return error_sys(err, r, "run", opt->argv[0]);
 	case REPLY_CHDIR:
-		return exec_cwd_failed(opt->cwd, reply->error, opt->n_views > 0, err);
+		return exec_cwd_failed(opt->cwd, reply->error, opt->n_views > 0 || opt->join, err);
 	case REPLY_REQUEST:
 		if (reply->error == EPROTO || reply->error == EMSGSIZE)
 			break;
@@ -201,11 +205,16 @@ static int start_failed(const struct exec_options *opt, const struct reply *repl
 	case REPLY_NAMESPACE:
 	case REPLY_VIEW:
 		return space_failed(reply, err);
+	case REPLY_JOIN:
+		(void)exec_reply_error(reply, -ATOLL_E_STATE, "join", err);
+		error_hint(err, "it may have just ended; atoll lock show says what runs");
+		return -ATOLL_E_STATE;
 	case REPLY_LOST:
 		(void)exec_reply_error(reply, -EIO, "follow", err);
 		error_hint(err, "what it had written is in the plan; was memory short? see dmesg");
 		return -EIO;
 	case REPLY_STARTED:
+	case REPLY_RUNNING:
 	case REPLY_STAGE_END_:
 		break;
 	}
@@ -281,10 +290,11 @@ int exec_start(const struct exec_options *opt, struct exec **ret, struct error *
 		            .child = CHILD_INIT,
 		            .output = OUTPUT_INIT };
 	r = write_request(opt, &request_fd, err);
+	/* The helper first: it is the one of our children that hears of signals. */
+	if (r == 0)
+		r = helper_get(&e->child, &e->ch, opt->detached, err);
 	if (r == 0 && opt->output)
 		r = output_start(&e->output, opt->output, err);
-	if (r == 0)
-		r = helper_get(&e->child, &e->ch, err);
 	if (r == 0)
 		r = give(e, request_fd, err);
 	if (r == 0)
@@ -303,11 +313,30 @@ void exec_go(struct exec *e)
 	tell(e, "g");
 }
 
+/* The last reply; that the command runs comes before it, where it was asked for. */
+static int await_reply(struct exec *e, struct reply *ret, bool *ret_stopped, struct error *err)
+{
+	int r;
+
+	do {
+		*ret_stopped = helper_follow(&e->child, &e->ch, e->opt);
+		r = helper_reply(&e->child, &e->ch, ret, *ret_stopped ? NULL : err);
+		if (r == 0 && ret->stage == REPLY_RUNNING && e->opt->began)
+			e->opt->began(e->opt->began_ctx);
+	} while (r == 0 && ret->stage == REPLY_RUNNING && !*ret_stopped);
+	if (r == 0 && ret->stage == REPLY_RUNNING)
+		r = helper_reply(&e->child, &e->ch, ret, NULL);
+	/* Without its answer nobody saw the command's end: we hold the lock until it is certain. */
+	if (r < 0 && e->opt->record)
+		(void)exec_bury(e->opt->record, NULL);
+	return r;
+}
+
 int exec_wait(struct exec *e, struct exec_usage *ret, struct error *err)
 {
 	struct reply reply = { 0 };
-	bool stopped = helper_follow(&e->child, &e->ch, e->opt);
-	int r = helper_reply(&e->child, &e->ch, &reply, stopped ? NULL : err);
+	bool stopped;
+	int r = await_reply(e, &reply, &stopped, err);
 
 	output_wait(&e->output);
 	if (!stopped)

@@ -90,6 +90,11 @@ struct exec_options {
 	 * them is in struct exec_usage. */
 	int64_t limits[REQUEST_LIMIT_END_];
 	const struct exec_output *output; /* NULL: it is not kept */
+	bool detached; /* no input, and nothing of ours to print to: what it prints is kept or lost */
+	void (*began)(void *ctx); /* told once the command runs; or NULL */
+	void *began_ctx;
+	/* From exec_joinable(): it joins that one's namespaces. No views then, and no lock. NULL: none. */
+	const char *join;
 };
 struct exec_usage {
 	int exit_code; /* as a shell gives it; 124 timed out */
@@ -136,6 +141,9 @@ bool exec_idle(void);
 /* All of it in one. */
 int exec_run(const struct exec_options *opt, struct exec_usage *ret, struct error *err);
 
+/* Who runs on record in DIR, in a form for exec_options.join; the caller frees. 1, or 0: nobody, or
+ * what runs there has no namespaces of its own. */
+int exec_joinable(const char *dir, char **ret);
 /* After a dead holder of the plan's lock: ends the command recorded in DIR, if it still lives, and
  * waits until all of its namespace is gone. */
 int exec_bury(const char *dir, struct error *err);

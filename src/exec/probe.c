@@ -22,6 +22,8 @@ static int take_tier(const struct reply *reply, enum exec_tier *ret, struct erro
 	case REPLY_REQUEST:
 	case REPLY_CHDIR:
 	case REPLY_EXEC:
+	case REPLY_JOIN:
+	case REPLY_RUNNING:
 	case REPLY_LOST:
 	case REPLY_STAGE_END_:
 		break;
@@ -38,7 +40,7 @@ int exec_probe(const char *root, const char *area, enum exec_tier *ret, char **r
 	struct reply reply = { 0 };
 	int r;
 
-	r = helper_spawn(&c, &ch, argv, err);
+	r = helper_spawn(&c, &ch, argv, false, err);
 	if (r < 0)
 		return r;
 	r = helper_reply(&c, &ch, &reply, err);

@@ -52,6 +52,8 @@ enum request_field {
 	REQUEST_MEMORY,
 	REQUEST_CPUS,
 	REQUEST_PIDS,
+	REQUEST_TELL, /* "1": a reply REPLY_RUNNING comes first, when the command runs */
+	REQUEST_JOIN, /* "PID START": the command joins the namespaces of that one (helper/join.h) */
 	/* A field given to a helper that does not know it is an error, never left out. */
 	REQUEST_FIELD_END_
 };
@@ -95,7 +97,9 @@ enum reply_stage {
 	REPLY_VIEW,
 	REPLY_CHDIR,
 	REPLY_EXEC,
-	REPLY_LOST, /* it had begun, and was killed together with what watched over it */
+	REPLY_JOIN,    /* there was nothing (any more) that could be joined */
+	REPLY_RUNNING, /* no failure, and not the end: the command runs now */
+	REPLY_LOST,    /* it had begun, and was killed together with what watched over it */
 	REPLY_STAGE_END_
 };
 
@@ -127,6 +131,8 @@ struct reply {
 /* Writes EXEC_RUNNING for PID (exec/bury.c), with GROUPS: a line each, paths of control groups that
  * go with it. 0 or -errno. */
 int exec_write_running(int dir_fd, pid_t pid, const char *groups);
+/* Adds to it that all is built: from now on others may join. */
+int exec_mark_joinable(int dir_fd);
 
 struct request;
 /* Building (library) and reading (helper). */

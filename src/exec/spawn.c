@@ -34,13 +34,21 @@ int channels_open(struct channels *ch)
 }
 
 static int spawn_at(struct child *c, const char *file, const struct channels *ch,
-                    const char *const *argv)
+                    const char *const *argv, bool detached)
 {
+	cleanup_close int null_fd = detached ? open("/dev/null", O_RDWR | O_CLOEXEC) : FD_NONE;
 	const struct child_fd fds[] = {
-		{ ch->reply[1], REPLY_FD },
-		{ ch->lifeline[0], LIFELINE_FD },
+		{ ch->reply[1], REPLY_FD }, { ch->lifeline[0], LIFELINE_FD },
+		{ null_fd, STDIN_FILENO },  { null_fd, STDOUT_FILENO },
+		{ null_fd, STDERR_FILENO },
 	};
-	const struct child_options opt = { .file = file, .argv = argv, .fds = fds, .n_fds = 2 };
+	const struct child_options opt = { .file = file,
+		                           .argv = argv,
+		                           .fds = fds,
+		                           .n_fds = detached ? 5 : 2 };
+
+	if (detached && null_fd < 0)
+		return -errno;
 
 	return child_spawn(c, &opt);
 }
@@ -55,10 +63,10 @@ char *exec_helper_path(void)
 }
 
 static int spawn_helper(struct child *c, const struct channels *ch, const char *const *argv,
-                        struct error *err)
+                        bool detached, struct error *err)
 {
 	cleanup_free char *where = exec_helper_path();
-	int r = spawn_at(c, where, ch, argv);
+	int r = spawn_at(c, where, ch, argv, detached);
 
 	if (r == 0)
 		return 0;
@@ -73,13 +81,14 @@ static int spawn_helper(struct child *c, const struct channels *ch, const char *
 	return -ATOLL_E_UNSUPPORTED;
 }
 
-int helper_spawn(struct child *c, struct channels *ch, const char *const *argv, struct error *err)
+int helper_spawn(struct child *c, struct channels *ch, const char *const *argv, bool detached,
+                 struct error *err)
 {
 	int r = channels_open(ch);
 
 	if (r < 0)
 		return exec_sys_error(r, "open", "a channel to atoll-helper", err);
-	r = spawn_helper(c, ch, argv, err);
+	r = spawn_helper(c, ch, argv, detached, err);
 	/* Ours must be gone, or the end of the helper would not show. */
 	close_fd(&ch->reply[1]);
 	close_fd(&ch->lifeline[0]);
@@ -102,7 +111,7 @@ void exec_ahead(void)
 	if (ahead.there)
 		return;
 	idle = 1;
-	ahead.there = helper_spawn(&ahead.child, &ahead.ch, run_argv, NULL) == 0;
+	ahead.there = helper_spawn(&ahead.child, &ahead.ch, run_argv, false, NULL) == 0;
 	if (!ahead.there)
 		channels_done(&ahead.ch);
 }
@@ -112,11 +121,11 @@ bool exec_idle(void)
 	return idle != 0;
 }
 
-int helper_get(struct child *c, struct channels *ch, struct error *err)
+int helper_get(struct child *c, struct channels *ch, bool detached, struct error *err)
 {
 	idle = 0;
-	if (!ahead.there)
-		return helper_spawn(c, ch, run_argv, err);
+	if (!ahead.there || detached)
+		return helper_spawn(c, ch, run_argv, detached, err);
 	*c = ahead.child;
 	*ch = ahead.ch;
 	ahead.there = false;

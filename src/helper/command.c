@@ -8,6 +8,7 @@
 #include "fs/atomic.h"
 #include "helper/fence.h"
 #include "helper/idmap.h"
+#include "helper/join.h"
 #include "util/cleanup.h"
 #include "util/mem.h"
 
@@ -111,8 +112,13 @@ static void become_command(const struct run *run, pid_t parent, struct failure *
 		(void)failure_set(f, REPLY_REQUEST, -errno, "tie the command to atoll-helper");
 		return;
 	}
-	if (getppid() != parent)
+	if (getppid() != (run->joined ? 0 : parent))
 		_exit(EXIT_FAILURE);
+	r = join_enter_user(run);
+	if (r < 0) {
+		(void)failure_set(f, REPLY_JOIN, r, "join the command's user namespace");
+		return;
+	}
 	r = set_environment(run->request);
 	if (r < 0) {
 		(void)failure_set(f, REPLY_REQUEST, r, "set the environment");

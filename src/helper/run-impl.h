@@ -33,6 +33,8 @@ struct run {
 	int wait_status;
 	struct rusage usage;
 	struct limits limits;
+	bool joined;    /* helper/join.h; its parent is in another pid namespace */
+	int user_ns_fd; /* and this it still has to enter; or FD_NONE */
 };
 
 /* Blocks what we handle ourselves and opens RUN->signal_fd for it. 0 or -errno. */
@@ -46,5 +48,7 @@ bool run_may_begin(struct run *run);
 /* From the start of the command until it has ended or the caller is gone. */
 void run_follow(struct run *run);
 void run_fill_reply(const struct run *run, struct reply *reply);
+/* To the caller, where he asked for it: the command runs. */
+void run_tell(const struct request *q);
 
 #endif

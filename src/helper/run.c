@@ -15,6 +15,7 @@
 #include "helper/command.h"
 #include "helper/durable.h"
 #include "helper/failure.h"
+#include "helper/join.h"
 #include "helper/net.h"
 #include "helper/reap.h"
 #include "helper/run-impl.h"
@@ -189,6 +190,14 @@ void run_fill_reply(const struct run *run, struct reply *reply)
 	reply->max_rss_kb = (uint64_t)run->usage.ru_maxrss;
 }
 
+void run_tell(const struct request *q)
+{
+	const struct reply running = { .magic = REQUEST_MAGIC, .stage = REPLY_RUNNING };
+
+	if (request_get(q, REQUEST_TELL, 0))
+		(void)fs_write_all(REPLY_FD, &running, sizeof(running));
+}
+
 static int read_timeout(const struct request *q, int64_t *ret_deadline)
 {
 	const char *text = request_get(q, REQUEST_TIMEOUT_MS, 0);
@@ -234,7 +243,9 @@ int run_read_request(struct run *run)
 		return -EPROTO;
 	if (request_get(q, REQUEST_HAS_LOCK, 0) && !request_has('l'))
 		return -EPROTO;
-	if (space_wanted(q) && !request_get(q, REQUEST_CWD, 0))
+	if ((space_wanted(q) || join_wanted(q)) && !request_get(q, REQUEST_CWD, 0))
+		return -EPROTO;
+	if (space_wanted(q) && join_wanted(q))
 		return -EPROTO;
 	r = limits_read(&run->limits, q);
 	if (r < 0)
@@ -261,6 +272,7 @@ static void run_plain(struct run *run, struct reply *reply)
 
 	if (net_refuse(run->request, &f) == 0 && run_may_begin(run) &&
 	    command_start(run, false, &f) == 0) {
+		run_tell(run->request);
 		run_follow(run);
 		run_fill_reply(run, reply);
 	}
@@ -275,7 +287,7 @@ static void carry_out(struct run *run, struct space *space, struct reply *reply)
 		space_run(space, reply);
 	} else {
 		space_drop(space);
-		run_plain(run, reply);
+		(join_wanted(run->request) ? join_run : run_plain)(run, reply);
 	}
 	limits_end(&run->limits, reply);
 }
@@ -286,7 +298,8 @@ int run_request(void)
 	struct run run = { .signal_fd = FD_NONE,
 		           .note_fd = FD_NONE,
 		           .ruleset_fd = FD_NONE,
-		           .pid = -1 };
+		           .pid = -1,
+		           .user_ns_fd = FD_NONE };
 	struct failure f = FAILURE_NONE;
 	struct space space;
 	int r = prepare(&run, &f);

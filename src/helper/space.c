@@ -155,6 +155,7 @@ static void live(struct space *s, struct tree *t, struct reply *reply, struct fa
 	struct run *run = s->run;
 
 	const struct reply begun = { .magic = REQUEST_MAGIC, .stage = SPACE_BEGUN };
+	const struct reply running = { .magic = REQUEST_MAGIC, .stage = SPACE_RUNNING };
 
 	run->note_fd = s->status[1];
 	run->pass_code = SI_QUEUE;
@@ -165,6 +166,7 @@ static void live(struct space *s, struct tree *t, struct reply *reply, struct fa
 		(void)s->inside(run->request, f);
 	} else if (run_may_begin(run) &&
 	           command_start(run, s->uid == 0 && !sabotage("user-ns"), f) == 0) {
+		(void)fs_write_all(s->status[1], &running, sizeof(running));
 		run_follow(run);
 		run_fill_reply(run, reply);
 	}
@@ -226,6 +228,11 @@ static bool read_status(struct space *s, struct reply *reply)
 		s->stop_at = CLOCK_NEVER;
 	} else if (said.stage == SPACE_BEGUN) {
 		s->begin_by = CLOCK_NEVER;
+	} else if (said.stage == SPACE_RUNNING) {
+		/* Not before: its user namespace is what others join. */
+		if (s->record_fd != FD_NONE)
+			(void)exec_mark_joinable(s->record_fd);
+		run_tell(s->run->request);
 	} else {
 		*reply = said;
 		s->answered = true;

@@ -16,7 +16,7 @@
 #include "helper/run-impl.h"
 
 /* Stages of notes from pid 1, before its answer: what the command did. */
-enum { SPACE_STOPPED = REPLY_STAGE_END_, SPACE_CONTINUED, SPACE_BEGUN };
+enum { SPACE_STOPPED = REPLY_STAGE_END_, SPACE_CONTINUED, SPACE_BEGUN, SPACE_RUNNING };
 
 struct space {
 	struct run *run;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "plan/exec-option.h"
+#include "plan/job.h"
 #include "strategy/strategy.h"
 #include "util/cleanup.h"
 
@@ -341,6 +342,48 @@ int atoll_plan_exec_with(struct atoll_plan *p, const struct atoll_exec *exec,
 	if (n_options > 0 && !options)
 		return refuse(res, "no options are given");
 	ANSWER(check_plan(p, res), exec_with(p, exec, options, n_options, &ret, &err));
+}
+
+/* ---- jobs ---- */
+
+const char *atoll_job_state_name(enum atoll_job_state s)
+{
+	static const char *const names[ATOLL_JOB_STATE_END_] = {
+		[ATOLL_JOB_RUNNING] = "running",
+		[ATOLL_JOB_ENDED] = "ended",
+		[ATOLL_JOB_LOST] = "lost",
+	};
+
+	return (unsigned)s < ATOLL_JOB_STATE_END_ ? names[s] : "unknown";
+}
+
+int atoll_job_list(struct atoll *a, const char *plan_ref, atoll_job_fn fn, void *user,
+                   struct atoll_result *res)
+{
+	if (!fn || (plan_ref && !*plan_ref))
+		return refuse(res, "nobody to tell, or a plan without a name");
+	ANSWER(check_handle(a, res), job_list(a, plan_ref, fn, user, &err));
+}
+
+int64_t atoll_job_output(struct atoll_plan *p, const char *name, uint64_t offset,
+                         atoll_output_fn fn, void *user, struct atoll_result *res)
+{
+	cleanup_error struct error err = ERROR_INIT;
+	int checked = is_text(name) && fn ? check_plan(p, res) : refuse(res, "which job?");
+	int64_t end;
+
+	if (checked < 0)
+		return checked;
+	end = job_output(p, name, offset, fn, user, &err);
+	(void)finish(res, &err, end < 0 ? (int)end : 0);
+	return end;
+}
+
+int atoll_job_stop(struct atoll_plan *p, const char *name, struct atoll_result *res)
+{
+	if (!is_text(name))
+		return refuse(res, "which job?");
+	ANSWER(check_plan(p, res), job_stop(p, name, &err));
 }
 
 int64_t atoll_plan_diff(struct atoll_plan *p, atoll_change_fn fn, void *user,

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "plan/plan.h"
 #include "util/cleanup.h"
 #include "util/gitconfig.h"
 #include "util/mem.h"
@@ -113,7 +114,24 @@ static int take_cpus(struct exec_wishes *w, const char *value, struct error *err
 	return 0;
 }
 
-/* Whoever would print to a terminal would print to a pipe then. */
+static int take_job(struct exec_wishes *w, const char *value, struct error *err)
+{
+	if (!plan_name_valid(value))
+		return error_set(err, -ATOLL_E_INVALID,
+		                 "'%s' is no name: letters, digits, dots, dashes, 64 at most",
+		                 value);
+	w->job = value;
+	return 0;
+}
+
+static int take_shared(struct exec_wishes *w, const char *value, struct error *err)
+{
+	(void)value;
+	(void)err;
+	w->shared = true;
+	return 0;
+}
+
 static int take_transcript(struct exec_wishes *w, const char *value, struct error *err)
 {
 	int64_t n = 0;
@@ -121,12 +139,6 @@ static int take_transcript(struct exec_wishes *w, const char *value, struct erro
 	if (gitconfig_int(value, &n) < 0 || n <= 0)
 		return error_set(err, -ATOLL_E_INVALID, "'%s' is no number of bytes to keep",
 		                 value);
-	if (isatty(STDOUT_FILENO)) {
-		(void)error_set(err, -ATOLL_E_UNSUPPORTED,
-		                "standard output is a terminal, and the command would lose it");
-		error_hint(err, "| cat behind it, or script(1) around it");
-		return -ATOLL_E_UNSUPPORTED;
-	}
 	w->transcript = n;
 	return 0;
 }
@@ -135,8 +147,10 @@ static const struct {
 	const char *name;
 	int (*take)(struct exec_wishes *w, const char *value, struct error *err);
 } rows[] = {
-	{ "cpus", take_cpus },   { "env", take_env },   { "memory", take_memory },
-	{ "net", take_net },     { "pids", take_pids }, { "transcript", take_transcript },
+	{ "cpus", take_cpus },     { "env", take_env },
+	{ "memory", take_memory }, { "net", take_net },
+	{ "pids", take_pids },     { "job", take_job },
+	{ "shared", take_shared }, { "transcript", take_transcript },
 	{ "unset", take_unset },
 };
 
@@ -153,6 +167,23 @@ static int take(struct exec_wishes *w, const struct atoll_exec_option *o, struct
 	return error_set(err, -ATOLL_E_INVALID, "a command has no option '%s'", o->name);
 }
 
+static int check_together(const struct exec_wishes *w, struct error *err)
+{
+	/* Whoever would print to a terminal would print to a pipe. */
+	if (w->transcript > 0 && !w->job && isatty(STDOUT_FILENO)) {
+		(void)error_set(err, -ATOLL_E_UNSUPPORTED,
+		                "option '--transcript': standard output is a terminal, and the "
+		                "command would lose it");
+		error_hint(err, "| cat behind it, or script(1) around it");
+		return -ATOLL_E_UNSUPPORTED;
+	}
+	/* They are what the one that is joined has. */
+	if (w->shared && (w->job || w->net))
+		return error_set(err, -ATOLL_E_INVALID,
+		                 "a command that joins another has its network, and is no job");
+	return 0;
+}
+
 int exec_wishes_read(struct exec_wishes *w, const struct atoll_exec_option *v, size_t n,
                      struct error *err)
 {
@@ -163,7 +194,20 @@ int exec_wishes_read(struct exec_wishes *w, const struct atoll_exec_option *v, s
 		if (r < 0)
 			return r;
 	}
-	return 0;
+	return check_together(w, err);
+}
+
+/* ---- where ---- */
+
+char *exec_absolute_cwd(const char *given)
+{
+	cleanup_free char *here = given && *given == '/' ? NULL : getcwd(NULL, 0);
+
+	if (!given)
+		return take_ptr(here);
+	if (*given == '/')
+		return xstrdup(given);
+	return here ? xasprintf("%s/%s", here, given) : NULL;
 }
 
 /* ---- what held it ---- */

@@ -20,6 +20,8 @@ struct exec_wishes {
 	const char *net;    /* as exec_options.net */
 	int64_t limits[REQUEST_LIMIT_END_];
 	int64_t transcript; /* bytes of output to keep; 0: none */
+	const char *job;    /* NULL: it is none */
+	bool shared;
 };
 #define EXEC_WISHES_INIT ((struct exec_wishes){ 0 })
 void exec_wishes_done(struct exec_wishes *w);
@@ -28,6 +30,9 @@ void exec_wishes_done(struct exec_wishes *w);
 /* Reads them in order; a later one wins. -ATOLL_E_INVALID. */
 int exec_wishes_read(struct exec_wishes *w, const struct atoll_exec_option *v, size_t n,
                      struct error *err);
+/* Where a command begins, GIVEN or (NULL) here; the caller frees. It may be there for the command alone,
+ * so nobody looks at what it is. NULL and errno. */
+char *exec_absolute_cwd(const char *given);
 /* After the command: what held it to its limits, as notes. */
 void exec_wishes_report(const struct exec_wishes *w, const struct exec_usage *usage,
                         struct atoll_result *res);

@@ -19,6 +19,7 @@
 #include "plan/disk-guard.h"
 #include "plan/exec-option.h"
 #include "plan/fence.h"
+#include "plan/job.h"
 #include "plan/output.h"
 #include "plan/plan-op.h"
 #include "plan/plan-view.h"
@@ -29,6 +30,8 @@
 #include "util/crashpoint.h"
 #include "util/list.h"
 #include "util/mem.h"
+
+#define JOB_OUTPUT (1 << 20) /* bytes kept of what a job prints when nobody says */
 
 /* ---- giving a workspace out ---- */
 
@@ -76,6 +79,7 @@ struct use {
 	struct exec_output kept; /* of what it prints */
 	char *output_dir;
 	char output[OUTPUT_NAME_LEN]; /* the name of that, "": nothing is kept */
+	struct job_row *job;          /* NULL: it is none */
 	bool recorded;
 	int64_t changes; /* afterwards, entries; -1: nobody counted */
 };
@@ -85,6 +89,8 @@ static int write_use(struct registry *reg, void *ctx, struct error *err)
 	const struct use *u = ctx;
 	int r = plan_op_set_state(u->op, ATOLL_PLAN_OPEN, err);
 
+	if (r == 0 && u->job)
+		r = registry_job_put(reg, u->job, err);
 	for (size_t i = 0; r == 0 && i < u->n; i++) {
 		r = registry_sandbox_update(reg, &u->rows[i], err);
 		if (r == 0 && u->rows[i].state != ATOLL_SANDBOX_ACTIVE)
@@ -272,6 +278,17 @@ static int follow_guarded(struct use *use, struct exec_options *opt, struct exec
 	return r;
 }
 
+static struct {
+	void (*began)(void *ctx);
+	void *ctx;
+} on_job;
+
+void plan_exec_on_job(void (*began)(void *ctx), void *ctx)
+{
+	on_job.began = began;
+	on_job.ctx = ctx;
+}
+
 static int run(struct use *use, const struct atoll_exec *exec, const struct strlist *paths,
                const char *cwd, struct exec_options *opt, struct exec_usage *ret, struct error *err)
 {
@@ -302,6 +319,9 @@ static int run(struct use *use, const struct atoll_exec *exec, const struct strl
 	opt->syncs = notes.v;
 	opt->n_syncs = notes.n;
 	opt->output = *use->output ? &use->kept : NULL;
+	opt->detached = use->job != NULL;
+	opt->began = use->job ? on_job.began : NULL;
+	opt->began_ctx = on_job.ctx;
 	opt->net = use->wishes->net;
 	memcpy(opt->limits, use->wishes->limits, sizeof(opt->limits));
 	return follow_guarded(use, opt, ret, err);
@@ -309,6 +329,7 @@ static int run(struct use *use, const struct atoll_exec *exec, const struct strl
 
 struct exec_record {
 	const struct sandboxes *boxes;
+	struct job_row *job;
 	struct exec_row row;
 	int code;
 	const char *message;
@@ -319,9 +340,17 @@ static int write_exec(struct registry *reg, void *ctx, struct error *err)
 	struct exec_record *rec = ctx;
 	int r = rec->code < 0 ? 0 : registry_exec_add(reg, &rec->row, err);
 
+	if (r == 0 && rec->job)
+		r = registry_job_end(reg, rec->job, err);
 	if (r == 0)
 		r = registry_event_add(reg, rec->row.plan, "exec", rec->code, rec->message, err);
 	return r < 0 ? r : usage_write(reg, rec->boxes, err);
+}
+
+/* As a shell has it. */
+static int not_run(int r)
+{
+	return r == -ENOENT ? 127 : r == -EACCES ? 126 : 125;
 }
 
 /* For people; losing it in a power cut harms nothing. */
@@ -332,6 +361,7 @@ static void record_exec(const struct use *use, const char *line, int64_t started
 	cleanup_free char *message =
 		r < 0 ? xstrdup(line) : xasprintf("%s: exit %d", line, usage->exit_code);
 	struct exec_record rec = { .boxes = &op->boxes,
+		                   .job = use->job,
 		                   .row = { .argv = line,
 		                            .started_ms = started_ms,
 		                            .ended_ms = clock_real_ms(),
@@ -344,32 +374,25 @@ static void record_exec(const struct use *use, const char *line, int64_t started
 		                            .timed_out = usage->timed_out,
 		                            .memory_kills = usage->memory_kills,
 		                            .output = use->output,
-		                            .job = "" },
+		                            .job = use->job ? use->job->name : "" },
 		                   .code = r < 0 ? r : 0,
 		                   .message = message };
 
+	if (use->job) {
+		use->job->ended_ms = rec.row.ended_ms;
+		use->job->exit_code = r < 0 ? not_run(r) : usage->exit_code;
+		use->job->term_signal = usage->term_signal;
+	}
 	usage_measure(&op->boxes);
 	memcpy(rec.row.plan, op->plan.id, sizeof(rec.row.plan));
 	(void)store_write(op->a, REGISTRY_NORMAL, write_exec, &rec, NULL);
-}
-
-/* It may be there for the command alone, so nobody looks at what it is. */
-static char *absolute_cwd(const char *given)
-{
-	cleanup_free char *here = given && *given == '/' ? NULL : getcwd(NULL, 0);
-
-	if (!given)
-		return take_ptr(here);
-	if (*given == '/')
-		return xstrdup(given);
-	return here ? xasprintf("%s/%s", here, given) : NULL;
 }
 
 /* With views: the real working directory, the resources at their own paths. */
 static int run_isolated(struct use *use, const struct atoll_exec *exec, struct views *views,
                         struct exec_usage *ret, struct error *err)
 {
-	cleanup_free char *cwd = absolute_cwd(exec->cwd);
+	cleanup_free char *cwd = exec_absolute_cwd(exec->cwd);
 	cleanup_free char *tmp = NULL;
 	struct exec_options opt = { .strict = fence_is_strict(exec->fence) };
 	const struct plan_op *op = use->op;
@@ -426,16 +449,21 @@ static int run_views(struct use *use, const struct atoll_exec *exec, struct view
 
 static int prepare_output(struct use *use, struct error *err)
 {
+	int64_t most = use->wishes->transcript;
 	int r;
 
-	if (use->wishes->transcript <= 0)
+	if (most <= 0 && use->job)
+		most = JOB_OUTPUT;
+	if (most <= 0)
 		return 0;
 	r = output_make(use->op->boxes.v[0].area, use->output, &use->output_dir, err);
 	if (r < 0)
 		return r;
 	use->kept = (struct exec_output){ .dir = use->output_dir,
-		                          .max = (uint64_t)use->wishes->transcript,
-		                          .pass = true };
+		                          .max = (uint64_t)most,
+		                          .pass = !use->job };
+	if (use->job)
+		memcpy(use->job->output, use->output, sizeof(use->output));
 	return 0;
 }
 
@@ -484,6 +512,16 @@ bool plan_exec_idle(void)
 	return exec_idle();
 }
 
+static void job_init(struct job_row *job, const struct plan_op *op, const char *name, char *line)
+{
+	*job = (struct job_row){ .argv = line,
+		                 .epoch = (int64_t)op->lock.ticket.epoch,
+		                 .started_ms = clock_real_ms() };
+	(void)snprintf(job->plan, sizeof(job->plan), "%s", op->plan.id);
+	(void)snprintf(job->name, sizeof(job->name), "%s", name);
+	(void)snprintf(job->boot, sizeof(job->boot), "%s", clock_boot_id());
+}
+
 int plan_exec(struct atoll_plan *p, const struct atoll_exec *exec, const struct exec_wishes *wishes,
               struct plan_exec_result *ret, struct error *err)
 {
@@ -494,15 +532,27 @@ int plan_exec(struct atoll_plan *p, const struct atoll_exec *exec, const struct 
 	cleanup_free char *line = redact_command(exec->argv);
 	struct use use = { .op = &op, .changes = -1, .wishes = wishes };
 	struct exec_usage usage = { 0 };
+	char old_output[REGISTRY_OUTPUT_LEN] = "";
+	struct job_row job;
 	int64_t started_ms;
-	int r = plan_op_begin(&op, p, &opt, err);
+	int r;
 
+	if (wishes->shared)
+		return plan_exec_shared(p, exec, wishes, ret, err);
+	r = plan_op_begin(&op, p, &opt, err);
 	if (r < 0)
 		return r;
+	if (wishes->job) {
+		job_init(&job, &op, wishes->job, line);
+		job_old_output(&op, job.name, old_output);
+		use.job = &job;
+	}
 	use.rows = op.boxes.v;
 	use.n = op.boxes.n;
 	started_ms = clock_real_ms();
 	r = exec_locked(&use, exec, &usage, err);
+	if (use.recorded && *old_output)
+		output_drop(op.boxes.v[0].area, old_output);
 	finish_output(&use, r);
 	record_exec(&use, line, started_ms, &usage, r);
 	exec_close(use.exec);

@@ -8,6 +8,9 @@
  */
 #include "plan/plan.h"
 
+#include <stdio.h>
+
+#include "plan/job.h"
 #include "plan/plan-op.h"
 #include "plan/plan-stop.h"
 #include "plan/sandbox.h"
@@ -225,6 +228,26 @@ int plan_op_remove(struct plan_op *op, struct atoll_result *res, struct error *e
 	return 0;
 }
 
+/* A job would be waited for until it ends by itself. Not ended when the plan cannot go anyway. */
+static int end_job(struct atoll_plan *p, bool force, struct error *err)
+{
+	cleanup_plan_op struct plan_op look = PLAN_OP_INIT;
+	char name[LIMIT_NAME + 1];
+	int r = job_running(p, name, err);
+
+	if (r <= 0)
+		return r;
+	look.a = p->a;
+	(void)snprintf(look.plan.id, sizeof(look.plan.id), "%s", p->id);
+	r = plan_op_reload(&look, err);
+	if (r == 0 && !force)
+		r = check_stop(&look, err);
+	if (r < 0)
+		return error_prefix(err, r, "job '%s' still runs", name);
+	r = job_stop(p, name, err);
+	return r < 0 ? r : 0;
+}
+
 int plan_stop(struct atoll_plan *p, unsigned flags, struct atoll_result *res, struct error *err)
 {
 	cleanup_plan_op struct plan_op op = PLAN_OP_INIT;
@@ -232,8 +255,11 @@ int plan_stop(struct atoll_plan *p, unsigned flags, struct atoll_result *res, st
 	const struct plan_op_options opt = { .verb = "stop",
 		                             .flags = OP_RESOURCES |
 		                                      (force ? OP_UNRECOVERED | OP_FORCE : 0) };
-	int r = plan_op_begin(&op, p, &opt, err);
+	int r = end_job(p, force, err);
 
+	if (r < 0)
+		return r;
+	r = plan_op_begin(&op, p, &opt, err);
 	if (r == -ATOLL_E_NOT_FOUND) { /* stopped before: that is what was asked for */
 		if (err)
 			error_done(err);

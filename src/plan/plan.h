@@ -188,6 +188,12 @@ struct plan_exec_result {
 };
 int plan_exec(struct atoll_plan *p, const struct atoll_exec *exec, const struct exec_wishes *wishes,
               struct plan_exec_result *ret, struct error *err);
+/* exec-shared.c: in the namespaces of what runs. Takes no lock. */
+int plan_exec_shared(struct atoll_plan *p, const struct atoll_exec *exec,
+                     const struct exec_wishes *wishes, struct plan_exec_result *ret,
+                     struct error *err);
+/* For a program that owns its process: told when the next job's command runs. */
+void plan_exec_on_job(void (*began)(void *ctx), void *ctx);
 int plan_path(struct atoll_plan *p, const char *sandbox, char **ret_path, struct error *err);
 int plan_commit(struct atoll_plan *p, const struct atoll_commit *commit, struct atoll_result *res,
                 struct error *err);

@@ -274,6 +274,28 @@ struct exec_row {
 };
 int registry_exec_add(struct registry *r, const struct exec_row *row, struct error *err);
 
+/* A command in the background (plan/job.h). */
+#define REGISTRY_OUTPUT_LEN 64
+struct job_row {
+	char plan[PLAN_ID_LEN + 1];
+	char name[LIMIT_NAME + 1];
+	char *argv; /* as in exec_row */
+	char boot[40];
+	int64_t epoch; /* with the boot: the grant of the plan's lock under which it runs */
+	char output[REGISTRY_OUTPUT_LEN];
+	int64_t started_ms;
+	int64_t ended_ms; /* 0: it runs, or nobody saw its end */
+	int exit_code;
+	int term_signal;
+};
+/* Begins one, in place of the last of that name. */
+int registry_job_put(struct registry *r, const struct job_row *row, struct error *err);
+/* It has ended; of ROW plan, name, output and how it ended count. */
+int registry_job_end(struct registry *r, const struct job_row *row, struct error *err);
+typedef int (*registry_job_fn)(void *ctx, const struct job_row *row);
+int registry_job_list(struct registry *r, const char *plan, registry_job_fn fn, void *ctx,
+                      struct error *err); /* PLAN NULL: all */
+
 /* A line of the log: an event, or a command that ran. */
 struct log_row {
 	int64_t at_ms;
@@ -300,7 +322,6 @@ typedef int (*registry_log_fn)(void *ctx, const struct log_row *row);
 int registry_log_list(struct registry *r, const char *plan, int64_t limit, registry_log_fn fn,
                       void *ctx, struct error *err);
 /* Of the command SEQ: its plan and the name of what it printed ("": nothing is kept). 1, or 0. */
-#define REGISTRY_OUTPUT_LEN 64
 int registry_log_output(struct registry *r, int64_t seq, char ret_plan[PLAN_ID_LEN + 1],
                         char ret_name[REGISTRY_OUTPUT_LEN], struct error *err);
 

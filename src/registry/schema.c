@@ -163,6 +163,7 @@ static const char version_6[] =
 	"  plan TEXT NOT NULL REFERENCES plan (id) ON DELETE CASCADE,"
 	"  name TEXT NOT NULL CHECK (length(name) BETWEEN 1 AND 64),"
 	"  argv TEXT NOT NULL,"
+	"  boot TEXT NOT NULL,"
 	"  epoch INTEGER NOT NULL,"
 	"  output TEXT NOT NULL,"
 	"  started_ms INTEGER NOT NULL,"

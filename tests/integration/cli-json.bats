@@ -58,6 +58,12 @@ member() {
 	checked 0 list atoll list --json
 	checked 0 log... atoll log --json
 	checked 0 log atoll log --json --limit 1 p
+	checked 0 exec atoll exec p --json --background web -- sleep 1000 3>&- 4>&- 5>&- 6>&-
+	member .job web
+	checked 0 job atoll job list --json
+	member '.jobs[0].state' running
+	checked 0 job atoll job stop p --json
+	member '[.state,.exit_code]' '["ended",143]'
 	checked 0 lock atoll lock show p --json
 	checked 0 lock atoll lock break p --json --yes
 	member .broken false

@@ -13,9 +13,20 @@ plan_o() {
 	[ "$status" -eq 0 ] || skip 'no overlay here'
 }
 
-# groups: control groups of ours that are left.
+# groups: control groups of Atoll's, whoever made them.
+groups() {
+	find /sys/fs/cgroup -maxdepth 6 -name 'atoll-????????????????' 2>/dev/null | sort || true
+}
+
+# groups_left: those that are there and stay, with nobody in them.
 groups_left() {
-	find /sys/fs/cgroup -maxdepth 6 -name 'atoll-????????????????' 2>/dev/null || true
+	local before
+	before=$(groups)
+	[ -n "$before" ] || return 0
+	sleep 1
+	comm -12 <(echo "$before") <(groups) | while read -r group; do
+		[ -n "$(cat "$group/cgroup.procs" 2>/dev/null)" ] || echo "$group"
+	done
 }
 
 @test "cli exec --env and --unset change the command's environment and nobody else's" {
@@ -166,12 +177,22 @@ print("slow" if time.monotonic() - begin > 0.6 else "fast")'
 	is_root || skip 'control groups are for root here'
 	in_background atoll exec --pids 50 p -- sh -c 'echo >a/started; sleep 1000'
 	wait_for_process 'sleep 1000'
-	[ -n "$(groups_left)" ] || skip 'no control groups here'
+	[ -n "$(groups)" ] || skip 'no control groups here'
 	pid=$(atoll lock show p --json | jq '.locks[0].pid')
 	helper=$(cat "/proc/$pid/task/$pid/children")
 	# shellcheck disable=SC2086 # words
-	kill -KILL $helper "$pid"
+	kill -KILL $helper "$pid" || true # it may have noticed
 	ended "$background"
 	run -0 atoll exec p -- true
 	[ -z "$(groups_left)" ]
+	# The helper alone: whoever waits for it sees to it.
+	in_background "$ATOLL" exec --pids 50 p -- sleep 1000
+	wait_for_process 'sleep 1000'
+	helper=$(cat "/proc/$background/task/$background/children")
+	# shellcheck disable=SC2086 # words
+	kill -KILL $helper
+	ended "$background"
+	[ "$code" -eq 125 ]
+	[ -z "$(groups_left)" ]
+	! processes | grep 'sleep 1000'
 }

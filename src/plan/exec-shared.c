@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A command beside another that runs in the plan, in its namespaces. It takes no lock: the one it
+ * joins holds the plan's, and when that ends, its pid 1 ends whatever else is in there before it lets
+ * go. So what this one changes is part of what is looked at, recorded and synced after that one, and
+ * nobody who waits for the plan meets it.
+ */
+#include "plan/plan.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "exec/exec.h"
+#include "plan/exec-option.h"
+#include "plan/output.h"
+#include "plan/sandbox.h"
+#include "util/cleanup.h"
+#include "util/clock.h"
+#include "util/list.h"
+#include "util/mem.h"
+
+struct joining {
+	struct atoll_plan *p;
+	const struct exec_wishes *wishes;
+	const char *line;
+	int64_t started_ms;
+	struct exec_usage usage;
+	char output[OUTPUT_NAME_LEN];
+};
+
+static int write_log(struct registry *reg, void *ctx, struct error *err)
+{
+	const struct joining *jn = ctx;
+	struct exec_row row = { .argv = jn->line,
+		                .started_ms = jn->started_ms,
+		                .ended_ms = clock_real_ms(),
+		                .exit_code = jn->usage.exit_code,
+		                .user_us = jn->usage.user_us,
+		                .system_us = jn->usage.system_us,
+		                .max_rss_kb = jn->usage.max_rss_kb,
+		                .changes = -1,
+		                .term_signal = jn->usage.term_signal,
+		                .timed_out = jn->usage.timed_out,
+		                .memory_kills = jn->usage.memory_kills,
+		                .output = jn->output,
+		                .job = "" };
+
+	memcpy(row.plan, jn->p->id, sizeof(row.plan));
+	return registry_exec_add(reg, &row, err);
+}
+
+static int find_running(const struct joining *jn, const struct sandboxes *boxes, char **ret,
+                        struct error *err)
+{
+	if (boxes->n > 0 && plan_lock_held(jn->p->a, jn->p->id) &&
+	    exec_joinable(boxes->v[0].area, ret) > 0)
+		return 0;
+	(void)error_set(err, -ATOLL_E_STATE,
+	                "nothing runs in plan '%s' that could be joined; the command was not run",
+	                jn->p->name);
+	error_hint(err, "atoll exec %s --background NAME -- COMMAND first, or leave --shared out",
+	           jn->p->name);
+	return -ATOLL_E_STATE;
+}
+
+/* What the one that is joined has, as far as it is the plan's. */
+static void build_env(const struct joining *jn, const char *cwd, const struct sandboxes *boxes,
+                      struct strlist *env)
+{
+	cleanup_free char *plan = xasprintf("ATOLL_PLAN=%s", jn->p->name);
+	cleanup_free char *id = xasprintf("ATOLL_PLAN_ID=%s", jn->p->id);
+	cleanup_free char *pwd = xasprintf("PWD=%s", cwd);
+
+	for (size_t i = 0; i < jn->wishes->env.n; i++)
+		strlist_add(env, jn->wishes->env.v[i]);
+	strlist_add(env, plan);
+	strlist_add(env, id);
+	strlist_add(env, pwd);
+	for (size_t i = 0; i < boxes->n; i++) {
+		const char *root = *boxes->v[i].root == '/' ? boxes->v[i].root : "";
+		cleanup_free char *view = xasprintf("ATOLL_RESOURCE_%zu=%s", i + 1, root);
+
+		strlist_add(env, view);
+	}
+}
+
+static int run_there(struct joining *jn, const struct atoll_exec *exec,
+                     const struct sandboxes *boxes, const char *join, struct error *err)
+{
+	cleanup_strlist struct strlist env = STRLIST_INIT;
+	cleanup_free const char **setenv = NULL;
+	cleanup_free char *cwd = exec_absolute_cwd(exec->cwd);
+	cleanup_free char *dir = NULL;
+	struct exec_output kept = { .max = (uint64_t)jn->wishes->transcript, .pass = true };
+	struct exec_options opt = { .argv = exec->argv,
+		                    .cwd = cwd,
+		                    .lock_fd = FD_NONE,
+		                    .timeout_ms = exec->timeout_ms,
+		                    .join = join };
+	int r = 0;
+
+	if (!cwd)
+		return error_sys(err, -errno, "find", "the current directory");
+	if (jn->wishes->transcript > 0) {
+		r = output_make(boxes->v[0].area, jn->output, &dir, err);
+		kept.dir = dir;
+		opt.output = &kept;
+	}
+	if (r < 0)
+		return r;
+	build_env(jn, cwd, boxes, &env);
+	setenv = xcalloc(env.n + 1, sizeof(*setenv));
+	for (size_t i = 0; i < env.n; i++)
+		setenv[i] = env.v[i];
+	opt.setenv = setenv;
+	memcpy(opt.limits, jn->wishes->limits, sizeof(opt.limits));
+	return exec_run(&opt, &jn->usage, err);
+}
+
+int plan_exec_shared(struct atoll_plan *p, const struct atoll_exec *exec,
+                     const struct exec_wishes *wishes, struct plan_exec_result *ret,
+                     struct error *err)
+{
+	cleanup_sandboxes struct sandboxes boxes = SANDBOXES_INIT;
+	cleanup_free char *line = redact_command(exec->argv);
+	cleanup_free char *join = NULL;
+	struct joining jn = { .p = p,
+		              .wishes = wishes,
+		              .line = line,
+		              .started_ms = clock_real_ms() };
+	struct plan_row row;
+	int r = registry_plan_get(p->a->reg, p->id, &row, err);
+
+	if (r == 0)
+		r = sandboxes_load(p->a->reg, p->id, &boxes, err);
+	if (r == 0)
+		r = find_running(&jn, &boxes, &join, err);
+	if (r == 0)
+		r = run_there(&jn, exec, &boxes, join, err);
+	if (r < 0) {
+		if (*jn.output)
+			output_drop(boxes.v[0].area, jn.output);
+		return r;
+	}
+	(void)store_write(p->a, REGISTRY_NORMAL, write_log, &jn, NULL);
+	*ret->status = (struct atoll_exec_status){ .exit_code = jn.usage.exit_code,
+		                                   .timed_out = jn.usage.timed_out,
+		                                   .term_signal = jn.usage.term_signal };
+	exec_wishes_report(wishes, &jn.usage, ret->res);
+	return 0;
+}
