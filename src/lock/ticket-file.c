@@ -22,6 +22,7 @@ struct telling {
 	ticket_queue_fn fn;
 	void *user;
 	unsigned told;
+	uint64_t first; /* told before the others; 0: none */
 };
 
 int ticket_file_header(int fd, struct ticket_header *ret)
@@ -133,6 +134,34 @@ int ticket_file_oldest(int fd, uint64_t number, uint64_t *ret)
 	return 1;
 }
 
+static bool is_live(int fd, uint64_t number)
+{
+	uint64_t found;
+
+	return find_live(fd, number, number + 1, &found) > 0;
+}
+
+/* 1 and *ret when somebody was granted the lock and has not let go of it. */
+static int find_granted(int fd, uint64_t number, uint64_t *ret)
+{
+	struct ticket_header h;
+	int r = ticket_file_header(fd, &h);
+
+	if (r <= 0)
+		return r;
+	if (!h.dirty || h.holder.number >= number || !is_live(fd, h.holder.number))
+		return 0;
+	*ret = h.holder.number;
+	return 1;
+}
+
+int ticket_file_first(int fd, uint64_t number, uint64_t *ret)
+{
+	int r = find_granted(fd, number, ret);
+
+	return r > 0 ? r : ticket_file_oldest(fd, number, ret);
+}
+
 /* The kernel tends to name the oldest first, so mostly the loop goes round, not the recursion. */
 static unsigned count_live(int fd, uint64_t lo, uint64_t hi, unsigned limit)
 {
@@ -175,7 +204,7 @@ int ticket_file_holder(int fd, uint64_t number, struct ticket_holder *ret)
 
 	/* A ticket locks its byte an instant before it writes its record. */
 	for (unsigned tries = 0; tries < RECORD_TRIES; tries++) {
-		r = ticket_file_oldest(fd, number, &oldest);
+		r = ticket_file_first(fd, number, &oldest);
 		if (r <= 0)
 			return r;
 		if (read_record(fd, oldest, &rec))
@@ -184,15 +213,48 @@ int ticket_file_holder(int fd, uint64_t number, struct ticket_holder *ret)
 		clock_sleep_ns(RECORD_RETRY_NS);
 	}
 	holder_of(&rec, ret);
-	ret->ahead = count_live(fd, oldest, number, TICKET_RECORDS);
+	ret->ahead = count_live(fd, 0, number, TICKET_RECORDS);
 	return 1;
+}
+
+/* In [lo, hi): the kernel names any of them, so both sides of it. */
+static bool all_stopped(int fd, uint64_t lo, uint64_t hi)
+{
+	struct ticket_record rec;
+	uint64_t found = 0;
+	int r;
+
+	while ((r = find_live(fd, lo, hi, &found)) > 0) {
+		if (!read_record(fd, found, &rec) || !process_is_stopped(rec.pid, rec.start_time) ||
+		    !all_stopped(fd, lo, found))
+			return false;
+		lo = found + 1;
+	}
+	return r == 0;
+}
+
+bool ticket_file_all_stopped(int fd, uint64_t number)
+{
+	uint64_t granted;
+
+	return find_granted(fd, number, &granted) == 0 && all_stopped(fd, 0, number);
+}
+
+static int tell_one(struct telling *t, uint64_t number)
+{
+	struct ticket_record rec = { 0 };
+	struct ticket_holder who;
+
+	if (!read_record(t->fd, number, &rec))
+		rec = (struct ticket_record){ 0 };
+	holder_of(&rec, &who);
+	who.ahead = t->told++;
+	return t->fn(t->user, &who);
 }
 
 /* In order: those below the one the kernel names first, then it, then those above. */
 static int tell_live(struct telling *t, uint64_t lo, uint64_t hi)
 {
-	struct ticket_record rec = { 0 };
-	struct ticket_holder who;
 	uint64_t found = 0;
 	int r;
 
@@ -200,11 +262,7 @@ static int tell_live(struct telling *t, uint64_t lo, uint64_t hi)
 		r = tell_live(t, lo, found);
 		if (r < 0)
 			return r;
-		if (!read_record(t->fd, found, &rec))
-			rec = (struct ticket_record){ 0 };
-		holder_of(&rec, &who);
-		who.ahead = t->told++;
-		r = t->fn(t->user, &who);
+		r = found == t->first ? 0 : tell_one(t, found);
 		if (r < 0)
 			return r;
 		lo = found + 1;
@@ -215,7 +273,12 @@ static int tell_live(struct telling *t, uint64_t lo, uint64_t hi)
 int ticket_file_queue(int fd, ticket_queue_fn fn, void *user)
 {
 	struct telling t = { .fd = fd, .fn = fn, .user = user };
-	int r = tell_live(&t, 0, TICKET_MAX);
+	int r = find_granted(fd, TICKET_MAX, &t.first);
+
+	if (r > 0)
+		r = tell_one(&t, t.first);
+	if (r >= 0)
+		r = tell_live(&t, 0, TICKET_MAX);
 
 	return r < 0 ? r : (int)t.told;
 }

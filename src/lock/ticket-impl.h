@@ -8,7 +8,7 @@
  * was overwritten by a younger ticket names nobody.
  *
  * Lock bytes lie far behind the content (locks past the end of a file are legal), so tickets
- * never wrap: byte 0 is the gate, byte TICKET_BASE + N belongs to ticket N.
+ * never wrap: byte 0 is the gate, byte 1 the holder's, byte TICKET_BASE + N belongs to ticket N.
  */
 #ifndef LOCK_TICKET_IMPL_H
 #define LOCK_TICKET_IMPL_H
@@ -62,7 +62,12 @@ void ticket_record_write(int fd, const struct ticket_record *rec);
 int ticket_file_oldest(int fd, uint64_t number, uint64_t *ret);
 /* Any of them, in one call. */
 int ticket_file_any(int fd, uint64_t number);
-/* The oldest with its record and AHEAD. A record that is gone leaves pid 0. */
+/* The holder among them: who was granted the lock and still has it, else the oldest, whose turn it
+ * is. 1 and *ret, 0, -errno. */
+int ticket_file_first(int fd, uint64_t number, uint64_t *ret);
+/* Nobody of them was granted the lock, and all of them are stopped. */
+bool ticket_file_all_stopped(int fd, uint64_t number);
+/* The holder with its record and AHEAD. A record that is gone leaves pid 0. */
 int ticket_file_holder(int fd, uint64_t number, struct ticket_holder *ret);
 
 /* As ticket_queue(). */
@@ -79,12 +84,14 @@ struct ticket_step {
 /* Without waiting: 0, -EAGAIN when somebody has it, -errno. */
 int ticket_step_try(int fd, const struct ticket_step *step);
 
+#define TICKET_DONE INT64_MIN
 struct ticket_wait {
 	int fd;
 	const struct ticket_step *steps; /* taken in this order */
 	unsigned n_steps;
 	int64_t deadline;
-	/* Called in the waiting thread at TICK_AT (boot ns); returns when next. May be NULL. */
+	/* Called in the waiting thread at TICK_AT (boot ns); returns when next, or TICKET_DONE: what is
+	 * waited for was had in another way. May be NULL. */
 	int64_t (*tick)(void *user);
 	int64_t tick_at;
 	void *user;

@@ -32,6 +32,7 @@ struct waiter {
 	pthread_t thread;
 	bool has_thread;
 	unsigned taken; /* steps */
+	bool passed;    /* the tick had it in another way */
 	int result;
 	_Atomic uint32_t done;
 };
@@ -128,6 +129,9 @@ static void wait_beside(struct waiter *wt)
 			return;
 		if (now >= tick_at) {
 			tick_at = w->tick(w->user);
+			wt->passed = tick_at == TICKET_DONE;
+			if (wt->passed)
+				return;
 			continue;
 		}
 		int64_t ns = earliest(earliest(w->deadline, tick_at) - now, LONGEST_SLEEP_NS);
@@ -156,5 +160,7 @@ int ticket_wait(const struct ticket_wait *w)
 		(void)pthread_join(wt.thread, NULL);
 	}
 	(void)pthread_setcancelstate(cancel_state, NULL);
+	if (wt.passed)
+		return 0;
 	return is_done(&wt) ? wt.result : -ETIMEDOUT;
 }

@@ -4,14 +4,18 @@
  *
  * A ticket is *live* while its byte is write-locked; the kernel ends that when the last reference
  * to the open file description goes, however the process ends. The *holder* is the oldest live
- * ticket. The *gate* is a byte held for the few microseconds in which a ticket is drawn.
+ * ticket, or one that passed older ones which are stopped. The *gate* is a byte held for the few
+ * microseconds in which a ticket is drawn; the *held byte* is the holder's.
  *
  * Invariants:
  * 1. Numbers are drawn under the gate and only grow; a number is live at most once.
  * 2. A live ticket's byte was locked before any younger number was drawn.
- * 3. A ticket is granted when it has read-locked every older byte: by 2 all older tickets had
- *    locked theirs before, so none of them is live, and none can come back. Seeing no live
- *    ticket while holding the gate is the same proof, in one call.
+ * 3. A ticket is granted when it has write-locked the held byte, which is let go of together with
+ *    its own: so there is one holder, whatever else is true. The order comes from what is done
+ *    before: it read-locks every older byte; by 2 all older tickets had locked theirs before, so
+ *    none of them is live, and none can come back. Seeing no live ticket while holding the gate is
+ *    the same proof, in one call. Instead, it may have seen that all older ones wait and are
+ *    stopped: those that go on meanwhile find the held byte taken, and are next.
  * 4. The holder alone writes epoch, dirty and holder, and reads them after 3.
  * 5. dirty is set before a grant is returned and cleared before the byte is let go. So dirty at
  *    a grant means that the last holder did not release.
@@ -56,6 +60,8 @@
 #define UNLINKED 1 /* the file lost its name while we waited: start again */
 
 static const struct ticket_step gate_lock = { .type = F_WRLCK, .start = 0, .len = 1 };
+/* What only a holder has. */
+static const struct ticket_step held_lock = { .type = F_WRLCK, .start = 1, .len = 1 };
 static const struct ticket_step gate_unlock = { .type = F_UNLCK, .start = 0, .len = 1 };
 
 /* One try to get the lock, on one open file. */
@@ -94,13 +100,26 @@ static uint64_t queue_end(const struct attempt *a)
 	return a->number ? a->number : TICKET_MAX;
 }
 
+/* All before us are stopped, and the lock is ours now. */
+static bool passes(const struct attempt *a)
+{
+	return a->number && ticket_file_all_stopped(a->fd, a->number) &&
+	       ticket_step_try(a->fd, &held_lock) == 0;
+}
+
 static int64_t notice(void *user)
 {
 	struct attempt *a = user;
 	struct ticket_holder holder = { 0 };
 	uint64_t oldest = 0;
 	int64_t now = clock_boot_ns();
-	int r = ticket_file_oldest(a->fd, queue_end(a), &oldest);
+	int r;
+
+	if (passes(a))
+		return TICKET_DONE;
+	if (!a->opt->on_wait)
+		return now + LOOK_NS;
+	r = ticket_file_first(a->fd, queue_end(a), &oldest);
 
 	/* Nobody older is left: ours in a moment. At the gate it says that somebody is stuck. */
 	if (r < 0 || (r == 0 && a->number))
@@ -121,7 +140,7 @@ static int wait_for(struct attempt *a, const struct ticket_step *steps, unsigned
 		                 .steps = steps,
 		                 .n_steps = n_steps,
 		                 .deadline = deadline,
-		                 .tick = a->opt->on_wait ? notice : NULL,
+		                 .tick = a->number || a->opt->on_wait ? notice : NULL,
 		                 .tick_at = clock_boot_ns() + FIRST_NOTICE_NS,
 		                 .user = a };
 
@@ -158,7 +177,10 @@ static int draw(struct attempt *a, struct ticket_header *h)
 	r = ticket_step_try(a->fd, &own);
 	if (r == -EAGAIN) /* invariant 1 is broken: somebody put an old file back */
 		return -ATOLL_E_DAMAGED;
-	return r < 0 ? r : !live;
+	if (r < 0 || live)
+		return r;
+	r = ticket_step_try(a->fd, &held_lock);
+	return r == -EAGAIN ? 0 : r < 0 ? r : 1;
 }
 
 /* We are the holder: invariants 4 and 5. Writes H from byte FROM on. */
@@ -202,9 +224,12 @@ static int wait_turn(struct attempt *a)
 	const struct ticket_step steps[] = {
 		{ .type = F_RDLCK, .start = TICKET_BASE + (int64_t)a->number - 1, .len = 1 },
 		{ .type = F_RDLCK, .start = TICKET_BASE, .len = (int64_t)a->number },
+		held_lock,
 	};
 
-	return a->opt->deadline ? wait_for(a, steps, 2, a->opt->deadline) : -ETIMEDOUT;
+	if (passes(a))
+		return 0;
+	return a->opt->deadline ? wait_for(a, steps, 3, a->opt->deadline) : -ETIMEDOUT;
 }
 
 /* The whole protocol, on one open file. */

@@ -8,7 +8,12 @@
  * a gate byte, write-locks its own byte (open-file-description locks, so threads conflict like
  * processes and the kernel lets go when the last descriptor closes, however the process ends),
  * waits on its predecessor's byte, then read-locks all older bytes: proof that nobody older is
- * alive. A record beside the ticket says who it is.
+ * alive. Last it write-locks the one byte that only a holder has. A record beside the ticket says who
+ * it is.
+ *
+ * A waiter that is stopped (SIGSTOP, ^Z) when its turn comes lets the others pass: they see it by
+ * /proc, now and then, and go on to the last byte without it. It keeps its number, and is the next
+ * one once it goes on. A holder that is stopped holds.
  *
  * Each grant carries an epoch, greater than every earlier one, and says whether the last holder
  * released it (TICKET_CLEAN) or died (TICKET_OWNER_DIED): then recover before anything else.

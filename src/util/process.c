@@ -35,7 +35,8 @@ static bool read_proc(pid_t pid, const char *name, char *out, size_t size)
 	return true;
 }
 
-bool process_start_time(pid_t pid, uint64_t *ret)
+/* Its state, a letter, and when it started. */
+static bool read_stat(pid_t pid, char *ret_state, uint64_t *ret_start)
 {
 	char text[1024];
 	const char *p;
@@ -44,9 +45,27 @@ bool process_start_time(pid_t pid, uint64_t *ret)
 		return false;
 	/* The program's name, field 2, may hold spaces and brackets: count after the last. */
 	p = strrchr(text, ')');
+	if (!p || p[1] != ' ')
+		return false;
+	*ret_state = p[2];
 	for (int field = 2; p && field < 22; field++)
 		p = strchr(p + 1, ' ');
-	return p && sscanf(p, " %" SCNu64, ret) == 1;
+	return p && sscanf(p, " %" SCNu64, ret_start) == 1;
+}
+
+bool process_start_time(pid_t pid, uint64_t *ret)
+{
+	char state;
+
+	return read_stat(pid, &state, ret);
+}
+
+bool process_is_stopped(pid_t pid, uint64_t start_time)
+{
+	uint64_t start;
+	char state;
+
+	return pid > 0 && read_stat(pid, &state, &start) && start == start_time && state == 'T';
 }
 
 bool process_uid(pid_t pid, uid_t *ret)

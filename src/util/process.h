@@ -10,6 +10,9 @@
 /* When it started, in ticks since boot (field 22 of /proc/PID/stat). PID 0: this process, also where
  * /proc belongs to another namespace. False: there is none, or it cannot be told. */
 bool process_start_time(pid_t pid, uint64_t *ret);
+/* The process with that number and start time is stopped (SIGSTOP, ^Z): it does nothing until somebody
+ * lets it go on. */
+bool process_is_stopped(pid_t pid, uint64_t start_time);
 /* Whose rights it has. */
 bool process_uid(pid_t pid, uid_t *ret);
 /* A pidfd of the process with that number and start time: 1 and *ret, 0 when there is none, or

@@ -563,13 +563,13 @@ static void a_killed_holder_hands_over_to_the_oldest_waiter(void **state)
 	assert_int_equal(munmap(a, 3 * sizeof(*a)), 0);
 }
 
-/* It keeps its place; those behind it have their deadlines and learn whom they wait for. */
-static void a_stopped_waiter_keeps_its_place(void **state)
+/* Those behind it, a newcomer and one who only tries among them, do not wait for it; going on, it is
+ * the next. */
+static void a_stopped_waiter_lets_others_pass(void **state)
 {
-	struct actor *a = share(2 * sizeof(*a));
-	struct ticket late = TICKET_INIT;
+	struct actor *a = share(3 * sizeof(*a));
 	struct ticket_holder holder;
-	pid_t pids[2];
+	pid_t pids[3];
 
 	(void)state;
 	take();
@@ -578,20 +578,137 @@ static void a_stopped_waiter_keeps_its_place(void **state)
 		wait_queue(i + 2);
 	}
 	stop(pids[0]);
+	clock_sleep_ns(400 * MS); /* it is not passed while somebody holds the lock */
+	assert_false(atomic_load(&a[1].granted));
 	ticket_release(&held);
-	assert_int_equal(acquire(&late, clock_deadline(100), &holder), -ATOLL_E_TIMEOUT);
-	assert_int_equal(holder.pid, pids[0]);
-	assert_int_equal(holder.ahead, 2);
-	assert_int_equal(holder.epoch, 0); /* it has not been granted yet */
-	assert_false(atomic_load(&a[1].granted));
-
-	assert_int_equal(kill(pids[0], SIGCONT), 0);
-	wait_flag(&a[0].granted);
-	assert_false(atomic_load(&a[1].granted));
-	let_go(&a[0], pids[0]);
 	wait_flag(&a[1].granted);
+	assert_false(atomic_load(&a[0].granted));
+	/* Who holds it is told, not who stands first. */
+	assert_int_equal(acquire(&held, clock_deadline(50), &holder), -ATOLL_E_TIMEOUT);
+	assert_int_equal(holder.pid, pids[1]);
+	assert_int_equal(ticket_peek(dir_fd, NAME, &holder), 1);
+	assert_int_equal(holder.pid, pids[1]);
 	let_go(&a[1], pids[1]);
-	assert_int_equal(munmap(a, 2 * sizeof(*a)), 0);
+	assert_int_equal(acquire(&held, 0, NULL), 0);
+
+	/* It goes on while another holds the lock: it waits, and is first. */
+	pids[2] = spawn(act, &a[2]);
+	wait_queue(3);
+	assert_int_equal(kill(pids[0], SIGCONT), 0);
+	clock_sleep_ns(400 * MS);
+	assert_false(atomic_load(&a[0].granted));
+	ticket_release(&held);
+	wait_flag(&a[0].granted);
+	assert_false(atomic_load(&a[2].granted));
+	let_go(&a[0], pids[0]);
+	wait_flag(&a[2].granted);
+	let_go(&a[2], pids[2]);
+	assert_int_equal(munmap(a, 3 * sizeof(*a)), 0);
+}
+
+#define PAUSED_PROCESSES 8
+#define PAUSED_SHORT     8
+#define PAUSED_LONG      300
+
+static void paused_process(void *arg)
+{
+	const struct life *life = arg;
+
+	for (;;) {
+		struct ticket t = TICKET_INIT;
+
+		if (acquire(&t, CLOCK_NEVER, NULL) < 0)
+			atomic_fetch_add(&chaos->failures, 1);
+		check_grant(&t, life->id);
+		clock_sleep_ns(150 * MS); /* so that whoever comes too early meets it */
+		if (atomic_load(&chaos->inside) != life->id)
+			atomic_fetch_add(&chaos->overlaps, 1);
+		atomic_store(&chaos->inside, 0);
+		ticket_release(&t);
+	}
+}
+
+/* Stopped and let go on at random, whether they hold, wait, or are about to: never two at once. */
+static void random_stops_break_no_exclusion(void **state)
+{
+	const unsigned rounds = getenv("ATOLL_LONG") ? PAUSED_LONG : PAUSED_SHORT;
+	struct life lives[PAUSED_PROCESSES] = { { 0 } };
+	unsigned seed = 7;
+
+	(void)state;
+	chaos = share(sizeof(*chaos));
+	for (unsigned i = 0; i < PAUSED_PROCESSES; i++) {
+		lives[i].id = i + 1;
+		lives[i].pid = spawn(paused_process, &lives[i]);
+	}
+	for (unsigned i = 0; i < rounds; i++) {
+		const struct life *life = &lives[(unsigned)rand_r(&seed) % PAUSED_PROCESSES];
+
+		assert_int_equal(kill(life->pid, SIGSTOP), 0);
+		clock_sleep_ns((350 + rand_r(&seed) % 300) *
+		               MS); /* longer than it takes to be passed */
+		assert_int_equal(kill(life->pid, SIGCONT), 0);
+	}
+	unsigned long before = atomic_load(&chaos->grants);
+	clock_sleep_ns(1000 * MS);
+	assert_true(atomic_load(&chaos->grants) > before);
+	for (unsigned i = 0; i < PAUSED_PROCESSES; i++)
+		chaos_kill(&lives[i]);
+	print_message("# %u stops, %lu grants\n", rounds, atomic_load(&chaos->grants));
+	assert_int_equal(atomic_load(&chaos->overlaps), 0);
+	assert_int_equal(atomic_load(&chaos->old_epochs), 0);
+	assert_int_equal(atomic_load(&chaos->missed_deaths), 0);
+	assert_int_equal(atomic_load(&chaos->failures), 0);
+	assert_int_equal(munmap(chaos, sizeof(*chaos)), 0);
+}
+
+#define FIFO_PROCESSES 64
+#define FIFO_SHORT     3000
+#define FIFO_LONG      10000
+
+struct fifo {
+	atomic_ulong last_number, grants, inversions, failures;
+	unsigned long wanted;
+};
+
+static void fifo_process(void *arg)
+{
+	struct fifo *f = arg;
+
+	while (atomic_load(&f->grants) < f->wanted) {
+		struct ticket t = TICKET_INIT;
+
+		if (acquire(&t, CLOCK_NEVER, NULL) < 0) {
+			atomic_fetch_add(&f->failures, 1);
+			return;
+		}
+		if (atomic_exchange(&f->last_number, t.number) >= t.number)
+			atomic_fetch_add(&f->inversions, 1);
+		atomic_fetch_add(&f->grants, 1);
+		ticket_release(&t);
+	}
+}
+
+static void sixty_four_processes_are_served_in_order(void **state)
+{
+	struct fifo *f = share(sizeof(*f));
+	pid_t pids[FIFO_PROCESSES];
+
+	(void)state;
+	f->wanted = getenv("ATOLL_LONG") ? FIFO_LONG : FIFO_SHORT;
+	take();
+	for (unsigned i = 0; i < FIFO_PROCESSES; i++)
+		pids[i] = spawn(fifo_process, f);
+	wait_queue(FIFO_PROCESSES + 1);
+	ticket_release(&held);
+	for (unsigned i = 0; i < FIFO_PROCESSES; i++)
+		assert_int_equal(waitpid(pids[i], NULL, 0), pids[i]);
+	print_message("# %lu grants, %lu inversions\n", atomic_load(&f->grants),
+	              atomic_load(&f->inversions));
+	assert_true(atomic_load(&f->grants) >= f->wanted);
+	assert_int_equal(atomic_load(&f->inversions), 0);
+	assert_int_equal(atomic_load(&f->failures), 0);
+	assert_int_equal(munmap(f, sizeof(*f)), 0);
 }
 
 static void a_stopped_holder_keeps_the_lock(void **state)
@@ -777,7 +894,9 @@ int main(void)
 		TEST(threads_and_processes_are_served_in_order),
 		TEST(a_killed_waiter_disappears_from_the_queue),
 		TEST(a_killed_holder_hands_over_to_the_oldest_waiter),
-		TEST(a_stopped_waiter_keeps_its_place),
+		TEST(a_stopped_waiter_lets_others_pass),
+		TEST(random_stops_break_no_exclusion),
+		TEST(sixty_four_processes_are_served_in_order),
 		TEST(a_stopped_holder_keeps_the_lock),
 		TEST(a_supervisor_with_a_dup_keeps_the_lock),
 		TEST(more_waiters_than_records),
