@@ -69,7 +69,8 @@ class Tools:
         self.floor = os.path.join(build, "bench/bench-floor")
         self.empty = os.path.join(build, "bench/bench-empty")
         self.proxy = os.path.join(build, "bench/bench-proxy")
-        for program in (self.atoll_bin, self.helper_bin, self.floor, self.empty, self.proxy):
+        self.lock = os.path.join(build, "bench/bench-lock")
+        for program in (self.atoll_bin, self.helper_bin, self.floor, self.empty, self.proxy, self.lock):
             if not os.access(program, os.X_OK):
                 sys.exit(f"{program} is not built: meson setup {build}, then ninja -C {build}")
         self.base, self.quick, self.report = base, quick, report

@@ -577,4 +577,100 @@ def postgres(t):
                 proxy.kill()
 
 
-ALL = (startup, copy, overlay, git, text, many, sqlite, postgres, resident)
+# ---- builds and locks ----
+
+MAKEFILE = """OBJECTS := $(patsubst %.c,%.o,$(wildcard */*.c))
+all: program
+program: $(OBJECTS)
+\t@$(CC) -o $@ $^
+%.o: %.c common.h
+\t@$(CC) -O1 -I. -c -o $@ $<
+"""
+
+UNIT = """#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "common.h"
+
+struct item{n} {{ struct item{n} *next; char name[64]; int value; }};
+
+static struct item{n} *push(struct item{n} *list, const char *name, int value)
+{{
+\tstruct item{n} *i = calloc(1, sizeof(*i));
+
+\tif (!i)
+\t\treturn list;
+\tsnprintf(i->name, sizeof(i->name), "%s", name);
+\ti->value = value;
+\ti->next = list;
+\treturn i;
+}}
+
+int unit{n}(int x)
+{{
+\tstruct item{n} *list = NULL;
+\tint sum = 0;
+
+\tfor (int i = 0; i < x; i++)
+\t\tlist = push(list, "{n}", i * {n});
+\tfor (struct item{n} *i = list; i; i = i->next)
+\t\tsum += i->value + (int)strlen(i->name);
+\treturn sum + COMMON;
+}}
+"""
+
+
+def project(t, units):
+    """A C project of so many units, in 40 directories."""
+    root = os.path.join(t.base, "project")
+    for n in range(units):
+        folder = os.path.join(root, f"part{n % 40}")
+        os.makedirs(folder, exist_ok=True)
+        with open(os.path.join(folder, f"unit{n}.c"), "w") as fh:
+            fh.write(UNIT.format(n=n))
+    with open(os.path.join(root, "common.h"), "w") as fh:
+        fh.write("#define COMMON 1\n")
+    with open(os.path.join(root, "part0", "main.c"), "w") as fh:
+        fh.write("int unit0(int);\nint main(void) { return unit0(0) == 1 ? 0 : 1; }\n")
+    with open(os.path.join(root, "Makefile"), "w") as fh:
+        fh.write(MAKEFILE)
+    return root
+
+
+def build(t):
+    """A whole build in a plan, beside the same one outside; both begin without objects."""
+    units = 300 if t.quick else 2000
+    t.report.begin("build", f"make -j2 of a C project of {units} units, inside and outside")
+    root = project(t, units)
+    jobs = f"-j{os.cpu_count()}"
+    make = shutil.which("make")
+    v = {"outside": [], "inside": []}
+    for _ in range(2 if t.quick else 3):
+        t.settle()
+        v["outside"].append(Run(t.floor, [make, "-s", jobs], cwd=root).ms)
+        for folder, _, names in os.walk(root):
+            for name in names:
+                if name.endswith(".o") or name == "program":
+                    os.unlink(os.path.join(folder, name))
+        t.quiet_ms("start", "bench", "--dir", root)
+        t.settle()
+        v["inside"].append(t.atoll("exec", "bench", "--", make, "-s", jobs, cwd=root).ms)
+        t.quiet_ms("stop", "--force", "bench")
+    for k, values in v.items():
+        t.report.row(f"make, {k}", median(values), "ms")
+    t.report.row("inside / outside", min(a / b for a, b in zip(v["inside"], v["outside"])), "x",
+                 "the best of the rounds", goal=1.03)
+
+
+def lock(t):
+    t.report.begin("lock", "the plan's lock and flock(2), in microseconds")
+    out = subprocess.check_output([t.lock, t.floor_dir, "200" if t.quick else "1000"], text=True)
+    ticket, flock, ticket_over, flock_over = map(float, out.split())
+    t.report.row("flock: open, take, let go", flock, "us")
+    t.report.row("ticket lock: the same", ticket, "us", f"{ticket / flock:.2f} x flock", goal=6)
+    t.report.row("flock: handed over, 8 waiting", flock_over, "us")
+    t.report.row("ticket lock: the same", ticket_over, "us", f"{ticket_over / flock_over:.2f} x flock",
+                 goal=50, key="ticket handover")
+
+
+ALL = (startup, copy, overlay, build, lock, git, text, many, sqlite, postgres, resident)
