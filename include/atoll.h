@@ -635,6 +635,147 @@ ATOLL_API int atoll_lock_break(struct atoll_plan *p, pid_t pid,
 ATOLL_API int atoll_count_plans(struct atoll *a, struct atoll_result *res);
 ATOLL_API int atoll_count_paths(struct atoll *a, struct atoll_result *res);
 
+/* ---- tokens of a service ----------------------------------------------------------------- */
+
+/*
+ * A cache of short-lived bearer tokens, for any program that talks to a service which hands them out
+ * (POST ENDPOINT/v1/sandboxes/ID/auth answers {"token": "...", "expires_in": seconds, ...}). It has
+ * nothing to do with a store. docs/design/tokens.md says how it works.
+ *
+ *   - atoll_tokens_open() a cache; any number of threads use it. Nothing is read or sent yet.
+ *   - atoll_tokens_get() a token by the sandbox's id; or atoll_tokens_handle() once, then
+ *     atoll_token_get(): the fastest, and like the other without a lock while the token is fresh.
+ *   - In an event loop atoll_token_start(): a callback, or a descriptor to poll. It never blocks.
+ *   - When the service says 401: atoll_token_invalidate() the version that was refused, get again.
+ *
+ * A token is asked for by a thread of the cache; callers only wait for it, each as long as it likes,
+ * so whoever gives up harms nobody. One request is under way for each sandbox, in this process and,
+ * with a directory, among all that share it. Who waited for a request that failed gets its failure;
+ * then nobody asks before a pause is over, which the service may set (Retry-After), and a token that
+ * is still valid is served meanwhile. In the last fifth of its life it is renewed in passing.
+ *
+ * fork: the cache works in the child, with the tokens it has; waits of the parent end there with
+ * -ECANCELED, without a callback. Not after vfork() or a bare clone().
+ */
+struct atoll_tokens;
+struct atoll_token_handle; /* one sandbox in the cache; as long as the cache lives */
+struct atoll_token;        /* never changes */
+struct atoll_token_wait;
+
+/* For a transport of your own. It runs in a thread of the cache, several at a time but one for each
+ * sandbox, and blocks at most TIMEOUT_MS. 0: there was an answer, which it put into REPLY; else a
+ * negative code. It must keep KEY and the answer to itself. */
+struct atoll_token_request {
+	const char *sandbox;
+	const char *url; /* ENDPOINT/v1/sandboxes/ID/auth */
+	const char *key; /* goes behind "Authorization: Bearer "; "": none */
+	int64_t timeout_ms;
+};
+struct atoll_token_reply;
+typedef int (*atoll_token_send_fn)(void *user, const struct atoll_token_request *request,
+                                   struct atoll_token_reply *reply);
+ATOLL_API void atoll_token_reply_status(struct atoll_token_reply *reply, int http_status);
+/* Appends to the body. -ATOLL_E_TOO_BIG over 64 KiB. */
+ATOLL_API int atoll_token_reply_body(struct atoll_token_reply *reply, const void *data, size_t len);
+/* The header's value: seconds, or a date. */
+ATOLL_API void atoll_token_reply_retry_after(struct atoll_token_reply *reply, const char *value);
+
+/* Something on disk was passed over: said once of each file, by a thread of the cache. */
+typedef void (*atoll_token_notice_fn)(void *user, const char *path, const char *text);
+
+struct atoll_tokens_config {
+	const char *endpoint;     /* https://HOST[:PORT][/PATH]; http:// for this machine only */
+	const char *principal;    /* whose tokens, any name: others' are never mixed; NULL: "" */
+	const char *key;          /* the API key; NULL: none */
+	const char *dir;          /* made 0700 on first use; NULL: nothing is kept on disk */
+	const char *unix_socket;  /* instead of TCP; NULL: none */
+	atoll_token_send_fn send; /* NULL: by libcurl, which is opened with the first request */
+	atoll_token_notice_fn notice;
+	void *user;         /* for both */
+	int64_t request_ms; /* longest request; 0: 10 s */
+};
+ATOLL_API int atoll_tokens_open(const struct atoll_tokens_config *config,
+                                struct atoll_tokens **ret_tokens, struct atoll_result *res);
+/* Waits end with -ECANCELED. Waits itself for transports under way and until what was got is saved: call
+ * it before the program ends. No other call may be made any more, but to free waits before; tokens that
+ * were ref'ed live on. Not from a callback. */
+ATOLL_API void atoll_tokens_close(struct atoll_tokens *t);
+/* Another key. Pauses after failures are over. */
+ATOLL_API int atoll_tokens_set_key(struct atoll_tokens *t, const char *key,
+                                   struct atoll_result *res);
+/* ID: 1 to 128 of [A-Za-z0-9._:@~-], the first a letter, a digit or '_'. */
+ATOLL_API int atoll_tokens_handle(struct atoll_tokens *t, const char *id,
+                                  struct atoll_token_handle **ret_handle, struct atoll_result *res);
+
+#define ATOLL_TOKEN_RETRY 0x1u /* ask although the pause after a failure is not over */
+
+/*
+ * A token that has not expired. WAIT_MS: how long to wait when one must be asked for; -1: for ever;
+ * 0: ask for it, but do not wait (-ATOLL_E_BUSY). -ATOLL_E_TIMEOUT: not in time, the request goes on.
+ * -ATOLL_E_DENIED (401, 403), -ATOLL_E_NOT_FOUND (404), -EREMOTEIO (any other status), -EPROTO (an
+ * answer that is none), or an errno: the request failed, now or a moment ago. -ATOLL_E_WOULD_DEADLOCK:
+ * it would have to wait, in a callback.
+ *
+ * *RET_TOKEN is lent: until the next get of this thread, from whichever cache, or until the thread
+ * ends. Who wants it for longer calls atoll_token_ref().
+ */
+ATOLL_API int atoll_tokens_get(struct atoll_tokens *t, const char *id, int64_t wait_ms,
+                               unsigned flags, struct atoll_token **ret_token,
+                               struct atoll_result *res);
+ATOLL_API int atoll_token_get(struct atoll_token_handle *h, int64_t wait_ms, unsigned flags,
+                              struct atoll_token **ret_token, struct atoll_result *res);
+
+/* The token itself: printable ASCII without blanks. */
+ATOLL_API const char *atoll_token_text(const struct atoll_token *token);
+/* Says which token it is, in every process; for atoll_token_invalidate(). */
+ATOLL_API uint64_t atoll_token_version(const struct atoll_token *token);
+ATOLL_API int64_t atoll_token_expires_ms(const struct atoll_token *token); /* UTC */
+/* Any other member of the answer, as JSON: "true" for {"is_gpu": true}. NULL: there is none. */
+ATOLL_API const char *atoll_token_field(const struct atoll_token *token, const char *name);
+ATOLL_API struct atoll_token *atoll_token_ref(struct atoll_token *token);
+ATOLL_API void atoll_token_unref(struct atoll_token *token); /* wiped with the last one */
+
+/* In the callback the wait's result is there. It runs once, in a thread of the cache, unless the wait
+ * is freed before; it may free it. */
+typedef void (*atoll_token_fn)(void *user, struct atoll_token_wait *wait);
+struct atoll_token_call {
+	int64_t wait_ms;   /* < 0: for ever */
+	unsigned flags;    /* ATOLL_TOKEN_* */
+	atoll_token_fn fn; /* NULL: poll atoll_token_wait_fd() */
+	void *user;
+};
+/* 1: *RET_TOKEN is there, ref'ed, and no wait was made; 0: *RET_WAIT is under way. */
+ATOLL_API int atoll_token_start(struct atoll_token_handle *h, const struct atoll_token_call *call,
+                                struct atoll_token **ret_token, struct atoll_token_wait **ret_wait,
+                                struct atoll_result *res);
+/* An eventfd, readable once the result is there; -1 for one with a callback. The wait closes it. */
+ATOLL_API int atoll_token_wait_fd(const struct atoll_token_wait *w);
+/* -EAGAIN before it is there; else as the blocking form. *RET_TOKEN (may be NULL) is ref'ed; NULL for
+ * what gives none. */
+ATOLL_API int atoll_token_wait_result(struct atoll_token_wait *w, struct atoll_token **ret_token,
+                                      struct atoll_result *res);
+/* Gives up if it is under way. Its callback is not running any more afterwards (but in itself). */
+ATOLL_API void atoll_token_wait_free(struct atoll_token_wait *w);
+
+/* 1: the sandbox's token was VERSION and is dropped; 0: there is another by now, or none. Never
+ * blocks. */
+ATOLL_API int atoll_token_invalidate(struct atoll_token_handle *h, uint64_t version);
+/* Sets a field beside the answer's; JSON is one value. It is kept with the sandbox, over renewals
+ * whose answer does not have it. 1: written; 0: it was so already, or there is no token. */
+ATOLL_API int atoll_token_set_field(struct atoll_token_handle *h, const char *name,
+                                    const char *json, struct atoll_result *res);
+ATOLL_API int atoll_token_start_set_field(struct atoll_token_handle *h, const char *name,
+                                          const char *json, const struct atoll_token_call *call,
+                                          struct atoll_token_wait **ret_wait,
+                                          struct atoll_result *res);
+/* Forgets the token of ID (NULL: all of this cache), in memory and on disk. Who waits for a request
+ * under way still gets its token, which is not kept. Who asks afterwards makes a new request. */
+ATOLL_API int atoll_tokens_clear(struct atoll_tokens *t, const char *id, struct atoll_result *res);
+ATOLL_API int atoll_tokens_start_clear(struct atoll_tokens *t, const char *id,
+                                       const struct atoll_token_call *call,
+                                       struct atoll_token_wait **ret_wait,
+                                       struct atoll_result *res);
+
 /* ---- custom strategies ------------------------------------------------------------------- */
 
 /*

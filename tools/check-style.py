@@ -16,6 +16,7 @@ MAY_USE = {
     'registry': ['lock', 'fs', 'util'],
     'diff': ['fs', 'util'],
     'strategy': ['diff', 'postgres', 'fs', 'util'],
+    'token': ['strategy', 'lock', 'fs', 'util'],
     'txn': ['strategy', 'registry', 'fs', 'util'],
     'exec': ['fs', 'util'],
     'plan': ['txn', 'strategy', 'registry', 'lock', 'diff', 'exec', 'fs', 'util'],
@@ -28,6 +29,7 @@ ONLY_HEADERS = {
     ('lock', 'fs'): {'fs/mount.h'},
     ('helper', 'exec'): {'exec/request.h'},
     ('strategy', 'postgres'): {'postgres/protocol.h'},
+    ('token', 'strategy'): {'strategy/result.h'},
 }
 
 # What makes a thing exist, vanish or last: only fs/ does that, so that one place knows the
