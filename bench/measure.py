@@ -70,7 +70,8 @@ class Tools:
         self.empty = os.path.join(build, "bench/bench-empty")
         self.proxy = os.path.join(build, "bench/bench-proxy")
         self.lock = os.path.join(build, "bench/bench-lock")
-        for program in (self.atoll_bin, self.helper_bin, self.floor, self.empty, self.proxy, self.lock):
+        self.tokens = os.path.join(build, "bench/bench-tokens")
+        for program in (self.atoll_bin, self.helper_bin, self.floor, self.empty, self.proxy, self.lock, self.tokens):
             if not os.access(program, os.X_OK):
                 sys.exit(f"{program} is not built: meson setup {build}, then ninja -C {build}")
         self.base, self.quick, self.report = base, quick, report

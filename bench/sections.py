@@ -673,4 +673,15 @@ def lock(t):
                  goal=50, key="ticket handover")
 
 
-ALL = (startup, copy, overlay, build, lock, git, text, many, sqlite, postgres, resident)
+def tokens(t):
+    t.report.begin("tokens", "a cached token, 64 threads, 64 sandboxes; processor time of one get")
+    v = {"handle": [], "id": [], "mutex": []}
+    for _ in range(5 if t.quick else 11):
+        for way in v:
+            v[way].append(float(subprocess.check_output([t.tokens, way, "64", "300"])))
+    t.report.row("from a map under a mutex", median(v["mutex"]), "ns")
+    for way, goal in (("handle", 30), ("id", 100)):
+        t.report.row(f"by {way}", median(v[way]), "ns", f"{ratio(v[way], v['mutex']):.3f} x map", goal=goal)
+
+
+ALL = (startup, copy, overlay, build, lock, git, text, many, sqlite, postgres, tokens, resident)
