@@ -63,7 +63,7 @@ struct cli {
 	/* Of exec, run and shell: */
 	const struct atoll_exec_status *ran; /* how the command ended, once it has */
 	struct fence_args fence;
-	struct strlist ran_notes;            /* what the library said of it */
+	struct strlist ran_notes; /* what the library said of it */
 	FILE *status; /* --status-file: gets the object of --json, whatever happens; or NULL */
 	struct settings settings;
 	struct error settings_err; /* of reading them */

@@ -62,14 +62,14 @@ enum request_field {
 #define EXEC_SEGMENT     "%020" PRIu64
 #define EXEC_SEGMENT_LEN 21
 /* File that says who pid 1 of a running command is: pid, start time, boot. */
-#define EXEC_RUNNING    "running"
-#define REQUEST_BIND    "bind"
-#define REQUEST_SHOW    "show" /* a bind that is only to be read */
-#define REQUEST_OVERLAY "overlay"
-#define REQUEST_SCRATCH "scratch"
-#define REQUEST_EMPTY   "empty"
-#define REQUEST_HIDDEN  "hidden"
-#define REQUEST_CLOSED  "closed"
+#define EXEC_RUNNING         "running"
+#define REQUEST_BIND         "bind"
+#define REQUEST_SHOW         "show" /* a bind that is only to be read */
+#define REQUEST_OVERLAY      "overlay"
+#define REQUEST_SCRATCH      "scratch"
+#define REQUEST_EMPTY        "empty"
+#define REQUEST_HIDDEN       "hidden"
+#define REQUEST_CLOSED       "closed"
 #define REQUEST_NET_NONE     "none"
 #define REQUEST_NET_LOOPBACK "loopback"
 
