@@ -14,6 +14,7 @@
 
 #include "exec/exec.h"
 #include "plan/exec-option.h"
+#include "plan/fence.h"
 #include "plan/output.h"
 #include "plan/sandbox.h"
 #include "util/cleanup.h"
@@ -51,6 +52,19 @@ static int write_log(struct registry *reg, void *ctx, struct error *err)
 	return registry_exec_add(reg, &row, err);
 }
 
+/* What it sees was settled with the one it joins, and the rules of Landlock are not around it. */
+static int check_fence(const struct atoll_fence *f, struct error *err)
+{
+	if (!f || (f->home == ATOLL_HOME_SCRATCH && !(f->rw && *f->rw) && !(f->ro && *f->ro) &&
+	           !(f->hide && *f->hide) && !(f->profiles && *f->profiles) && !f->strict))
+		return 0;
+	(void)error_set(err, -ATOLL_E_UNSUPPORTED,
+	                "a command that joins another sees what that one sees, and cannot be "
+	                "strict; it was not run");
+	error_hint(err, "give --home, --rw, --ro, --hide, --profile to the one that is joined");
+	return -ATOLL_E_UNSUPPORTED;
+}
+
 static int find_running(const struct joining *jn, const struct sandboxes *boxes, char **ret,
                         struct error *err)
 {
@@ -73,6 +87,7 @@ static void build_env(const struct joining *jn, const char *cwd, const struct sa
 	cleanup_free char *id = xasprintf("ATOLL_PLAN_ID=%s", jn->p->id);
 	cleanup_free char *pwd = xasprintf("PWD=%s", cwd);
 
+	fence_env(env);
 	for (size_t i = 0; i < jn->wishes->env.n; i++)
 		strlist_add(env, jn->wishes->env.v[i]);
 	strlist_add(env, plan);
@@ -131,8 +146,10 @@ int plan_exec_shared(struct atoll_plan *p, const struct atoll_exec *exec,
 		              .line = line,
 		              .started_ms = clock_real_ms() };
 	struct plan_row row;
-	int r = registry_plan_get(p->a->reg, p->id, &row, err);
+	int r = check_fence(exec->fence, err);
 
+	if (r == 0)
+		r = registry_plan_get(p->a->reg, p->id, &row, err);
 	if (r == 0)
 		r = sandboxes_load(p->a->reg, p->id, &boxes, err);
 	if (r == 0)
@@ -147,7 +164,8 @@ int plan_exec_shared(struct atoll_plan *p, const struct atoll_exec *exec,
 	(void)store_write(p->a, REGISTRY_NORMAL, write_log, &jn, NULL);
 	*ret->status = (struct atoll_exec_status){ .exit_code = jn.usage.exit_code,
 		                                   .timed_out = jn.usage.timed_out,
-		                                   .term_signal = jn.usage.term_signal };
+		                                   .term_signal = jn.usage.term_signal,
+		                                   .isolated = true };
 	exec_wishes_report(wishes, &jn.usage, ret->res);
 	return 0;
 }
