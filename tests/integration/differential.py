@@ -20,6 +20,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -281,7 +282,8 @@ class Editor:
         # Directories that are below too are copied by mv, as rename(2) refuses them; in one with a
         # set-group-ID bit the copies get that bit, which mv does not take off.
         modes = [(os.path.relpath(f, source), os.lstat(f).st_mode) for f, _, _ in os.walk(source)
-                 if os.lstat(os.path.dirname(target) or b'.').st_mode & stat.S_ISGID]
+                 if os.lstat(os.path.dirname(target) or b'.').st_mode & stat.S_ISGID and
+                 not os.path.islink(source)]
         subprocess.run(['mv', '-T', '--', source, target], check=True)
         for path, mode in modes:
             os.chmod(os.path.join(target, path), stat.S_IMODE(mode))
@@ -566,10 +568,13 @@ def holds(folder, data):
     for where, _, files in os.walk(folder):
         for name in files:
             path = os.path.join(where, name)
-            if stat.S_ISREG(os.lstat(path).st_mode):
-                with open(path, 'rb') as file:
-                    if file.read() == data:
-                        return True
+            try:
+                if stat.S_ISREG(os.lstat(path).st_mode):
+                    with open(path, 'rb') as file:
+                        if file.read() == data:
+                            return True
+            except FileNotFoundError:  # what is synced in the background has files of its own
+                continue
     return False
 
 
@@ -654,7 +659,8 @@ def attempt(kind, who, seed):
         except Broken as broken:
             return f'{kind} {who} ATOLL_DIFF_SEED={seed}: {broken}'
         except Exception as failure:  # a round that cannot run has failed too
-            return f'{kind} {who} ATOLL_DIFF_SEED={seed}: {failure!r}'
+            where = ' '.join(f'{f.name}:{f.lineno}' for f in traceback.extract_tb(failure.__traceback__))
+            return f'{kind} {who} ATOLL_DIFF_SEED={seed}: {failure} ({where})'
         finally:
             subprocess.run(['chmod', '-R', 'u+rwX', top], check=False, stderr=subprocess.DEVNULL)
 
