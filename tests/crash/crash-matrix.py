@@ -711,6 +711,8 @@ def der_01_kill_in_recovery():
             complaints.append(f'{left}: not a state recovery has one way out of')
         for number, (again, _) in enumerate(to_kill(passed, ends_only=True)):
             cases.append((name, point, again, allowed, number))
+    if sys.argv[1] == 'user' and not LONG:  # what differs for one is how it gets there
+        cases = cases[::3]
     for broken in POOL.imap_unordered(die_in_recovery, cases, chunksize=2):
         complaints += broken
     print(f'# {len(cases)} kills in recovery')
