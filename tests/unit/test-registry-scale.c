@@ -263,6 +263,11 @@ static void schema_without_indexes_is_migrated(void **state)
 				"DROP INDEX sandbox_root; DROP INDEX batch_retained;"
 				"ALTER TABLE sandbox DROP COLUMN bytes;"
 				"ALTER TABLE sandbox DROP COLUMN entries;"
+				"ALTER TABLE exec DROP COLUMN term_signal;"
+				"ALTER TABLE exec DROP COLUMN timed_out;"
+				"ALTER TABLE exec DROP COLUMN memory_kills;"
+				"ALTER TABLE exec DROP COLUMN output;"
+				"ALTER TABLE exec DROP COLUMN job; DROP TABLE job;"
 				"PRAGMA user_version = 3";
 	sqlite3 *db = NULL;
 	struct plan_row found;
