@@ -915,7 +915,8 @@ made_inside() {
 		"$ATOLL" commit p >/dev/null
 		[ "$(git -C linked log --format=%s)" = first ]
 		[ "$(git -C clone/sub log --format=%s)" = first ]
-		rm -rf "$elsewhere"
+		"$ATOLL" stop p --force --yes >/dev/null
+		cd / && rm -rf "$elsewhere"
 	done
 }
 
@@ -949,7 +950,8 @@ made_inside() {
 		"$ATOLL" commit p --allow git-programs >/dev/null
 		git -C new status >/dev/null
 		[ -e "$mark" ]
-		rm -rf "$elsewhere"
+		"$ATOLL" stop p --force --yes >/dev/null
+		cd / && rm -rf "$elsewhere"
 	done
 }
 
