@@ -220,7 +220,8 @@ int plan_op_remove(struct plan_op *op, struct atoll_result *res, struct error *e
 	}
 	error_done(&st.first);
 	if (r < 0)
-		return plan_op_refused(op, r, "the work is removed, but not the plan's record", err);
+		return plan_op_refused(op, r, "the work is removed, but not the plan's record",
+		                       err);
 	op->flags |= OP_QUIET; /* its last line is written */
 	resource_locks_forget(op->resources, op->a);
 	plan_lock_forget(op->a, op->plan.id);
