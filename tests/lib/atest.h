@@ -226,11 +226,11 @@ struct atest_child {
 	const char *name; /* NULL ends a table */
 	int (*fn)(const char *dir, const char *arg);
 };
-/* Runs the child NAMEd on the command line, or the tests; of these, with an argument, the ones it
- * matches ("con_05*"). */
-#define atest_main(argc, argv, tests, children)                           \
-	(atest_is_child(argc, argv) ? atest_child_run(argv, children)     \
-	                            : (cmocka_set_test_filter((argv)[1]), \
+/* Runs the child NAMEd on the command line, or the tests; of these, where $ATOLL_TEST_ONLY is set, the
+ * ones it matches ("con_05*"). */
+#define atest_main(argc, argv, tests, children)                                           \
+	(atest_is_child(argc, argv) ? atest_child_run(argv, children)                     \
+	                            : (cmocka_set_test_filter(getenv("ATOLL_TEST_ONLY")), \
 	                               cmocka_run_group_tests((tests), NULL, NULL)))
 bool atest_is_child(int argc, char **argv);
 int atest_child_run(char **argv, const struct atest_child *children);
