@@ -2,6 +2,7 @@
 /* Two texts line by line: the simple cases here, the rest by libgit2. */
 #include "diff/text.h"
 
+#include "util/library.h"
 #include "util/limits.h"
 
 #include <dlfcn.h>
@@ -93,26 +94,18 @@ static struct {
 	const git_error *(*last_error)(void);
 } lib = { .once = PTHREAD_ONCE_INIT };
 
-/* What dlsym() gives is a pointer to an object, which C cannot turn into one to a function. */
-static bool find(void *handle, const char *name, void *ret, size_t size)
-{
-	void *symbol = dlsym(handle, name);
-
-	memcpy(ret, &symbol, size);
-	return symbol != NULL;
-}
-
 static void open_library(void)
 {
 	void *handle = dlopen(ATOLL_LIBGIT2, RTLD_NOW | RTLD_LOCAL);
 
 	/* Never closed: threads may be in it until the process ends. */
-	lib.is_there = handle && find(handle, "git_libgit2_init", &lib.init, sizeof(lib.init)) &&
-	               find(handle, "git_diff_options_init", &lib.options_init,
-	                    sizeof(lib.options_init)) &&
-	               find(handle, "git_diff_buffers", &lib.buffers, sizeof(lib.buffers)) &&
-	               find(handle, "git_error_last", &lib.last_error, sizeof(lib.last_error)) &&
-	               lib.init() >= 0;
+	lib.is_there =
+		handle && library_find(handle, "git_libgit2_init", &lib.init, sizeof(lib.init)) &&
+		library_find(handle, "git_diff_options_init", &lib.options_init,
+	                     sizeof(lib.options_init)) &&
+		library_find(handle, "git_diff_buffers", &lib.buffers, sizeof(lib.buffers)) &&
+		library_find(handle, "git_error_last", &lib.last_error, sizeof(lib.last_error)) &&
+		lib.init() >= 0;
 	if (!lib.is_there) {
 		const char *why = dlerror();
 

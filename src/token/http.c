@@ -7,6 +7,7 @@
 
 #include "util/cleanup.h"
 #include "util/clock.h"
+#include "util/library.h"
 #include "util/mem.h"
 
 #include <curl/curl.h>
@@ -36,30 +37,22 @@ static struct {
 	void (*free_list)(struct curl_slist *list);
 } lib = { .once = PTHREAD_ONCE_INIT };
 
-/* What dlsym() gives is a pointer to an object, which C cannot turn into one to a function. */
-static bool find(void *handle, const char *name, void *ret, size_t size)
-{
-	void *symbol = dlsym(handle, name);
-
-	memcpy(ret, &symbol, size);
-	return symbol != NULL;
-}
-
 static void open_library(void)
 {
 	void *h = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
 
 	/* Never closed: threads may be in it until the process ends. */
-	lib.is_there = h &&
-	               find(h, "curl_global_init", &lib.global_init, sizeof(lib.global_init)) &&
-	               find(h, "curl_easy_init", &lib.init, sizeof(lib.init)) &&
-	               find(h, "curl_easy_setopt", &lib.setopt, sizeof(lib.setopt)) &&
-	               find(h, "curl_easy_perform", &lib.perform, sizeof(lib.perform)) &&
-	               find(h, "curl_easy_getinfo", &lib.getinfo, sizeof(lib.getinfo)) &&
-	               find(h, "curl_easy_cleanup", &lib.cleanup, sizeof(lib.cleanup)) &&
-	               find(h, "curl_slist_append", &lib.append, sizeof(lib.append)) &&
-	               find(h, "curl_slist_free_all", &lib.free_list, sizeof(lib.free_list)) &&
-	               lib.global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
+	lib.is_there =
+		h &&
+		library_find(h, "curl_global_init", &lib.global_init, sizeof(lib.global_init)) &&
+		library_find(h, "curl_easy_init", &lib.init, sizeof(lib.init)) &&
+		library_find(h, "curl_easy_setopt", &lib.setopt, sizeof(lib.setopt)) &&
+		library_find(h, "curl_easy_perform", &lib.perform, sizeof(lib.perform)) &&
+		library_find(h, "curl_easy_getinfo", &lib.getinfo, sizeof(lib.getinfo)) &&
+		library_find(h, "curl_easy_cleanup", &lib.cleanup, sizeof(lib.cleanup)) &&
+		library_find(h, "curl_slist_append", &lib.append, sizeof(lib.append)) &&
+		library_find(h, "curl_slist_free_all", &lib.free_list, sizeof(lib.free_list)) &&
+		lib.global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
 }
 
 /* ---- where to ---- */
