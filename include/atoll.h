@@ -432,7 +432,8 @@ ATOLL_API int atoll_plan_exec(struct atoll_plan *p, const struct atoll_exec *exe
  *   memory  bytes at most, with k, m, g behind it; 0: no limit
  *   cpus    processors at most, with decimals; 0: no limit
  *   pids    processes at most; 0: no limit
- *   job     it is a job of that name (below): what it prints is kept and goes nowhere else, it has no
+ *   background
+ *           it is a job of that name (below): what it prints is kept and goes nowhere else, it has no
  *           input, and no terminal; the call returns when it has ended
  *   shared  "1": it joins the namespaces of the job or command that runs in the plan, does not wait
  *           for the plan's lock, and ends with what it joined; -ATOLL_E_STATE when nothing runs

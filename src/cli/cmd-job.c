@@ -127,6 +127,20 @@ static int choose(void *user, const struct atoll_job *job)
 	return 0;
 }
 
+static int no_job(struct cli *c, const char *name)
+{
+	const char *plan = atoll_plan_name(c->plan);
+	struct error err = ERROR_INIT;
+
+	if (name)
+		(void)error_set(&err, -ATOLL_E_NOT_FOUND, "plan '%s' has no job '%s'", plan, name);
+	else
+		(void)error_set(&err, -ATOLL_E_NOT_FOUND, "plan '%s' has no job", plan);
+	error_hint(&err, "atoll exec %s --background NAME -- COMMAND begins one; atoll job list",
+	           plan);
+	return cli_fail_error(c, &err);
+}
+
 /* The words PLAN [NAME]: the plan is open, and the job is in *ret. 0 or an exit status. */
 static int open_job(struct cli *c, struct choice *ret)
 {
@@ -146,11 +160,7 @@ static int open_job(struct cli *c, struct choice *ret)
 	if (ret->n > 1)
 		return cli_fail_usage(c, "plan '%s' has several jobs: atoll job %s PLAN NAME",
 		                      atoll_plan_name(c->plan), c->args.words[0]);
-	if (ret->n == 1)
-		return 0;
-	/* The library has the words for it. */
-	r = atoll_job_stop(c->plan, ret->name ? ret->name : "-", c->res);
-	return cli_fail(c, r < 0 ? r : -ATOLL_E_NOT_FOUND);
+	return ret->n == 1 ? 0 : no_job(c, ret->name);
 }
 
 static bool is_running(struct cli *c, struct choice *ch)

@@ -84,21 +84,21 @@ int command_options(struct cli *c, struct atoll_exec *exec)
 	return r < 0 ? cli_fail_error(c, &err) : 0;
 }
 
-/* Our options, and what the library calls them. */
+/* Options that the library has under the same names. */
 static const struct {
-	const char *name, *as;
+	const char *name;
 	enum setting setting; /* its default, or its value where it takes none; or SETTING_END_ */
 	bool flag;
 } handed_on[] = {
-	{ "env", "env", SETTING_END_, false },
-	{ "unset", "unset", SETTING_END_, false },
-	{ "net", "net", SETTING_EXEC_NET, false },
-	{ "memory", "memory", SETTING_EXEC_MEMORY, false },
-	{ "cpus", "cpus", SETTING_EXEC_CPUS, false },
-	{ "pids", "pids", SETTING_EXEC_PIDS, false },
-	{ "transcript", "transcript", SETTING_EXEC_TRANSCRIPT_MAX, true },
-	{ "background", "job", SETTING_END_, false },
-	{ "shared", "shared", SETTING_END_, true },
+	{ "env", SETTING_END_, false },
+	{ "unset", SETTING_END_, false },
+	{ "net", SETTING_EXEC_NET, false },
+	{ "memory", SETTING_EXEC_MEMORY, false },
+	{ "cpus", SETTING_EXEC_CPUS, false },
+	{ "pids", SETTING_EXEC_PIDS, false },
+	{ "transcript", SETTING_EXEC_TRANSCRIPT_MAX, true },
+	{ "background", SETTING_END_, false },
+	{ "shared", SETTING_END_, true },
 };
 #define HANDED_ON (sizeof(handed_on) / sizeof(handed_on[0]))
 
@@ -108,7 +108,7 @@ static struct atoll_exec_option option_of(const struct cli *c, size_t i, const c
 	                          ? NULL
 	                          : c->settings.v[handed_on[i].setting].text;
 
-	return (struct atoll_exec_option){ handed_on[i].as, given ? given : set };
+	return (struct atoll_exec_option){ handed_on[i].name, given ? given : set };
 }
 
 /* Settings first, which options overrule; those in the order they were given. The caller frees. */

@@ -149,7 +149,7 @@ static const struct {
 } rows[] = {
 	{ "cpus", take_cpus },     { "env", take_env },
 	{ "memory", take_memory }, { "net", take_net },
-	{ "pids", take_pids },     { "job", take_job },
+	{ "pids", take_pids },     { "background", take_job },
 	{ "shared", take_shared }, { "transcript", take_transcript },
 	{ "unset", take_unset },
 };

@@ -147,8 +147,11 @@ static int give(const struct fencing *f, enum exec_view_kind kind, const char *g
 
 	if (r < 0 && kind == EXEC_VIEW_HIDDEN && (r == -ENOENT || r == -EACCES))
 		return 0;
-	if (r < 0)
-		return error_sys(f->err, r, "find", given);
+	if (r < 0) {
+		(void)error_sys(f->err, r, "find", given);
+		error_hint(f->err, "give a path that is there");
+		return error_prefix(f->err, r, "nothing was run");
+	}
 	if (strcmp(path, "/") == 0)
 		return refuse(f, path, "is everything, and cannot be given as one");
 	if (path_below(path, f->op->a->home))

@@ -87,9 +87,12 @@ int plan_log_output(struct atoll *a, int64_t id, atoll_output_fn fn, void *user,
 	int64_t end;
 	int r = registry_log_output(a->reg, id, plan, name, err);
 
-	if (r == 0)
-		return error_set(err, -ATOLL_E_NOT_FOUND, "the log has no command %lld",
-		                 (long long)id);
+	if (r == 0) {
+		(void)error_set(err, -ATOLL_E_NOT_FOUND, "the log has no command %lld",
+		                (long long)id);
+		error_hint(err, "atoll log shows their numbers");
+		return -ATOLL_E_NOT_FOUND;
+	}
 	if (r < 0)
 		return r;
 	end = output_read(a, plan, name, 0, fn, user, err);

@@ -208,3 +208,21 @@ logged() {
 	kill "$background"
 	ended "$background"
 }
+
+@test "job errors name the option and the plan, and whoever looks stops nothing" {
+	mkdir a
+	atoll start p --dir a
+	run atoll exec p --background a/b -- true
+	status_is 125
+	says "option '--background': 'a/b' is no name"
+	for verb in log stop wait; do
+		run atoll job $verb p
+		status_is 1
+		says "plan 'p' has no job"
+		says 'atoll exec p --background NAME'
+	done
+	run atoll exec p --rw "$work/nowhere" -- true
+	status_is 125
+	says 'nothing was run: '
+	says 'give a path that is there'
+}
