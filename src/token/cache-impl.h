@@ -111,6 +111,10 @@ bool work_is_inside(void);
  * Locking: held. */
 int work_thread(struct atoll_tokens *t, void *(*fn)(void *));
 void work_thread_ends(struct atoll_tokens *t);
+/* Until every thread is gone, with what libraries keep for it, not only counted out: the program may
+ * unload us next. Each thread waits for the one that ended before it, and we for the last.
+ * Locking: held. */
+void work_join(struct atoll_tokens *t);
 void work_set_inside(bool is_inside);
 /* Waits on COND for at most NS. Locking: held. */
 void work_wait(struct atoll_tokens *t, pthread_cond_t *cond, int64_t ns);
@@ -171,6 +175,8 @@ struct atoll_tokens {
 	pthread_cond_t change; /* for close and load */
 	struct job *jobs, *last_job;
 	unsigned queued, threads, idle;
+	bool has_ended;
+	pthread_t ended; /* the last thread that ended: whoever ends next joins it */
 	_Atomic bool is_closing; /* set under the lock */
 	bool has_timer;
 	pthread_cond_t timer;

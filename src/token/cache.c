@@ -264,8 +264,7 @@ void atoll_tokens_close(struct atoll_tokens *t)
 	(void)pthread_cond_broadcast(&t->timer);
 	(void)pthread_cond_broadcast(&t->change);
 	cancel_queued(t);
-	while (t->threads > 0)
-		(void)pthread_cond_wait(&t->change, &t->lock);
+	work_join(t);
 	cancel_queued(t);
 	tokens_unlock(t);
 	free_entries(t);

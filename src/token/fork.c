@@ -56,6 +56,7 @@ static void forget_work(struct atoll_tokens *t)
 	t->jobs = t->last_job = NULL;
 	t->queued = t->threads = t->idle = 0;
 	t->has_timer = false;
+	t->has_ended = false;
 	if (t->load == LOAD_RUNNING)
 		t->load = LOAD_NOT;
 }

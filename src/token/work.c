@@ -42,17 +42,35 @@ int work_thread(struct atoll_tokens *t, void *(*fn)(void *))
 	(void)pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (r != 0)
 		return -r;
-	(void)pthread_detach(thread);
 	t->threads++;
 	return 0;
 }
 
 void work_thread_ends(struct atoll_tokens *t)
 {
+	bool has_ended = t->has_ended;
+	pthread_t ended = t->ended;
+
+	t->has_ended = true;
+	t->ended = pthread_self();
 	t->threads--;
 	/* Under the lock: whoever closes the cache frees it next. */
 	(void)pthread_cond_broadcast(&t->change);
 	tokens_unlock(t);
+	if (has_ended)
+		(void)pthread_join(ended, NULL);
+}
+
+void work_join(struct atoll_tokens *t)
+{
+	while (t->threads > 0)
+		(void)pthread_cond_wait(&t->change, &t->lock);
+	if (!t->has_ended)
+		return;
+	t->has_ended = false;
+	tokens_unlock(t);
+	(void)pthread_join(t->ended, NULL);
+	tokens_lock(t);
 }
 
 static struct job *next_job(struct atoll_tokens *t)

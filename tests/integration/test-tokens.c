@@ -1039,6 +1039,61 @@ static void token_is_wiped_from_memory(void **state)
 	}
 }
 
+static atomic_int threads_begun, threads_gone;
+
+static void thread_gone(void *arg)
+{
+	(void)arg;
+	usleep(20000); /* as a library that gives back what it kept for this thread */
+	atomic_fetch_add(&threads_gone, 1);
+}
+
+static int send_and_keep(void *user, const struct atoll_token_request *request,
+                         struct atoll_token_reply *reply)
+{
+	const pthread_key_t *key = user;
+
+	(void)request;
+	if (!pthread_getspecific(*key)) {
+		atomic_fetch_add(&threads_begun, 1);
+		expect_eq(pthread_setspecific(*key, reply), 0);
+	}
+	return -ECONNREFUSED;
+}
+
+/* Closed is closed: no thread of the cache runs any more, not even its last lines. */
+static void token_close_waits_for_its_threads(void **state)
+{
+	struct fix *f = *state;
+	pthread_key_t key;
+	const struct atoll_tokens_config config = { .endpoint = "any:",
+		                                    .dir = fix_path(f, "%s/tokens", f->dir),
+		                                    .send = send_and_keep,
+		                                    .user = &key };
+
+	expect_eq(pthread_key_create(&key, thread_gone), 0);
+	for (int round = 0; round < 5; round++) {
+		struct atoll_tokens *t = NULL;
+
+		expect_eq(atoll_tokens_open(&config, &t, NULL), 0);
+		for (int i = 0; i < 3; i++) {
+			const struct atoll_token_call call = { .wait_ms = -1 };
+			struct atoll_token_handle *h = handle_of(t, fix_path(f, "sb-%d", i));
+			struct atoll_token_wait *w = NULL;
+			struct atoll_token *token;
+
+			expect(atoll_token_start(h, &call, &token, &w, NULL) >= 0);
+			while (w && atoll_token_wait_result(w, &token, NULL) == -EAGAIN)
+				usleep(1000);
+			atoll_token_wait_free(w);
+		}
+		atoll_tokens_close(t);
+		expect_eq(atomic_load(&threads_gone), atomic_load(&threads_begun));
+	}
+	expect(atomic_load(&threads_begun) > 0);
+	expect_eq(pthread_key_delete(key), 0);
+}
+
 static const struct atest_child children[] = {
 	{ "first_use", first_use },
 	{ NULL, NULL },
@@ -1067,6 +1122,7 @@ int main(int argc, char **argv)
 		tok(token_own_transport_and_bad_arguments),
 		tok(token_through_a_unix_socket),
 		tok(token_is_wiped_from_memory),
+		tok(token_close_waits_for_its_threads),
 	};
 
 	return atest_main(argc, argv, tests, children);
