@@ -790,10 +790,10 @@ static void token_bad_answers(void **state)
 		expect(!strstr(says, "tok-") && !strstr(hint, "tok-") && !strstr(detail, "tok-"));
 		expect(!strstr(says, SERVER_KEY) && !strstr(detail, SERVER_KEY));
 	}
+	atoll_result_free(res);
+	atoll_tokens_close(t); /* so nothing is being written now */
 	expect_eq(count_in(f, fix_path(f, "%s/tokens", f->dir), ".tok"), 0);
 	expect_eq(system(fix_path(f, "grep -rqe tok-x -e %s %s/tokens", SERVER_KEY, f->dir)), 256);
-	atoll_result_free(res);
-	atoll_tokens_close(t);
 }
 
 static void token_a_server_that_hangs_or_is_gone(void **state)
