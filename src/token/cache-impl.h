@@ -176,7 +176,7 @@ struct atoll_tokens {
 	struct job *jobs, *last_job;
 	unsigned queued, threads, idle;
 	bool has_ended;
-	pthread_t ended; /* the last thread that ended: whoever ends next joins it */
+	pthread_t ended;         /* the last thread that ended: whoever ends next joins it */
 	_Atomic bool is_closing; /* set under the lock */
 	bool has_timer;
 	pthread_cond_t timer;
