@@ -21,3 +21,32 @@ char *uri_of_file(const char *path, const char *query)
 	strbuf_printf(&sb, "?%s", query);
 	return strbuf_take(&sb);
 }
+
+static int hex_digit(char c)
+{
+	static const char digits[] = "0123456789abcdef0123456789ABCDEF";
+	const char *at = c ? strchr(digits, c) : NULL;
+
+	return at ? (int)((at - digits) % 16) : -1;
+}
+
+char *uri_decode(const char *text, size_t len)
+{
+	cleanup_strbuf struct strbuf sb = STRBUF_INIT;
+
+	for (size_t i = 0; i < len; i++) {
+		int high, low;
+
+		if (text[i] != '%') {
+			strbuf_putc(&sb, text[i]);
+			continue;
+		}
+		high = len - i > 2 ? hex_digit(text[i + 1]) : -1;
+		low = high >= 0 ? hex_digit(text[i + 2]) : -1;
+		if (low < 0 || high + low == 0)
+			return NULL;
+		strbuf_putc(&sb, (char)(high * 16 + low));
+		i += 2;
+	}
+	return strbuf_take(&sb);
+}
