@@ -389,6 +389,16 @@ int registry_damaged(const struct registry *r, struct error *err, const char *wh
 	return k;
 }
 
+int registry_version(struct registry *r, uint64_t *ret, struct error *err)
+{
+	int64_t version = 0;
+	int k = rows_number(r, "PRAGMA data_version", NO_ARGS, &version, err);
+
+	if (k >= 0)
+		*ret = (uint64_t)version;
+	return k < 0 ? k : 0;
+}
+
 /* ---- check ---- */
 
 struct invariant {

@@ -132,6 +132,9 @@ void registry_set_wait(struct registry *r, int64_t wait_ms, registry_wait_fn fn,
 /* PRAGMA integrity_check and our own invariants; for doctor. 0 or -ATOLL_E_DAMAGED. */
 int registry_check(struct registry *r, struct error *err);
 
+/* A number that is another one after any change by anybody but this handle. Takes no lock. */
+int registry_version(struct registry *r, uint64_t *ret, struct error *err);
+
 /* ---- transactions ---- */
 
 enum registry_durability {
