@@ -22,6 +22,7 @@ MAY_USE = {
     'plan': ['txn', 'strategy', 'registry', 'lock', 'diff', 'exec', 'fs', 'util'],
     'helper': ['exec', 'fs', 'util'],
     'postgres': ['fs', 'util'],
+    'daemon': ['plan', 'registry', 'diff', 'fs', 'util'],
     'cli': ['plan', 'diff', 'util'],
 }
 # From these folders only the headers named.

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a handler may ask of its request. */
+#include "daemon/call.h"
+
+#include "daemon/daemon.h"
+#include "util/cleanup.h"
+#include "util/uri.h"
+
+#include <microhttpd.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *call_header(const struct call *c, const char *name)
+{
+	return MHD_lookup_connection_value(c->connection, MHD_HEADER_KIND, name);
+}
+
+int call_fd(const struct call *c)
+{
+	return c->peer->fd;
+}
+
+int call_stop_fd(const struct call *c)
+{
+	return c->d->stop_fd;
+}
+
+/* Is the LEN bytes at PAIR "NAME=value" or "NAME"? Where the value begins. */
+static const char *value_of(const char *pair, size_t len, const char *name)
+{
+	size_t name_len = strlen(name);
+
+	if (len < name_len || memcmp(pair, name, name_len) != 0)
+		return NULL;
+	if (len == name_len)
+		return pair + len;
+	return pair[name_len] == '=' ? pair + name_len + 1 : NULL;
+}
+
+int call_query(struct call *c, const char *name, char **ret)
+{
+	cleanup_free char *found = NULL;
+
+	for (const char *p = c->query; p && *p;) {
+		size_t len = strcspn(p, "&");
+		const char *value = value_of(p, len, name);
+
+		if (value && found)
+			return error_set(&c->err, -ATOLL_E_INVALID, "'%s' is given twice", name);
+		if (value) {
+			found = uri_decode(value, (size_t)(p + len - value));
+			if (!found)
+				return error_set(&c->err, -ATOLL_E_INVALID,
+				                 "the value of '%s' is not well encoded", name);
+		}
+		p += len;
+		p += *p == '&';
+	}
+	*ret = take_ptr(found);
+	return 0;
+}
+
+int call_plan(struct call *c, size_t i, struct atoll_plan **ret)
+{
+	return atoll_plan_find(c->atoll, c->args[i], ret, c->res);
+}

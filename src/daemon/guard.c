@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The guard: one pass over a head, in which every field is looked at and the telling ones counted. */
+#include "daemon/guard.h"
+
+#include "daemon/call.h"
+#include "daemon/peer.h"
+#include "util/cleanup.h"
+#include "util/mem.h"
+
+#include <microhttpd.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define LENGTH_DIGITS 18 /* fits 64 bits */
+
+struct scan {
+	const char *host, *origin, *length, *encoding;
+	size_t hosts, origins, lengths, encodings, expects;
+	size_t n, bytes;
+	const char *expect;
+	const char *bad; /* what is wrong with a field, or NULL */
+};
+
+static bool is_token(const char *s, size_t len)
+{
+	static const char marks[] = "!#$%&'*+-.^_`|~";
+
+	for (size_t i = 0; i < len; i++) {
+		char c = s[i];
+
+		if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+		      (c && strchr(marks, c))))
+			return false;
+	}
+	return len > 0;
+}
+
+/* Bytes above 0x7f are obsolete text, and of no use to anything here. */
+static bool is_value(const char *s, size_t len)
+{
+	for (size_t i = 0; i < len; i++)
+		if ((unsigned char)s[i] < 0x20 ? s[i] != '\t' : (unsigned char)s[i] > 0x7e)
+			return false;
+	return true;
+}
+
+static void note_telling(struct scan *s, const char *name, const char *value)
+{
+	const struct {
+		const char *name;
+		const char **value;
+		size_t *count;
+	} telling[] = {
+		{ "Host", &s->host, &s->hosts },
+		{ "Origin", &s->origin, &s->origins },
+		{ "Content-Length", &s->length, &s->lengths },
+		{ "Transfer-Encoding", &s->encoding, &s->encodings },
+		{ "Expect", &s->expect, &s->expects },
+	};
+
+	for (size_t i = 0; i < sizeof(telling) / sizeof(telling[0]); i++) {
+		if (strcasecmp(telling[i].name, name) != 0)
+			continue;
+		*telling[i].value = value;
+		(*telling[i].count)++;
+	}
+}
+
+static enum MHD_Result scan_field(void *cls, enum MHD_ValueKind kind, const char *name,
+                                  size_t name_len, const char *value, size_t value_len)
+{
+	struct scan *s = cls;
+
+	(void)kind;
+	s->n++;
+	s->bytes += name_len + value_len + 4; /* ": " and the end of the line */
+	if (!is_token(name, name_len))
+		s->bad = "a field's name is no token";
+	else if (value && !is_value(value, value_len))
+		s->bad = "a field's value has a byte that has no business there";
+	if (s->bad || s->n > GUARD_HEADERS_MAX)
+		return MHD_NO;
+	note_telling(s, name, value ? value : "");
+	return MHD_YES;
+}
+
+static int refuse(unsigned status, struct error *err, const char *why)
+{
+	(void)error_set(err,
+	                status == MHD_HTTP_CONTENT_TOO_LARGE ? -ATOLL_E_TOO_BIG : -ATOLL_E_INVALID,
+	                "%s", why);
+	return (int)status;
+}
+
+/* ---- the target ---- */
+
+static bool is_dots(const char *segment, size_t len)
+{
+	size_t dots = 0;
+
+	while (len > 0) {
+		size_t step = *segment == '.' ? 1 : 3;
+
+		if (step == 3 && (len < 3 || strncasecmp(segment, "%2e", 3) != 0))
+			return false;
+		dots++;
+		segment += step;
+		len -= step;
+	}
+	return dots == 1 || dots == 2;
+}
+
+static const char *bad_segment(const char *segment, size_t len)
+{
+	if (len == 0)
+		return "the path has an empty segment";
+	if (is_dots(segment, len))
+		return "the path has a segment '.' or '..'";
+	for (size_t i = 0; i + 2 < len; i++)
+		if (strncasecmp(segment + i, "%2f", 3) == 0 ||
+		    strncmp(segment + i, "%00", 3) == 0 || strncasecmp(segment + i, "%5c", 3) == 0)
+			return "the path hides a separator or a NUL";
+	return NULL;
+}
+
+static const char *bad_target(const char *target)
+{
+	for (const char *p = target; *p; p++)
+		if ((unsigned char)*p <= 0x20 || (unsigned char)*p > 0x7e || *p == '#' ||
+		    *p == '\\')
+			return "the target has a byte that has no business there";
+	if (*target != '/')
+		return "the target is no path";
+	return NULL;
+}
+
+static int check_target(struct call *c, struct error *err)
+{
+	const char *mark = strchr(c->target, '?'), *bad = bad_target(c->target);
+
+	if (strlen(c->target) > GUARD_TARGET_MAX)
+		return refuse(MHD_HTTP_URI_TOO_LONG, err, "the target is too long");
+	if (bad)
+		return refuse(MHD_HTTP_BAD_REQUEST, err, bad);
+	c->path = mark ? xstrndup(c->target, (size_t)(mark - c->target)) : xstrdup(c->target);
+	c->query = mark ? mark + 1 : NULL;
+	for (const char *p = c->path; *p == '/' && !bad;) {
+		size_t len = strcspn(++p, "/");
+
+		bad = bad_segment(p, len);
+		p += len;
+	}
+	return bad ? refuse(MHD_HTTP_BAD_REQUEST, err, bad) : 0;
+}
+
+/* ---- fields ---- */
+
+/* HOST without its port: "[::1]:80" is "[::1]". */
+static size_t host_len(const char *host)
+{
+	const char *end = *host == '[' ? strchr(host, ']') : NULL;
+
+	return end ? (size_t)(end + 1 - host) : strcspn(host, ":");
+}
+
+static bool is_listed(const struct strlist *l, const char *s, size_t len)
+{
+	for (size_t i = 0; i < l->n; i++)
+		if (strlen(l->v[i]) == len && strncasecmp(l->v[i], s, len) == 0)
+			return true;
+	return false;
+}
+
+static bool is_port(const char *s)
+{
+	size_t len = strspn(s, "0123456789");
+
+	return *s == '\0' || (len > 0 && len <= 5 && s[len] == '\0');
+}
+
+static bool host_is_good(const struct guard *g, const struct call *c, const char *host)
+{
+	size_t len = host_len(host);
+	const char *port = host + len;
+
+	if (*port && (*port != ':' || !is_port(port + 1)))
+		return false;
+	if (c->peer->is_unix) /* who can open the socket needs no name for it */
+		return len > 0;
+	return is_listed(&g->hosts, host, len);
+}
+
+static int check_names(const struct guard *g, const struct call *c, const struct scan *s,
+                       struct error *err)
+{
+	if (s->hosts != 1)
+		return refuse(MHD_HTTP_BAD_REQUEST, err, "there must be one Host");
+	if (!host_is_good(g, c, s->host)) {
+		(void)refuse(MHD_HTTP_MISDIRECTED_REQUEST, err,
+		             "Host is none of this daemon's names");
+		error_hint(err, "start it with --host NAME to add one");
+		return MHD_HTTP_MISDIRECTED_REQUEST;
+	}
+	if (s->origins > 1 || (s->origins == 1 && !strlist_has(&g->origins, s->origin))) {
+		(void)error_set(err, -ATOLL_E_DENIED, "pages of this Origin may not ask here");
+		error_hint(err, "start the daemon with --origin ORIGIN to allow one");
+		return MHD_HTTP_FORBIDDEN;
+	}
+	return 0;
+}
+
+static int check_body(const struct scan *s, struct guard_head *ret, struct error *err)
+{
+	if (s->lengths + s->encodings > 1)
+		return refuse(MHD_HTTP_BAD_REQUEST, err, "the length of the body is said twice");
+	if (s->encodings == 1 && strcasecmp(s->encoding, "chunked") != 0)
+		return refuse(MHD_HTTP_NOT_IMPLEMENTED, err,
+		              "of Transfer-Encoding only chunked is known");
+	if (s->lengths == 1) {
+		size_t digits = strspn(s->length, "0123456789");
+
+		if (digits == 0 || s->length[digits] != '\0')
+			return refuse(MHD_HTTP_BAD_REQUEST, err, "Content-Length is no number");
+		if (digits > LENGTH_DIGITS)
+			return refuse(MHD_HTTP_CONTENT_TOO_LARGE, err,
+			              "Content-Length is too large");
+		ret->length = strtoull(s->length, NULL, 10);
+	}
+	ret->chunked = s->encodings == 1;
+	ret->has_body = ret->chunked || ret->length > 0;
+	if (s->expects > 1 || (s->expects == 1 && strcasecmp(s->expect, "100-continue") != 0))
+		return refuse(MHD_HTTP_EXPECTATION_FAILED, err,
+		              "of Expect only 100-continue is known");
+	return 0;
+}
+
+int guard_check(const struct guard *g, struct call *c, const char *version, struct guard_head *ret,
+                struct error *err)
+{
+	struct scan s = { 0 };
+	int status;
+
+	*ret = (struct guard_head){ 0 };
+	if (strcmp(version, "HTTP/1.1") != 0)
+		return refuse(MHD_HTTP_HTTP_VERSION_NOT_SUPPORTED, err,
+		              "only HTTP/1.1 is spoken here");
+	if (!is_token(c->method, strlen(c->method)))
+		return refuse(MHD_HTTP_BAD_REQUEST, err, "the method is no token");
+	status = check_target(c, err);
+	if (status)
+		return status;
+	(void)MHD_get_connection_values_n(c->connection, MHD_HEADER_KIND, scan_field, &s);
+	if (s.bad)
+		return refuse(MHD_HTTP_BAD_REQUEST, err, s.bad);
+	if (s.n > GUARD_HEADERS_MAX || s.bytes > GUARD_HEAD_MAX)
+		return refuse(MHD_HTTP_REQUEST_HEADER_FIELDS_TOO_LARGE, err,
+		              "the head is too large");
+	status = check_names(g, c, &s, err);
+	return status ? status : check_body(&s, ret, err);
+}

@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Requests. libmicrohttpd calls on_uri() when the request line is there, on_request() when the head
+ * is, again for each piece of the body and once more at its end, and on_completed() at last.
+ *
+ * What is refused for its head or for want of credentials is answered at the first on_request(), before
+ * the body is read, and the library closes the connection then. All else is answered at the last, so
+ * that connections live on.
+ */
+#include "daemon/serve.h"
+
+#include "daemon/call.h"
+#include "daemon/log.h"
+#include "daemon/reply.h"
+#include "util/cleanup.h"
+#include "util/clock.h"
+#include "util/mem.h"
+
+#include <errno.h>
+#include <microhttpd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BODY_FIRST (4u << 10)
+
+static void call_free(struct call *c)
+{
+	if (c->atoll)
+		stores_give(c->d->stores, c->atoll);
+	atoll_result_free(c->res);
+	route_match_done(&c->match);
+	for (size_t i = 0; i < c->n_headers; i++)
+		free(c->headers[i].value);
+	free(c->target);
+	free(c->path);
+	free(c->body);
+	error_done(&c->err);
+	free(c);
+}
+
+/* ---- the head ---- */
+
+static void *on_uri(void *cls, const char *uri, struct MHD_Connection *connection)
+{
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+	struct call *c = xcalloc(1, sizeof(*c));
+
+	c->d = cls;
+	c->connection = connection;
+	c->peer = info->socket_context;
+	c->target = xstrdup(uri ? uri : "");
+	c->began_ns = clock_boot_ns();
+	(void)snprintf(c->id, sizeof(c->id), "%s-%u", c->d->id_head,
+	               atomic_fetch_add(&c->d->next_id, 1));
+	atomic_fetch_add(&c->d->metrics.running, 1);
+	peer_enter(c->d->peers, c->peer, PEER_HEAD);
+	return c;
+}
+
+/* Answers at once and ends the connection. */
+static enum MHD_Result refuse(struct call *c, unsigned status)
+{
+	c->close = true;
+	return reply_error_as(c, status, &c->err) < 0 ? MHD_NO : MHD_YES;
+}
+
+static int identify(struct call *c, unsigned *ret_retry_s)
+{
+	const struct auth_request q = {
+		.fd = c->peer->fd,
+		.is_unix = c->peer->is_unix,
+		.authorization = call_header(c, "Authorization"),
+		.peer = c->peer->address,
+	};
+
+	return auth_check(c->d->auth, &q, &c->who, ret_retry_s, &c->err);
+}
+
+/* 0, or the status to refuse with. */
+static unsigned check_identity(struct call *c)
+{
+	unsigned retry_s = 1;
+	char text[16];
+	int r;
+
+	if (c->route && (c->route->flags & ROUTE_OPEN))
+		return 0;
+	r = identify(c, &retry_s);
+	if (r == -EAGAIN) {
+		(void)snprintf(text, sizeof(text), "%u", retry_s);
+		reply_header(c, "Retry-After", text);
+		return MHD_HTTP_TOO_MANY_REQUESTS;
+	}
+	if (r == -ATOLL_E_DENIED) {
+		reply_header(c, "WWW-Authenticate", "Bearer realm=\"atoll\"");
+		return MHD_HTTP_UNAUTHORIZED;
+	}
+	return r < 0 ? MHD_HTTP_INTERNAL_SERVER_ERROR : 0;
+}
+
+/* 0, or the status to refuse with; what is there is told to those only who may know it. */
+static unsigned check_route(struct call *c)
+{
+	int r = route_find(c->method, c->path, &c->match);
+	unsigned status;
+
+	c->route = c->match.route;
+	c->args = c->match.args;
+	status = check_identity(c);
+	if (status)
+		return status;
+	if (r == -ATOLL_E_INVALID) {
+		(void)error_set(&c->err, r, "the path is not well encoded");
+		return MHD_HTTP_BAD_REQUEST;
+	}
+	if (c->match.known_path && !c->route) {
+		(void)error_set(&c->err, -ATOLL_E_INVALID, "not with this method");
+		reply_header(c, "Allow", c->match.allow);
+		return MHD_HTTP_METHOD_NOT_ALLOWED;
+	}
+	if (r < 0) {
+		(void)error_set(&c->err, r, "there is nothing at this path");
+		return MHD_HTTP_NOT_FOUND;
+	}
+	if (!(c->route->flags & ROUTE_OPEN) && route_allows(&c->match, &c->who, &c->err) < 0)
+		return MHD_HTTP_FORBIDDEN;
+	return 0;
+}
+
+static unsigned check_length(struct call *c, const struct guard_head *head)
+{
+	if (head->length <= c->route->body_max && (!head->chunked || c->route->body_max > 0))
+		return 0;
+	(void)error_set(&c->err, -ATOLL_E_TOO_BIG, "the body is larger than %zu bytes",
+	                c->route->body_max);
+	return MHD_HTTP_CONTENT_TOO_LARGE;
+}
+
+static enum MHD_Result begin(struct call *c, const char *method, const char *version)
+{
+	struct guard_head head;
+	unsigned status;
+
+	c->seen = true;
+	c->method = method;
+	status = (unsigned)guard_check(&c->d->guard, c, version, &head, &c->err);
+	if (status) {
+		atomic_fetch_add(&c->d->metrics.refused, 1);
+		return refuse(c, status);
+	}
+	status = check_route(c);
+	if (status == MHD_HTTP_UNAUTHORIZED || status == MHD_HTTP_FORBIDDEN)
+		atomic_fetch_add(&c->d->metrics.denied, 1);
+	if (!status)
+		status = check_length(c, &head);
+	if (status)
+		return refuse(c, status);
+	peer_enter(c->d->peers, c->peer, head.has_body ? PEER_BODY : PEER_WORKING);
+	return MHD_YES;
+}
+
+/* ---- the body ---- */
+
+static int make_room(struct call *c, size_t len)
+{
+	size_t cap = c->body_cap ? c->body_cap : BODY_FIRST;
+	char *body;
+
+	while (cap < c->body_len + len + 1)
+		cap *= 2;
+	if (cap == c->body_cap)
+		return 0;
+	body = realloc(c->body, cap);
+	if (!body)
+		return -ENOMEM;
+	c->body = body;
+	c->body_cap = cap;
+	return 0;
+}
+
+/* The library takes no answer before the end of the body: what is too much is read and dropped, until
+ * it is twice too much. */
+static enum MHD_Result add_body(struct call *c, const char *data, size_t len)
+{
+	if (c->overflow || len > c->route->body_max - c->body_len) {
+		size_t dropped = c->overflow ? c->body_len + len : len;
+
+		c->overflow = true;
+		c->body_len = dropped;
+		return dropped > 2 * c->route->body_max ? MHD_NO : MHD_YES;
+	}
+	if (make_room(c, len) < 0)
+		return MHD_NO;
+	memcpy(c->body + c->body_len, data, len);
+	c->body_len += len;
+	c->body[c->body_len] = '\0';
+	return MHD_YES;
+}
+
+/* ---- the answer ---- */
+
+static int take_store(struct call *c)
+{
+	cleanup_free char *text = NULL;
+	int64_t wait_ms = c->d->options.wait_ms;
+	int r = call_query(c, "wait", &text);
+
+	if (r < 0)
+		return r;
+	if (text) {
+		char *end;
+		double s = strtod(text, &end);
+
+		if (end == text || *end || !(s >= 0))
+			return error_set(&c->err, -ATOLL_E_INVALID,
+			                 "'wait' is no number of seconds");
+		wait_ms = s * 1000 < (double)c->d->options.wait_max_ms ? (int64_t)(s * 1000)
+		                                                       : c->d->options.wait_max_ms;
+	}
+	c->res = atoll_result_new();
+	return stores_take(c->d->stores, wait_ms, &c->atoll, &c->err);
+}
+
+static int run_handler(struct call *c)
+{
+	int r = 0;
+
+	if (!c->body)
+		c->body = xstrdup("");
+	if (c->route->flags & ROUTE_STORE)
+		r = take_store(c);
+	if (r >= 0)
+		r = c->route->handle(c);
+	if (c->answered || r >= 0)
+		return r;
+	if (c->err.code)
+		return reply_error(c, &c->err);
+	if (c->res)
+		return reply_result(c, r);
+	(void)error_set(&c->err, r, "%s %s failed", c->route->method, c->route->path);
+	return reply_error(c, &c->err);
+}
+
+static enum MHD_Result answer(struct call *c)
+{
+	peer_enter(c->d->peers, c->peer, PEER_WORKING);
+	if (atomic_load(&c->d->stopping))
+		c->close = true;
+	if (c->overflow) {
+		(void)error_set(&c->err, -ATOLL_E_TOO_BIG, "the body is larger than %zu bytes",
+		                c->route->body_max);
+		return refuse(c, MHD_HTTP_CONTENT_TOO_LARGE);
+	}
+	(void)run_handler(c);
+	if (c->answered)
+		return MHD_YES;
+	log_failure("no answer", &c->err);
+	return MHD_NO;
+}
+
+static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, const char *url,
+                                  const char *method, const char *version, const char *data,
+                                  size_t *len, void **context)
+{
+	struct call *c = *context;
+
+	(void)cls;
+	(void)connection;
+	(void)url;
+	if (!c->seen)
+		return begin(c, method, version);
+	if (*len > 0) {
+		size_t n = *len;
+
+		*len = 0;
+		return add_body(c, data, n);
+	}
+	return c->answered ? MHD_YES : answer(c);
+}
+
+static void on_completed(void *cls, struct MHD_Connection *connection, void **context,
+                         enum MHD_RequestTerminationCode how)
+{
+	struct daemon *d = cls;
+	struct call *c = *context;
+	int64_t took;
+
+	(void)connection;
+	if (!c)
+		return;
+	*context = NULL;
+	took = clock_boot_ns() - c->began_ns;
+	atomic_fetch_sub(&d->metrics.running, 1);
+	metrics_request(&d->metrics, c->route, c->status, took);
+	log_request(c, took, how == MHD_REQUEST_TERMINATED_COMPLETED_OK);
+	peer_enter(d->peers, c->peer, PEER_IDLE);
+	call_free(c);
+}
+
+/* ---- connections ---- */
+
+static void on_connection(void *cls, struct MHD_Connection *connection, void **context,
+                          enum MHD_ConnectionNotificationCode code)
+{
+	const union MHD_ConnectionInfo *info;
+	struct daemon *d = cls;
+
+	if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
+		atomic_fetch_sub(&d->metrics.open, 1);
+		peer_remove(d->peers, *context);
+		return;
+	}
+	info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+	*context = peer_add(d->peers, info->connect_fd);
+	atomic_fetch_add(&d->metrics.open, 1);
+	atomic_fetch_add(&d->metrics.connections, 1);
+}
+
+/* The path and the query are decoded by us, piece by piece. */
+static size_t on_unescape(void *cls, struct MHD_Connection *connection, char *text)
+{
+	(void)cls;
+	(void)connection;
+	return strlen(text);
+}
+
+static void on_log(void *cls, const char *fmt, va_list ap)
+	__attribute__((__format__(__printf__, 2, 0)));
+
+static void on_log(void *cls, const char *fmt, va_list ap)
+{
+	char text[512];
+
+	(void)cls;
+	(void)vsnprintf(text, sizeof(text), fmt, ap);
+	text[strcspn(text, "\n")] = '\0';
+	log_line(LOG_INFO, "libmicrohttpd: %s", text);
+}
+
+static int start_one(struct daemon *d, struct listener *l, const char *cert, const char *key,
+                     struct error *err)
+{
+	unsigned flags = MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD |
+	                 MHD_USE_POLL | MHD_USE_ITC | MHD_USE_ERROR_LOG | MHD_ALLOW_UPGRADE;
+	struct MHD_OptionItem tls[] = {
+		{ MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)(uintptr_t)cert },
+		{ MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)(uintptr_t)key },
+		{ MHD_OPTION_END, 0, NULL },
+	};
+
+	if (l->tls)
+		flags |= MHD_USE_TLS;
+	else
+		tls[0].option = MHD_OPTION_END;
+	l->mhd = MHD_start_daemon(
+		flags, 0, NULL, NULL, on_request, d, MHD_OPTION_EXTERNAL_LOGGER, on_log, d,
+		MHD_OPTION_LISTEN_SOCKET, l->fd, MHD_OPTION_URI_LOG_CALLBACK, on_uri, d,
+		MHD_OPTION_NOTIFY_COMPLETED, on_completed, d, MHD_OPTION_NOTIFY_CONNECTION,
+		on_connection, d, MHD_OPTION_UNESCAPE_CALLBACK, on_unescape, d,
+		MHD_OPTION_CONNECTION_LIMIT, d->options.connections,
+		MHD_OPTION_PER_IP_CONNECTION_LIMIT, d->options.per_address,
+		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)GUARD_CONNECTION_BYTES,
+		MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_ARRAY, tls, MHD_OPTION_END);
+	if (l->mhd)
+		return 0;
+	return error_set(err, -EIO, "cannot serve %s", l->name);
+}
+
+int serve_start(struct daemon *d, const char *cert, const char *key, struct error *err)
+{
+	for (size_t i = 0; i < d->n_listeners; i++) {
+		int r = start_one(d, &d->listeners[i], cert, key, err);
+
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+void serve_stop(struct daemon *d)
+{
+	int64_t deadline = clock_deadline(d->options.stop_ms);
+
+	for (size_t i = 0; i < d->n_listeners; i++)
+		if (d->listeners[i].mhd)
+			(void)MHD_quiesce_daemon(d->listeners[i].mhd);
+	peers_end(d->peers, true);
+	while (atomic_load(&d->metrics.running) > 0 && clock_boot_ns() < deadline)
+		clock_sleep_ns(INT64_C(10000000));
+	peers_end(d->peers, false);
+	for (size_t i = 0; i < d->n_listeners; i++)
+		if (d->listeners[i].mhd)
+			MHD_stop_daemon(d->listeners[i].mhd);
+}
