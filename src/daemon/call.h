@@ -50,9 +50,9 @@ struct call {
 	struct error err;         /* a handler's own failure */
 
 	/* the rest is for serve.c and reply.c */
-	size_t body_cap;
-	bool seen;     /* the head was looked at */
-	bool overflow; /* the body is over the limit; what comes is dropped */
+	const char *raw_target; /* target, where it was received */
+	size_t body_size;       /* as announced */
+	bool seen;              /* the head was looked at */
 	bool answered;
 	bool close; /* the connection ends with this answer */
 	unsigned status;

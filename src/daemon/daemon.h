@@ -17,38 +17,28 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 #include "daemon/auth.h"
 #include "daemon/guard.h"
 #include "daemon/metrics.h"
+#include "daemon/options.h"
 #include "daemon/peer.h"
 #include "daemon/stores.h"
-#include "util/list.h"
 
 struct MHD_Daemon;
 
-#define DAEMON_LISTENERS 8
-
-struct daemon_options {
-	const char *socket; /* path; NULL: none, or the usual one when nothing else is asked for */
-	struct strlist listen; /* HOST:PORT */
-	const char *tls_cert, *tls_key;
-	struct strlist hosts, origins;
-	unsigned connections; /* at most, overall */
-	unsigned per_address;
-	int64_t limits_ms[PEER_STAGE_END_];
-	int64_t stop_ms;
-	int64_t wait_ms;     /* for locks, where a request does not say; */
-	int64_t wait_max_ms; /* and at most */
-};
+#define DAEMON_LISTENERS  8
+#define LISTENER_NAME_LEN 160
 
 struct listener {
 	int fd;
 	bool is_unix;
 	bool tls;
-	char name[128];    /* for the log: "unix:/run/...", "127.0.0.1:8080" */
-	char *unlink_path; /* a socket of ours, removed at the end; or NULL */
+	char name[LISTENER_NAME_LEN]; /* for the log: "unix:/run/...", "127.0.0.1:8080" */
+	char *path;                   /* of a Unix socket that we made, and remove; or NULL */
+	dev_t dev;                    /* of it */
+	ino_t ino;
 	struct MHD_Daemon *mhd;
-	struct daemon *d;
 };
 
 struct daemon {
@@ -60,7 +50,8 @@ struct daemon {
 	struct metrics metrics;
 	struct listener listeners[DAEMON_LISTENERS];
 	size_t n_listeners;
-	int stop_fd; /* eventfd: readable once the daemon stops */
+	char *tls_cert, *tls_key; /* texts of the files, or NULL */
+	int stop_fd;              /* eventfd: readable once the daemon stops */
 	atomic_bool stopping;
 	atomic_uint next_id;
 	char id_head[9]; /* of this process, in request ids */

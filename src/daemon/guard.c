@@ -14,7 +14,17 @@
 
 #define LENGTH_DIGITS 18 /* fits 64 bits */
 
+/*
+ * The library shows fields and hides the lines they came in: a line may have ended in a bare LF, a NUL
+ * may have cut a value short, a field without a name is dropped, and a folded line is joined to the
+ * name before it. But it works where the bytes were received: names and values point into the head, and
+ * each CR LF has become two NULs. So what was between them shows in the distances. Later versions are
+ * strict when asked (MHD_OPTION_CLIENT_DISCIPLINE_LVL), and work in another way.
+ */
+#define LAYOUT_IS_KNOWN (MHD_VERSION < 0x00097700)
+
 struct scan {
+	const char *next; /* where the name of the next field must be */
 	const char *host, *origin, *length, *encoding;
 	size_t hosts, origins, lengths, encodings, expects;
 	size_t n, bytes;
@@ -67,6 +77,21 @@ static void note_telling(struct scan *s, const char *name, const char *value)
 	}
 }
 
+/* "NAME:", blanks, VALUE, CR LF, and nothing else. */
+static bool is_whole_line(struct scan *s, const char *name, size_t name_len, const char *value,
+                          size_t value_len)
+{
+	const char *at = name + name_len + 1;
+
+	if (!LAYOUT_IS_KNOWN)
+		return true;
+	if (name != s->next || value < at || value[value_len] != '\0' ||
+	    value[value_len + 1] != '\0')
+		return false;
+	s->next = value + value_len + 2;
+	return strspn(at, " \t") >= (size_t)(value - at);
+}
+
 static enum MHD_Result scan_field(void *cls, enum MHD_ValueKind kind, const char *name,
                                   size_t name_len, const char *value, size_t value_len)
 {
@@ -77,11 +102,13 @@ static enum MHD_Result scan_field(void *cls, enum MHD_ValueKind kind, const char
 	s->bytes += name_len + value_len + 4; /* ": " and the end of the line */
 	if (!is_token(name, name_len))
 		s->bad = "a field's name is no token";
-	else if (value && !is_value(value, value_len))
+	else if (!is_value(value, value_len))
 		s->bad = "a field's value has a byte that has no business there";
+	else if (!is_whole_line(s, name, name_len, value, value_len))
+		s->bad = "a line of the head is not as the standard has it";
 	if (s->bad || s->n > GUARD_HEADERS_MAX)
 		return MHD_NO;
-	note_telling(s, name, value ? value : "");
+	note_telling(s, name, value);
 	return MHD_YES;
 }
 
@@ -154,6 +181,28 @@ static int check_target(struct call *c, struct error *err)
 	return bad ? refuse(MHD_HTTP_BAD_REQUEST, err, bad) : 0;
 }
 
+/* ---- lines ---- */
+
+/* "METHOD TARGET HTTP/1.1" and nothing else: where the first field must be, or NULL. */
+static const char *after_request_line(const struct call *c, const char *version)
+{
+	const char *end = version + strlen(version);
+
+	if (LAYOUT_IS_KNOWN && (c->raw_target != c->method + strlen(c->method) + 1 ||
+	                        version != c->raw_target + strlen(c->target) + 1))
+		return NULL;
+	return end + 2;
+}
+
+/* The empty line after the last field ends the head. */
+static bool is_whole_head(const struct call *c, const struct scan *s)
+{
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(c->connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+
+	return !LAYOUT_IS_KNOWN || c->method + info->header_size == s->next + 2;
+}
+
 /* ---- fields ---- */
 
 /* HOST without its port: "[::1]:80" is "[::1]". */
@@ -210,29 +259,44 @@ static int check_names(const struct guard *g, const struct call *c, const struct
 	return 0;
 }
 
+/* One way to say how long a body is: the library hides how chunks were framed. */
 static int check_body(const struct scan *s, struct guard_head *ret, struct error *err)
 {
-	if (s->lengths + s->encodings > 1)
-		return refuse(MHD_HTTP_BAD_REQUEST, err, "the length of the body is said twice");
-	if (s->encodings == 1 && strcasecmp(s->encoding, "chunked") != 0)
-		return refuse(MHD_HTTP_NOT_IMPLEMENTED, err,
-		              "of Transfer-Encoding only chunked is known");
-	if (s->lengths == 1) {
-		size_t digits = strspn(s->length, "0123456789");
+	size_t digits = s->lengths == 1 ? strspn(s->length, "0123456789") : 0;
 
-		if (digits == 0 || s->length[digits] != '\0')
-			return refuse(MHD_HTTP_BAD_REQUEST, err, "Content-Length is no number");
-		if (digits > LENGTH_DIGITS)
-			return refuse(MHD_HTTP_CONTENT_TOO_LARGE, err,
-			              "Content-Length is too large");
-		ret->length = strtoull(s->length, NULL, 10);
+	if (s->lengths > 1 || (s->lengths == 1 && s->encodings > 0))
+		return refuse(MHD_HTTP_BAD_REQUEST, err, "the length of the body is said twice");
+	if (s->encodings > 0) {
+		(void)refuse(MHD_HTTP_LENGTH_REQUIRED, err, "a body must have a Content-Length");
+		error_hint(err, "send it without Transfer-Encoding");
+		return MHD_HTTP_LENGTH_REQUIRED;
 	}
-	ret->chunked = s->encodings == 1;
-	ret->has_body = ret->chunked || ret->length > 0;
+	if (s->lengths == 1 && (digits == 0 || s->length[digits] != '\0'))
+		return refuse(MHD_HTTP_BAD_REQUEST, err, "Content-Length is no number");
+	if (digits > LENGTH_DIGITS)
+		return refuse(MHD_HTTP_CONTENT_TOO_LARGE, err, "Content-Length is too large");
+	if (s->lengths == 1)
+		ret->length = strtoull(s->length, NULL, 10);
 	if (s->expects > 1 || (s->expects == 1 && strcasecmp(s->expect, "100-continue") != 0))
 		return refuse(MHD_HTTP_EXPECTATION_FAILED, err,
 		              "of Expect only 100-continue is known");
 	return 0;
+}
+
+static int check_lines(struct call *c, const char *version, struct scan *s, struct error *err)
+{
+	static const char not_standard[] = "a line of the head is not as the standard has it";
+
+	s->next = after_request_line(c, version);
+	if (!s->next)
+		return refuse(MHD_HTTP_BAD_REQUEST, err, not_standard);
+	(void)MHD_get_connection_values_n(c->connection, MHD_HEADER_KIND, scan_field, s);
+	if (s->bad)
+		return refuse(MHD_HTTP_BAD_REQUEST, err, s->bad);
+	if (s->n > GUARD_HEADERS_MAX || s->bytes > GUARD_HEAD_MAX)
+		return refuse(MHD_HTTP_REQUEST_HEADER_FIELDS_TOO_LARGE, err,
+		              "the head is too large");
+	return is_whole_head(c, s) ? 0 : refuse(MHD_HTTP_BAD_REQUEST, err, not_standard);
 }
 
 int guard_check(const struct guard *g, struct call *c, const char *version, struct guard_head *ret,
@@ -248,14 +312,9 @@ int guard_check(const struct guard *g, struct call *c, const char *version, stru
 	if (!is_token(c->method, strlen(c->method)))
 		return refuse(MHD_HTTP_BAD_REQUEST, err, "the method is no token");
 	status = check_target(c, err);
-	if (status)
-		return status;
-	(void)MHD_get_connection_values_n(c->connection, MHD_HEADER_KIND, scan_field, &s);
-	if (s.bad)
-		return refuse(MHD_HTTP_BAD_REQUEST, err, s.bad);
-	if (s.n > GUARD_HEADERS_MAX || s.bytes > GUARD_HEAD_MAX)
-		return refuse(MHD_HTTP_REQUEST_HEADER_FIELDS_TOO_LARGE, err,
-		              "the head is too large");
-	status = check_names(g, c, &s, err);
+	if (!status)
+		status = check_lines(c, version, &s, err);
+	if (!status)
+		status = check_names(g, c, &s, err);
 	return status ? status : check_body(&s, ret, err);
 }

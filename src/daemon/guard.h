@@ -7,7 +7,6 @@
 #ifndef DAEMON_GUARD_H
 #define DAEMON_GUARD_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include "util/error.h"
@@ -26,9 +25,7 @@ struct guard {
 };
 
 struct guard_head {
-	uint64_t length; /* of the body as announced; 0 when there is none or it is chunked */
-	bool has_body;
-	bool chunked;
+	uint64_t length; /* of the body; 0: none */
 };
 
 /* Looks at the head of C, whose method and VERSION are as the library has them. 0 and *ret: path and

@@ -4,28 +4,18 @@
 #include "daemon/listen.h"
 #include "daemon/log.h"
 #include "daemon/serve.h"
+#include "daemon/systemd.h"
+#include "daemon/tls.h"
 #include "util/clock.h"
 #include "util/random.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
-
-static const struct daemon_options usual = {
-	.connections = 256,
-	.per_address = 64,
-	.limits_ms = { [PEER_HEAD] = 10000,
-	               [PEER_BODY] = 60000,
-	               [PEER_SENDING] = 60000,
-	               [PEER_IDLE] = 75000 },
-	.stop_ms = 30000,
-	.wait_ms = 10000,
-	.wait_max_ms = 3600000,
-};
 
 /* Blocked here and so in every thread that comes: only sigwait() gets them. */
 static void hold_signals(sigset_t *set)
@@ -48,15 +38,17 @@ static int open_parts(struct daemon *d, struct error *err)
 		return error_sys(err, -errno, "make", "an eventfd");
 	random_hex(d->id_head, sizeof(d->id_head) - 1);
 	d->metrics.started_ms = clock_real_ms();
-	r = stores_open(&d->stores, err);
+	r = tls_open(d, err);
+	if (r >= 0)
+		r = stores_open(&d->stores, err);
 	if (r >= 0)
 		r = auth_open(&d->auth, err);
+	if (r >= 0)
+		r = listen_open(d, err);
 	if (r < 0)
 		return r;
 	r = peers_open(d->options.limits_ms, &d->peers);
-	if (r < 0)
-		return error_sys(err, r, "start", "a thread");
-	return listen_open(d, err);
+	return r < 0 ? error_sys(err, r, "start", "a thread") : 0;
 }
 
 static void close_parts(struct daemon *d)
@@ -65,17 +57,26 @@ static void close_parts(struct daemon *d)
 	peers_close(d->peers);
 	auth_close(d->auth);
 	stores_close(d->stores);
+	tls_close(d);
 	if (d->stop_fd >= 0)
 		(void)close(d->stop_fd);
+	options_done(&d->options);
 }
 
 static void stop(struct daemon *d)
 {
 	const uint64_t one = 1;
 
+	log_line(LOG_INFO, "stopping");
+	systemd_notify("STOPPING=1");
 	atomic_store(&d->stopping, true);
 	(void)write(d->stop_fd, &one, sizeof(one));
-	serve_stop(d);
+	if (serve_stop(d))
+		return;
+	/* Whoever is still inside the library may be killed at any instant, as ever: the next command
+	 * finishes or withdraws what he did. Joining him would take as long as he likes. */
+	log_line(LOG_ERROR, "requests are still under way; not waiting for them");
+	_exit(EXIT_SUCCESS);
 }
 
 static int run(struct daemon *d, const sigset_t *signals, struct error *err)
@@ -83,34 +84,39 @@ static int run(struct daemon *d, const sigset_t *signals, struct error *err)
 	int r = open_parts(d, err), sig;
 
 	if (r >= 0)
-		r = serve_start(d, NULL, NULL, err);
-	if (r < 0)
+		r = serve_start(d, err);
+	if (r < 0) {
+		(void)serve_stop(d);
 		return r;
-	log_line(LOG_INFO, "serving %s", d->listeners[0].name);
+	}
+	for (size_t i = 0; i < d->n_listeners; i++)
+		log_line(LOG_INFO, "serving %s%s", d->listeners[i].name,
+		         d->listeners[i].tls ? " with TLS" : "");
+	systemd_notify("READY=1");
 	while (sigwait(signals, &sig) != 0)
 		;
-	log_line(LOG_INFO, "stopping");
 	stop(d);
 	return 0;
 }
 
 int main(int argc, char **argv)
 {
-	static struct daemon d;
+	static struct daemon d = { .stop_fd = -1 };
 	struct error err = ERROR_INIT;
 	sigset_t signals;
-	int r;
+	int r = options_parse(&d.options, argc, argv, &err);
 
-	d.options = usual;
-	d.stop_fd = -1;
-	if (argc != 3 || strcmp(argv[1], "--socket") != 0)
-		return 2;
-	d.options.socket = argv[2];
+	if (r >= 0 && d.options.version) {
+		(void)printf("atolld %s\n", atoll_version());
+		return EXIT_SUCCESS;
+	}
+	log_set_level(d.options.log);
 	hold_signals(&signals);
-	r = run(&d, &signals, &err);
+	if (r >= 0)
+		r = run(&d, &signals, &err);
 	if (r < 0)
 		log_failure("start", &err);
 	close_parts(&d);
 	error_done(&err);
-	return r < 0 ? error_code_exit(r) : 0;
+	return r < 0 ? error_code_exit(r) : EXIT_SUCCESS;
 }

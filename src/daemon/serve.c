@@ -21,8 +21,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
-#define BODY_FIRST (4u << 10)
+#define STOP_LOOK_NS INT64_C(5000000)
+#define STOP_LAST_MS 1000 /* for threads whose connection was shut down */
 
 static void call_free(struct call *c)
 {
@@ -51,6 +53,7 @@ static void *on_uri(void *cls, const char *uri, struct MHD_Connection *connectio
 	c->connection = connection;
 	c->peer = info->socket_context;
 	c->target = xstrdup(uri ? uri : "");
+	c->raw_target = uri;
 	c->began_ns = clock_boot_ns();
 	(void)snprintf(c->id, sizeof(c->id), "%s-%u", c->d->id_head,
 	               atomic_fetch_add(&c->d->next_id, 1));
@@ -103,7 +106,9 @@ static unsigned check_identity(struct call *c)
 /* 0, or the status to refuse with; what is there is told to those only who may know it. */
 static unsigned check_route(struct call *c)
 {
-	int r = route_find(c->method, c->path, &c->match);
+	/* The library leaves the body of an answer to HEAD out. */
+	bool head = strcmp(c->method, "HEAD") == 0;
+	int r = route_find(head ? "GET" : c->method, c->path, &c->match);
 	unsigned status;
 
 	c->route = c->match.route;
@@ -131,8 +136,10 @@ static unsigned check_route(struct call *c)
 
 static unsigned check_length(struct call *c, const struct guard_head *head)
 {
-	if (head->length <= c->route->body_max && (!head->chunked || c->route->body_max > 0))
+	if (head->length <= c->route->body_max) {
+		c->body_size = (size_t)head->length;
 		return 0;
+	}
 	(void)error_set(&c->err, -ATOLL_E_TOO_BIG, "the body is larger than %zu bytes",
 	                c->route->body_max);
 	return MHD_HTTP_CONTENT_TOO_LARGE;
@@ -157,41 +164,18 @@ static enum MHD_Result begin(struct call *c, const char *method, const char *ver
 		status = check_length(c, &head);
 	if (status)
 		return refuse(c, status);
-	peer_enter(c->d->peers, c->peer, head.has_body ? PEER_BODY : PEER_WORKING);
+	peer_enter(c->d->peers, c->peer, c->body_size ? PEER_BODY : PEER_WORKING);
 	return MHD_YES;
 }
 
 /* ---- the body ---- */
 
-static int make_room(struct call *c, size_t len)
-{
-	size_t cap = c->body_cap ? c->body_cap : BODY_FIRST;
-	char *body;
-
-	while (cap < c->body_len + len + 1)
-		cap *= 2;
-	if (cap == c->body_cap)
-		return 0;
-	body = realloc(c->body, cap);
-	if (!body)
-		return -ENOMEM;
-	c->body = body;
-	c->body_cap = cap;
-	return 0;
-}
-
-/* The library takes no answer before the end of the body: what is too much is read and dropped, until
- * it is twice too much. */
+/* The length was announced and found good: there is never more than that. */
 static enum MHD_Result add_body(struct call *c, const char *data, size_t len)
 {
-	if (c->overflow || len > c->route->body_max - c->body_len) {
-		size_t dropped = c->overflow ? c->body_len + len : len;
-
-		c->overflow = true;
-		c->body_len = dropped;
-		return dropped > 2 * c->route->body_max ? MHD_NO : MHD_YES;
-	}
-	if (make_room(c, len) < 0)
+	if (!c->body)
+		c->body = malloc(c->body_size + 1);
+	if (!c->body || len > c->body_size - c->body_len)
 		return MHD_NO;
 	memcpy(c->body + c->body_len, data, len);
 	c->body_len += len;
@@ -248,11 +232,6 @@ static enum MHD_Result answer(struct call *c)
 	peer_enter(c->d->peers, c->peer, PEER_WORKING);
 	if (atomic_load(&c->d->stopping))
 		c->close = true;
-	if (c->overflow) {
-		(void)error_set(&c->err, -ATOLL_E_TOO_BIG, "the body is larger than %zu bytes",
-		                c->route->body_max);
-		return refuse(c, MHD_HTTP_CONTENT_TOO_LARGE);
-	}
 	(void)run_handler(c);
 	if (c->answered)
 		return MHD_YES;
@@ -285,17 +264,24 @@ static void on_completed(void *cls, struct MHD_Connection *connection, void **co
 {
 	struct daemon *d = cls;
 	struct call *c = *context;
+	const union MHD_ConnectionInfo *info;
 	int64_t took;
 
-	(void)connection;
 	if (!c)
 		return;
 	*context = NULL;
+	/* What the library refuses by itself never comes to us. */
+	info = c->status ? NULL
+	                 : MHD_get_connection_info(connection, MHD_CONNECTION_INFO_HTTP_STATUS);
+	if (info)
+		c->status = info->http_status;
 	took = clock_boot_ns() - c->began_ns;
 	atomic_fetch_sub(&d->metrics.running, 1);
 	metrics_request(&d->metrics, c->route, c->status, took);
 	log_request(c, took, how == MHD_REQUEST_TERMINATED_COMPLETED_OK);
 	peer_enter(d->peers, c->peer, PEER_IDLE);
+	if (atomic_load(&d->stopping))
+		(void)shutdown(c->peer->fd, SHUT_RDWR);
 	call_free(c);
 }
 
@@ -339,14 +325,17 @@ static void on_log(void *cls, const char *fmt, va_list ap)
 	log_line(LOG_INFO, "libmicrohttpd: %s", text);
 }
 
-static int start_one(struct daemon *d, struct listener *l, const char *cert, const char *key,
-                     struct error *err)
+/* Not const only because the option takes any pointer. */
+static char tls_priorities[] = "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2";
+
+static int start_one(struct daemon *d, struct listener *l, struct error *err)
 {
 	unsigned flags = MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD |
 	                 MHD_USE_POLL | MHD_USE_ITC | MHD_USE_ERROR_LOG | MHD_ALLOW_UPGRADE;
 	struct MHD_OptionItem tls[] = {
-		{ MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)(uintptr_t)cert },
-		{ MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)(uintptr_t)key },
+		{ MHD_OPTION_HTTPS_MEM_CERT, 0, d->tls_cert },
+		{ MHD_OPTION_HTTPS_MEM_KEY, 0, d->tls_key },
+		{ MHD_OPTION_HTTPS_PRIORITIES, 0, tls_priorities },
 		{ MHD_OPTION_END, 0, NULL },
 	};
 
@@ -362,16 +351,16 @@ static int start_one(struct daemon *d, struct listener *l, const char *cert, con
 		MHD_OPTION_CONNECTION_LIMIT, d->options.connections,
 		MHD_OPTION_PER_IP_CONNECTION_LIMIT, d->options.per_address,
 		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)GUARD_CONNECTION_BYTES,
-		MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_ARRAY, tls, MHD_OPTION_END);
+		MHD_OPTION_ARRAY, tls, MHD_OPTION_END);
 	if (l->mhd)
 		return 0;
 	return error_set(err, -EIO, "cannot serve %s", l->name);
 }
 
-int serve_start(struct daemon *d, const char *cert, const char *key, struct error *err)
+int serve_start(struct daemon *d, struct error *err)
 {
 	for (size_t i = 0; i < d->n_listeners; i++) {
-		int r = start_one(d, &d->listeners[i], cert, key, err);
+		int r = start_one(d, &d->listeners[i], err);
 
 		if (r < 0)
 			return r;
@@ -379,18 +368,35 @@ int serve_start(struct daemon *d, const char *cert, const char *key, struct erro
 	return 0;
 }
 
-void serve_stop(struct daemon *d)
+static bool wait_for_requests(struct daemon *d, int64_t ms)
 {
-	int64_t deadline = clock_deadline(d->options.stop_ms);
+	int64_t deadline = clock_deadline(ms);
 
+	while (atomic_load(&d->metrics.running) > 0) {
+		if (clock_boot_ns() >= deadline)
+			return false;
+		clock_sleep_ns(STOP_LOOK_NS);
+	}
+	return true;
+}
+
+bool serve_stop(struct daemon *d)
+{
 	for (size_t i = 0; i < d->n_listeners; i++)
 		if (d->listeners[i].mhd)
 			(void)MHD_quiesce_daemon(d->listeners[i].mhd);
-	peers_end(d->peers, true);
-	while (atomic_load(&d->metrics.running) > 0 && clock_boot_ns() < deadline)
-		clock_sleep_ns(INT64_C(10000000));
-	peers_end(d->peers, false);
-	for (size_t i = 0; i < d->n_listeners; i++)
+	if (d->peers) {
+		peers_end(d->peers, true);
+		if (!wait_for_requests(d, d->options.stop_ms)) {
+			peers_end(d->peers, false);
+			if (!wait_for_requests(d, STOP_LAST_MS))
+				return false;
+		}
+	}
+	for (size_t i = 0; i < d->n_listeners; i++) {
 		if (d->listeners[i].mhd)
 			MHD_stop_daemon(d->listeners[i].mhd);
+		d->listeners[i].mhd = NULL;
+	}
+	return true;
 }

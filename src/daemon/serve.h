@@ -5,10 +5,10 @@
 
 #include "daemon/daemon.h"
 
-/* Serves every listener; requests come as soon as this returns. TLS texts are those of the files, or
- * NULL. */
-int serve_start(struct daemon *d, const char *tls_cert, const char *tls_key, struct error *err);
-/* As daemon.h says. After it no request runs. */
-void serve_stop(struct daemon *d);
+/* Serves every listener; requests come as soon as this returns. */
+int serve_start(struct daemon *d, struct error *err);
+/* As daemon.h says. After it no request runs. False: some still do, and nothing may be freed.
+ * Harmless when nothing was started. */
+bool serve_stop(struct daemon *d);
 
 #endif
