@@ -163,6 +163,7 @@ extern const struct command cmd_refresh;
 extern const struct command cmd_reset;
 extern const struct command cmd_rollback;
 extern const struct command cmd_run;
+extern const struct command cmd_serve;
 extern const struct command cmd_shell;
 extern const struct command cmd_show;
 extern const struct command cmd_start;

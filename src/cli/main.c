@@ -38,6 +38,8 @@ static const struct command *const commands[] = {
 	&cmd_doctor,
 	&cmd_lock,
 	&cmd_config,
+	/* other programs and machines */
+	&cmd_serve,
 	/* about atoll */
 	&cmd_completion,
 	&cmd_help,

@@ -44,6 +44,7 @@ static const struct {
 	{ "ARGUMENT", VALUE_FREE },
 	{ "CHILD=PARENT", VALUE_FREE },
 	{ "URL", VALUE_FREE },
+	{ "HOST:PORT", VALUE_FREE },
 	{ "SIZE", VALUE_FREE },
 	{ "NAME[=VALUE]", VALUE_FREE },
 };

@@ -24,7 +24,9 @@ static const struct {
 } layouts[] = {
 	{ "/" ATOLL_BIN_DIR, ATOLL_HELPER_DIR },
 	{ "/" ATOLL_LIB_DIR, ATOLL_HELPER_DIR },
+	{ "/" ATOLL_HELPER_DIR, ATOLL_HELPER_DIR },
 	{ "/src/cli", NULL },
+	{ "/src/daemon", NULL },
 	{ "/src", NULL },
 };
 
@@ -38,7 +40,8 @@ static bool is_same_dir(const char *a, const char *b)
 
 static bool is_installed(const char *dir)
 {
-	return is_same_dir(dir, ATOLL_BIN_PATH) || is_same_dir(dir, ATOLL_LIB_PATH);
+	return is_same_dir(dir, ATOLL_BIN_PATH) || is_same_dir(dir, ATOLL_LIB_PATH) ||
+	       is_same_dir(dir, ATOLL_HELPER_HOME);
 }
 
 /* Where anybody may make a directory (/tmp), nobody's word is in it. */
