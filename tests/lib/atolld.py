@@ -156,7 +156,7 @@ class Daemon:
         self.notify.bind(path)
         self.notify.settimeout(0.05)
         self.log_path = Path(tempfile.mktemp(dir=self.top, prefix='log.'))
-        with open(self.log_path, 'wb') as log:
+        with open(self.log_path, 'ab') as log:
             self.process = subprocess.Popen([*self.command, *self.options], stdin=subprocess.DEVNULL,
                                             stdout=log, stderr=log, env=dict(self.env, NOTIFY_SOCKET=path),
                                             pass_fds=self.fds, start_new_session=True)
@@ -175,8 +175,8 @@ class Daemon:
             need(time.monotonic() < until, f'atolld never said {state}: {self.log_path.read_text()}')
 
     def log(self):
-        lines = self.log_path.read_text().splitlines()
-        return [json.loads(line) for line in lines]
+        lines = self.log_path.read_text().splitlines(keepends=True)
+        return [json.loads(line) for line in lines if line.endswith('\n')]  # the last may be under way
 
     def places(self):
         """What it says it serves."""
