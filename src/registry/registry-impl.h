@@ -68,6 +68,8 @@ struct registry_backend {
 	           void *ctx, struct error *err);
 	/* The back-end's own consistency; -ATOLL_E_DAMAGED. */
 	int (*check)(struct backend *b, struct error *err);
+	/* As registry_version(). */
+	int (*version)(struct backend *b, uint64_t *ret, struct error *err);
 	/* What to call it in messages: a path, an address. */
 	const char *(*where)(const struct backend *b);
 };

@@ -391,12 +391,18 @@ int registry_damaged(const struct registry *r, struct error *err, const char *wh
 
 int registry_version(struct registry *r, uint64_t *ret, struct error *err)
 {
-	int64_t version = 0;
-	int k = rows_number(r, "PRAGMA data_version", NO_ARGS, &version, err);
+	bool inside;
+	int k = check_process(r, err);
 
-	if (k >= 0)
-		*ret = (uint64_t)version;
-	return k < 0 ? k : 0;
+	if (k < 0)
+		return k;
+	inside = is_owner(r);
+	if (!inside)
+		connection_lock(r);
+	k = r->ops->version(r->backend, ret, err);
+	if (!inside)
+		connection_unlock(r);
+	return k;
 }
 
 /* ---- check ---- */

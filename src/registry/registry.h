@@ -132,7 +132,8 @@ void registry_set_wait(struct registry *r, int64_t wait_ms, registry_wait_fn fn,
 /* PRAGMA integrity_check and our own invariants; for doctor. 0 or -ATOLL_E_DAMAGED. */
 int registry_check(struct registry *r, struct error *err);
 
-/* A number that is another one after any change by anybody but this handle. Takes no lock. */
+/* A number that is another one after any change, by whatever process. Waits for nobody outside of this
+ * handle, and is so cheap that one may ask before every answer. */
 int registry_version(struct registry *r, uint64_t *ret, struct error *err);
 
 /* ---- transactions ---- */

@@ -90,6 +90,11 @@ int sqlite_begin(struct backend *b, enum registry_durability d, struct error *er
 int sqlite_commit(struct backend *b, struct error *err);
 void sqlite_rollback(struct backend *b);
 
+/* ---- sqlite-version.c ---- */
+
+/* As the back-end's. */
+int sqlite_version(struct backend *b, uint64_t *ret, struct error *err);
+
 /* ---- sqlite-schema.c ---- */
 
 /* The schema's version; 0 for a file that is still empty, as after a crash while it was made. */

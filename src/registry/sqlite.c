@@ -265,5 +265,6 @@ const struct registry_backend registry_sqlite = {
 	.tend = backend_tend,
 	.run = sqlite_run,
 	.check = backend_check,
+	.version = sqlite_version,
 	.where = backend_where,
 };
