@@ -17,7 +17,7 @@ struct call;
 #define GUARD_HEADERS_MAX      64          /* fields of a head */
 #define GUARD_HEAD_MAX         (16u << 10) /* bytes of one */
 #define GUARD_TARGET_MAX       (8u << 10)  /* bytes of a request target */
-#define GUARD_CONNECTION_BYTES (64u << 10) /* memory for a connection's head */
+#define GUARD_CONNECTION_BYTES (32u << 10) /* memory for a connection; cleared after each request */
 
 struct guard {
 	struct strlist hosts; /* names for Host, without port; of a Unix socket any name will do */
