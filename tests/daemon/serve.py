@@ -17,7 +17,7 @@ import warnings
 from pathlib import Path
 
 sys.path.insert(0, os.environ['ATOLL_TEST_LIB'])
-from atolld import NOBODY, SANITIZED, Daemon, Skip, certificate, main, request  # noqa: E402
+from atolld import NOBODY, SANITIZED, Daemon, certificate, main, request  # noqa: E402
 from expect import Broken, need, same  # noqa: E402
 
 GOOD = request('GET /healthz')
@@ -418,8 +418,6 @@ def peers(d):
 
 
 def it_takes_little_and_sleeps(top):
-    if SANITIZED:
-        raise Skip('not with sanitizers')
     with Daemon(top, '--listen=127.0.0.1:0', f'--socket={top}/sock') as d:
         for _ in range(20):
             d.ask('GET /readyz')
@@ -503,8 +501,6 @@ def serve_becomes_the_daemon(top):
 
 
 def few_descriptors_are_survived(top):
-    if SANITIZED:
-        raise Skip('sanitizers need descriptors of their own')
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (40, limit[1]))
     try:
@@ -521,12 +517,17 @@ def few_descriptors_are_survived(top):
         same(d.stop(), 0, 'exit status')
 
 
+TESTS = [
+    the_unix_socket_is_ours_alone, without_options_it_listens_in_the_store, a_socket_has_one_daemon,
+    of_daemons_that_start_at_once_one_serves, a_directory_of_others_is_refused, tcp_is_loopback_or_tls_or_nothing,
+    old_tls_is_refused, wrong_options_are_named, serves_the_sockets_it_is_handed, handed_sockets_obey_the_rule,
+    sockets_for_another_process_are_left_alone, connections_live_on, what_is_not_there,
+    nothing_is_read_before_it_is_allowed, said_of_a_request, counts_what_it_does, connections_are_limited,
+    slow_heads_are_ended, slow_heads_over_tls_are_ended, idle_connections_are_ended, nothing_is_left_of_connections,
+    stops_at_once_when_idle, stops_under_load, serve_becomes_the_daemon,
+]
+# Sanitizers take memory and descriptors of their own.
+PLAIN_TESTS = [it_takes_little_and_sleeps, few_descriptors_are_survived]
+
 if __name__ == '__main__':
-    main([the_unix_socket_is_ours_alone, without_options_it_listens_in_the_store, a_socket_has_one_daemon,
-          of_daemons_that_start_at_once_one_serves, a_directory_of_others_is_refused, tcp_is_loopback_or_tls_or_nothing,
-          old_tls_is_refused, wrong_options_are_named, serves_the_sockets_it_is_handed, handed_sockets_obey_the_rule,
-          sockets_for_another_process_are_left_alone, connections_live_on, what_is_not_there,
-          nothing_is_read_before_it_is_allowed, said_of_a_request, counts_what_it_does, connections_are_limited,
-          slow_heads_are_ended, slow_heads_over_tls_are_ended, idle_connections_are_ended, nothing_is_left_of_connections,
-          it_takes_little_and_sleeps, stops_at_once_when_idle, stops_under_load, serve_becomes_the_daemon,
-          few_descriptors_are_survived])
+    main(TESTS if SANITIZED else TESTS + PLAIN_TESTS)
