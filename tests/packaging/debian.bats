@@ -52,7 +52,7 @@ layered() {
 
 @test "the packages carry the version of the source" {
 	version=$(sed -n "s/^  version: '\(.*\)',$/\1/p" "$ATOLL_SOURCE_ROOT/meson.build")
-	for name in atoll libatoll0 libatoll-dev; do
+	for name in atoll atolld libatoll0 libatoll-dev; do
 		run -0 dpkg-deb -f "$packages/${name}"_*.deb Version
 		[[ $output == "$version"-* ]]
 	done
@@ -79,12 +79,14 @@ layered() {
 			find /usr /etc /var/lib -xdev -path '*atoll*'
 		}
 		of_atoll >/mnt/before
-		dpkg -i "$packages"/atoll_*.deb "$packages"/libatoll0_*.deb "$packages"/libatoll-dev_*.deb
-		for test in packaging/debian/tests/command packaging/debian/tests/library; do
+		dpkg -i "$packages"/atoll_*.deb "$packages"/atolld_*.deb "$packages"/libatoll0_*.deb \
+			"$packages"/libatoll-dev_*.deb
+		for test in packaging/debian/tests/command packaging/debian/tests/daemon \
+			packaging/debian/tests/library; do
 			env ATOLL_HELPER=/nonexistent/helper "$test"
 		done
 		man --version >/dev/null 2>&1 && man -w atoll || ls /usr/share/man/man1/atoll.1.gz
-		dpkg --purge atoll libatoll-dev libatoll0
+		dpkg --purge atolld atoll libatoll-dev libatoll0
 		of_atoll | diff /mnt/before -
 	SCRIPT
 	echo "$output"

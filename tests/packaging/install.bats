@@ -70,6 +70,7 @@ compile_and_run() {
 
 @test "install puts everything in its place and nothing anywhere else" {
 	for file in bin/atoll "$ATOLL_HELPER_DIR/atoll-helper" "$ATOLL_HELPER_DIR/atoll-postgres" \
+		"$ATOLL_HELPER_DIR/atolld" lib/systemd/system/atolld.service lib/systemd/user/atolld.socket \
 		include/atoll.h \
 		"$ATOLL_LIB_DIR/libatoll.so" "$ATOLL_LIB_DIR/libatoll.so.0" \
 		"$ATOLL_LIB_DIR/pkgconfig/atoll.pc" share/man/man1/atoll.1 \
@@ -79,7 +80,7 @@ compile_and_run() {
 			return 1
 		}
 	done
-	run bash -c "find '$stage' ! -type d | grep -Ev '/(bin/atoll|atoll-(helper|postgres)|atoll\.h|atoll\.pc|libatoll\.so[.0-9]*)$|/share/(man|doc/atoll|atoll|bash-completion|zsh|fish)/'"
+	run bash -c "find '$stage' ! -type d | grep -Ev '/(bin/atoll|atoll-(helper|postgres)|atolld|systemd/(system|user)/atolld\.(service|socket)|atoll\.h|atoll\.pc|libatoll\.so[.0-9]*)$|/share/(man|doc/atoll|atoll|bash-completion|zsh|fish)/'"
 	echo "$output"
 	[ -z "$output" ]
 	# Modes for everybody, set-id for nobody.
@@ -96,7 +97,7 @@ compile_and_run() {
 }
 
 @test "installed programs and library are hardened" {
-	for file in "$top/bin/atoll" "$top/$ATOLL_HELPER_DIR"/atoll-{helper,postgres} \
+	for file in "$top/bin/atoll" "$top/$ATOLL_HELPER_DIR"/atoll{-helper,-postgres,d} \
 		"$libs/libatoll.so.0"; do
 		echo "$file"
 		readelf -hlWd "$file" >elf
