@@ -60,6 +60,31 @@ int call_query(struct call *c, const char *name, char **ret)
 	return 0;
 }
 
+int call_store(struct call *c)
+{
+	cleanup_free char *text = NULL;
+	int64_t wait_ms = c->d->options.wait_ms;
+	int r;
+
+	if (c->atoll)
+		return 0;
+	r = call_query(c, "wait", &text);
+	if (r < 0)
+		return r;
+	if (text) {
+		char *end;
+		double s = strtod(text, &end);
+
+		if (end == text || *end || !(s >= 0))
+			return error_set(&c->err, -ATOLL_E_INVALID,
+			                 "'wait' is no number of seconds");
+		wait_ms = s * 1000 < (double)c->d->options.wait_max_ms ? (int64_t)(s * 1000)
+		                                                       : c->d->options.wait_max_ms;
+	}
+	c->res = atoll_result_new();
+	return stores_take(c->d->stores, wait_ms, &c->atoll, &c->err);
+}
+
 int call_plan(struct call *c, size_t i, struct atoll_plan **ret)
 {
 	return atoll_plan_find(c->atoll, c->args[i], ret, c->res);

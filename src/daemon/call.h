@@ -73,6 +73,9 @@ int call_query(struct call *c, const char *name, char **ret);
 int call_fd(const struct call *c);
 /* Readable once the daemon stops; for poll(). Never read it. */
 int call_stop_fd(const struct call *c);
+/* Opens the store, for c->atoll and c->res, as ROUTE_STORE does before the handler runs; for one that
+ * needs it only sometimes. */
+int call_store(struct call *c);
 /* Finds the plan that args[I] names, with c->atoll; c->res says why not. */
 int call_plan(struct call *c, size_t i, struct atoll_plan **ret);
 

@@ -185,28 +185,6 @@ static enum MHD_Result add_body(struct call *c, const char *data, size_t len)
 
 /* ---- the answer ---- */
 
-static int take_store(struct call *c)
-{
-	cleanup_free char *text = NULL;
-	int64_t wait_ms = c->d->options.wait_ms;
-	int r = call_query(c, "wait", &text);
-
-	if (r < 0)
-		return r;
-	if (text) {
-		char *end;
-		double s = strtod(text, &end);
-
-		if (end == text || *end || !(s >= 0))
-			return error_set(&c->err, -ATOLL_E_INVALID,
-			                 "'wait' is no number of seconds");
-		wait_ms = s * 1000 < (double)c->d->options.wait_max_ms ? (int64_t)(s * 1000)
-		                                                       : c->d->options.wait_max_ms;
-	}
-	c->res = atoll_result_new();
-	return stores_take(c->d->stores, wait_ms, &c->atoll, &c->err);
-}
-
 static int run_handler(struct call *c)
 {
 	int r = 0;
@@ -214,7 +192,7 @@ static int run_handler(struct call *c)
 	if (!c->body)
 		c->body = xstrdup("");
 	if (c->route->flags & ROUTE_STORE)
-		r = take_store(c);
+		r = call_store(c);
 	if (r >= 0)
 		r = c->route->handle(c);
 	if (c->answered || r >= 0)

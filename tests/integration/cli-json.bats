@@ -179,6 +179,11 @@ member() {
 	member '[.changes[0].path, .changes[0].path_b64]' $'["b\xef\xbf\xbdd","Yv9k"]'
 }
 
+@test "json of serve names the daemon that takes over" {
+	checked 0 serve timeout --preserve-status 3 "$ATOLL" serve --json --log errors --socket "$PWD/sock"
+	member .program "$ATOLL_DAEMON"
+}
+
 @test "json of every command that is used wrongly is an error object" {
 	for name in $(atoll help --json | jq -r '.commands[].name'); do
 		code=2
