@@ -71,7 +71,10 @@ class Tools:
         self.proxy = os.path.join(build, "bench/bench-proxy")
         self.lock = os.path.join(build, "bench/bench-lock")
         self.tokens = os.path.join(build, "bench/bench-tokens")
-        for program in (self.atoll_bin, self.helper_bin, self.floor, self.empty, self.proxy, self.lock, self.tokens):
+        self.http = os.path.join(build, "bench/bench-http")
+        self.daemon_bin = os.path.join(build, "src/daemon/atolld")
+        for program in (self.atoll_bin, self.helper_bin, self.floor, self.empty, self.proxy, self.lock, self.tokens,
+                        self.http, self.daemon_bin):
             if not os.access(program, os.X_OK):
                 sys.exit(f"{program} is not built: meson setup {build}, then ninja -C {build}")
         self.base, self.quick, self.report = base, quick, report

@@ -683,4 +683,40 @@ def tokens(t):
         t.report.row(f"by {way}", median(v[way]), "ns", f"{ratio(v[way], v['mutex']):.3f} x map", goal=goal)
 
 
-ALL = (startup, copy, overlay, build, lock, git, text, many, sqlite, postgres, tokens, resident)
+def resident_mb(pid):
+    with open(f"/proc/{pid}/status") as fh:
+        return int(re.search(r"VmRSS:\s+(\d+)", fh.read())[1]) / 1024
+
+
+def daemon(t):
+    t.report.begin("daemon", "32 connections that are kept, on a Unix socket; 20 plans; requests a second")
+    for i in range(20):
+        os.makedirs(os.path.join(t.base, f"served-{i}"))
+        t.atoll("start", f"served-{i}", "--dir", os.path.join(t.base, f"served-{i}"))
+    bare, served = (os.path.join(t.base, name) for name in ("bare.sock", "atolld.sock"))
+    servers = [subprocess.Popen([t.http, "hello", bare], stdout=subprocess.DEVNULL),
+               subprocess.Popen([t.daemon_bin, "--socket", served], env=t.env, stderr=open(os.path.join(t.base, "log"), "w"))]
+    try:
+        while not os.path.exists(bare) or not os.path.exists(served):
+            time.sleep(0.02)
+        time.sleep(0.2)
+        t.report.row("resident at first", resident_mb(servers[1].pid), "MB", goal=15)
+        v = {"hello": [], "healthz": [], "plans": []}
+        for _ in range(5 if t.quick else 11):
+            for key, socket, target in (("hello", bare, "/"), ("healthz", served, "/healthz"), ("plans", served, "/v1/plans")):
+                v[key].append(float(subprocess.check_output([t.http, "load", socket, target, "32", "500"])))
+        t.report.row("a bare libmicrohttpd that says hello", median(v["hello"]), "")
+        t.report.row("/healthz", median(v["healthz"]), "", f"{ratio(v['healthz'], v['hello']):.2f} x hello")
+        t.report.row("/v1/plans", median(v["plans"]), "", f"{ratio(v['plans'], v['hello']):.2f} x hello")
+        t.report.row("hello / plans", ratio(v["hello"], v["plans"]), "x", goal=2)
+        time.sleep(1)
+        t.report.row("resident after that", resident_mb(servers[1].pid), "MB", goal=15)
+    finally:
+        for server in servers:
+            server.terminate()
+            server.wait()
+        for i in range(20):
+            t.atoll("stop", f"served-{i}")
+
+
+ALL = (startup, copy, overlay, build, lock, git, text, many, sqlite, postgres, tokens, daemon, resident)
