@@ -87,6 +87,41 @@ int fs_create_at(int dir_fd, const char *name, mode_t mode, int *ret_fd)
 	return 0;
 }
 
+int fs_open_append_at(int dir_fd, const char *name, int *ret_fd)
+{
+	cleanup_close int fd =
+		openat(dir_fd, name,
+	               O_CREAT | O_RDWR | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+	struct stat st;
+
+	if (fd < 0)
+		return errno == ELOOP || errno == EISDIR || errno == ENXIO ? -EPERM : -errno;
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077) != 0)
+		return -EPERM;
+	*ret_fd = take_fd(&fd);
+	return 0;
+}
+
+int fs_append(int fd, const void *data, size_t len)
+{
+	off_t before = lseek(fd, 0, SEEK_END);
+	ssize_t n;
+
+	if (before < 0)
+		return -errno;
+	do
+		n = write(fd, data, len);
+	while (n < 0 && errno == EINTR);
+	if (n == (ssize_t)len)
+		return fs_sync_file(fd);
+	if (n < 0)
+		return -errno;
+	/* The disk was full in the middle of it. */
+	return ftruncate(fd, before) < 0 ? -errno : -ENOSPC;
+}
+
 int fs_symlink_at(const char *to, int dir_fd, const char *name)
 {
 	return done(symlinkat(to, dir_fd, name));
