@@ -20,10 +20,11 @@ MAY_USE = {
     'txn': ['strategy', 'registry', 'fs', 'util'],
     'exec': ['fs', 'util'],
     'plan': ['txn', 'strategy', 'registry', 'lock', 'diff', 'exec', 'fs', 'util'],
+    'auth': ['plan', 'registry', 'lock', 'fs', 'util'],
     'helper': ['exec', 'fs', 'util'],
     'postgres': ['fs', 'util'],
-    'daemon': ['plan', 'registry', 'diff', 'fs', 'util'],
-    'cli': ['plan', 'diff', 'util'],
+    'daemon': ['auth', 'plan', 'registry', 'diff', 'fs', 'util'],
+    'cli': ['auth', 'plan', 'diff', 'util'],
 }
 # From these folders only the headers named.
 ONLY_HEADERS = {
