@@ -168,6 +168,7 @@ extern const struct command cmd_shell;
 extern const struct command cmd_show;
 extern const struct command cmd_start;
 extern const struct command cmd_stop;
+extern const struct command cmd_token;
 extern const struct command cmd_version;
 
 /* What `atoll help CMD` prints; CMD may be NULL. Returns an exit status. */

@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 #include "cli/output.h"
 
+#include "auth/audit.h"
 #include "util/clock.h"
 
 #include <errno.h>
@@ -159,6 +160,66 @@ static int print_output(struct cli *c, int64_t id)
 	return r < 0 ? cli_fail(c, r) : EXIT_SUCCESS;
 }
 
+/* ---- the audit log ---- */
+
+struct audit_view {
+	const struct cli *c;
+	bool check; /* only what is wrong */
+};
+
+static int show_line(void *user, const struct audit_line *line)
+{
+	const struct audit_view *v = user;
+
+	if (!v->check && line->is_entry) {
+		(void)puts(line->text);
+	} else if (!v->check && !v->c->json) {
+		cli_put_path(stdout, line->text);
+		(void)putchar('\n');
+	} else if (line->wrong && !v->c->json) {
+		(void)printf("%s:%" PRIu64 ": %s\n", line->file, line->number, line->wrong);
+	}
+	return 0;
+}
+
+static int say_sum(struct cli *c, const struct audit_sum *sum)
+{
+	bool good = sum->wrong == 0 && sum->missing == 0;
+	struct json j;
+
+	if (c->json) {
+		cli_json_begin(c, &j);
+		json_uint(&j, "audit_lines", sum->lines);
+		json_uint(&j, "wrong", sum->wrong);
+		json_uint(&j, "missing_file", sum->missing);
+		json_string(&j, "last", sum->last);
+		cli_json_end(&j);
+	} else {
+		if (sum->missing)
+			(void)printf("audit.%" PRIu64 ".log is gone\n", sum->missing);
+		(void)printf("%" PRIu64 " %s, %" PRIu64 " wrong, last %s\n", sum->lines,
+		             cli_plural(sum->lines, "line", "lines"), sum->wrong, sum->last);
+	}
+	return good ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+static int show_audit(struct cli *c)
+{
+	struct audit_view v = { .c = c, .check = args_has(&c->args, "check") };
+	struct error err = ERROR_INIT;
+	struct audit_sum sum;
+	int status;
+
+	if (c->args.n_words > 0 || args_has(&c->args, "limit") || args_has(&c->args, "output"))
+		return cli_fail_usage(c, "log: --audit is about all plans, and takes only --check");
+	status = cli_open(c);
+	if (status)
+		return status;
+	if (audit_read(c->atoll, show_line, &v, &sum, &err) < 0)
+		return cli_fail_error(c, &err);
+	return v.check ? say_sum(c, &sum) : EXIT_SUCCESS;
+}
+
 static int log_run(struct cli *c)
 {
 	const char *plan = c->args.n_words > 0 ? c->args.words[0] : NULL;
@@ -166,6 +227,11 @@ static int log_run(struct cli *c)
 	uint64_t limit, output;
 	int status, r;
 
+	if (args_has(&c->args, "audit"))
+		return show_audit(c);
+	if (args_has(&c->args, "check"))
+		return cli_fail_usage(
+			c, "log: --check is for the audit log: atoll log --audit --check");
 	status = read_number(c, "limit", "entries", &limit);
 	if (status == 0)
 		status = read_number(c, "output", "an entry with output", &output);
@@ -186,6 +252,8 @@ static int log_run(struct cli *c)
 static const struct option_row options[] = {
 	{ "limit", "N", "the newest N entries only" },
 	{ "output", "N", "what the command printed whose entry says so (exec --transcript)" },
+	{ "audit", NULL, "the audit log, oldest first: who decided what, and who got which key" },
+	{ "check", NULL, "with --audit: whether lines were changed or taken out since" },
 	{ NULL, NULL, NULL },
 };
 

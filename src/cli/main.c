@@ -40,6 +40,7 @@ static const struct command *const commands[] = {
 	&cmd_config,
 	/* other programs and machines */
 	&cmd_serve,
+	&cmd_token,
 	/* about atoll */
 	&cmd_completion,
 	&cmd_help,

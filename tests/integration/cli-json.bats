@@ -97,6 +97,16 @@ member() {
 	member .setting.line 2
 	checked 0 config atoll config unset "$key" --json
 	checked 2 error atoll config get no.such --json
+	checked 0 token atoll token new ci --scope agent --expires 1h --json
+	member .in_force true
+	checked 0 token atoll token list --json
+	member '.credentials | length' 1
+	checked 0 token atoll token revoke ci --json
+	member .revoked 1
+	checked 1 error atoll token revoke ci --json
+	checked 0 audit... atoll log --audit --json
+	checked 0 log atoll log --audit --check --json
+	member '[.audit_lines, .wrong]' '[4,0]'
 }
 
 @test "json of run and shell is the last line of their output" {
