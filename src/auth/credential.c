@@ -315,3 +315,29 @@ int credential_plan_started(struct atoll *a, const char *plan, const char *key, 
 
 	return store_write(a, REGISTRY_DURABLE, write_starter, &s, err);
 }
+
+/* ---- showing ---- */
+
+static void put_time(struct json *j, const char *key, int64_t ms)
+{
+	char text[CLOCK_TEXT_LEN];
+
+	if (ms != 0)
+		clock_format(ms, text);
+	json_string(j, key, ms != 0 ? text : NULL);
+}
+
+void credential_write_json(struct json *j, const struct credential_row *row)
+{
+	json_string(j, "id", row->id);
+	json_string(j, "kind", credential_kind_name(row->kind));
+	json_string(j, "name", row->name);
+	json_string(j, "scope", scope_name(row->scope));
+	json_string(j, "plan", *row->plan ? row->plan : NULL);
+	json_string(j, "key", *row->parent ? row->parent : NULL);
+	json_bool(j, "in_force", credential_left_ms(row) > 0);
+	put_time(j, "created", row->created_ms);
+	put_time(j, "expires", row->expires_ms);
+	put_time(j, "revoked", row->revoked_ms);
+	put_time(j, "last_used", row->used_ms);
+}

@@ -14,6 +14,7 @@
 #include "auth/secret.h"
 #include "plan/plan.h"
 #include "registry/credential.h"
+#include "util/json.h"
 
 #define CREDENTIAL_KEY_LIFE_MAX_S   (INT64_C(3650) * 24 * 3600)
 #define CREDENTIAL_TOKEN_LIFE_MIN_S 60
@@ -67,5 +68,8 @@ void credential_note_use(struct atoll *a, const struct credential_row *row);
 
 /* Remembers which key started a plan: a key for agents gets tokens of those only. */
 int credential_plan_started(struct atoll *a, const char *plan, const char *key, struct error *err);
+
+/* Its members, in an object that is open: all but the secret. As docs/schema/token.schema.json. */
+void credential_write_json(struct json *j, const struct credential_row *row);
 
 #endif

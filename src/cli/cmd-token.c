@@ -42,28 +42,8 @@ static void audit_outcome(struct cli *c, const char *what, const char *id, int r
 
 static const char *time_text(int64_t ms, char out[CLOCK_TEXT_LEN])
 {
-	if (ms == 0)
-		return NULL;
 	clock_format(ms, out);
 	return out;
-}
-
-static void put_members(struct json *j, const struct credential_row *row)
-{
-	char created[CLOCK_TEXT_LEN], expires[CLOCK_TEXT_LEN], revoked[CLOCK_TEXT_LEN],
-		used[CLOCK_TEXT_LEN];
-
-	json_string(j, "id", row->id);
-	json_string(j, "kind", credential_kind_name(row->kind));
-	json_string(j, "name", row->name);
-	json_string(j, "scope", scope_name(row->scope));
-	json_string(j, "plan", *row->plan ? row->plan : NULL);
-	json_string(j, "key", *row->parent ? row->parent : NULL);
-	json_bool(j, "in_force", credential_left_ms(row) > 0);
-	json_string(j, "created", time_text(row->created_ms, created));
-	json_string(j, "expires", time_text(row->expires_ms, expires));
-	json_string(j, "revoked", time_text(row->revoked_ms, revoked));
-	json_string(j, "last_used", time_text(row->used_ms, used));
 }
 
 /* ---- new ---- */
@@ -102,7 +82,7 @@ static void say_new(const struct cli *c, const struct credential_row *row,
 
 	if (c->json) {
 		cli_json_begin(c, &j);
-		put_members(&j, row);
+		credential_write_json(&j, row);
 		json_string(&j, "secret", secret->text);
 		cli_json_end(&j);
 		return;
@@ -177,7 +157,7 @@ static int show_credential(void *user, const struct credential_row *row)
 
 	if (v->j) {
 		json_open_object(v->j, NULL);
-		put_members(v->j, row);
+		credential_write_json(v->j, row);
 		json_close(v->j);
 	} else {
 		put_line(row);
