@@ -1,63 +1,165 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Identity by the kernel's word: whoever has our uid on the Unix socket is us. */
+/* Identities: by the kernel's word (whoever has our uid on the Unix socket is us), or by a secret. */
 #include "daemon/auth.h"
 
+#include "auth/credential.h"
+#include "daemon/rate.h"
+#include "util/clock.h"
 #include "util/mem.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 struct auth {
 	uid_t uid; /* ours */
+	struct atoll *store;
+	struct rate *rate;
+	pthread_mutex_t noting; /* somebody writes when a credential was used */
 };
 
-const char *scope_name(enum scope s)
+int auth_open(const char *home, struct auth **ret, struct error *err)
 {
-	static const char *const names[] = {
-		[SCOPE_ADMIN] = "admin",
-		[SCOPE_AGENT] = "agent",
-		[SCOPE_REVIEW] = "review",
-	};
+	struct atoll *store;
+	struct auth *a;
+	int r = store_open(home, &store, err);
 
-	return names[s];
-}
-
-int auth_open(struct auth **ret, struct error *err)
-{
-	struct auth *a = xcalloc(1, sizeof(*a));
-
-	(void)err;
+	if (r < 0)
+		return r;
+	atoll_set_wait(store, 0);
+	a = xcalloc(1, sizeof(*a));
 	a->uid = geteuid();
+	a->store = store;
+	a->rate = rate_new();
+	(void)pthread_mutex_init(&a->noting, NULL);
 	*ret = a;
 	return 0;
 }
 
 void auth_close(struct auth *a)
 {
+	if (!a)
+		return;
+	store_close(a->store);
+	rate_free(a->rate);
+	(void)pthread_mutex_destroy(&a->noting);
 	free(a);
 }
 
-static int denied(struct error *err)
+struct atoll *auth_store(struct auth *a)
 {
-	(void)error_set(err, -ATOLL_E_DENIED, "no credentials that are known here");
-	error_hint(err, "use the Unix socket as the user who runs the daemon");
+	return a->store;
+}
+
+static int denied(struct error *err, const char *why)
+{
+	(void)error_set(err, -ATOLL_E_DENIED, "%s", why);
+	error_hint(err, "send 'Authorization: Bearer KEY', with a key of atoll token new; or use "
+	                "the Unix socket as the user who runs the daemon");
 	return -ATOLL_E_DENIED;
+}
+
+/* ---- the socket ---- */
+
+static bool is_own(const struct auth *a, const struct auth_request *q)
+{
+	struct ucred peer;
+	socklen_t len = sizeof(peer);
+
+	return q->is_unix && getsockopt(q->fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 &&
+	       peer.uid == a->uid;
+}
+
+static int by_socket(const struct auth *a, const struct auth_request *q, struct identity *ret,
+                     struct error *err)
+{
+	if (!is_own(a, q))
+		return denied(err, "no credentials");
+	*ret = (struct identity){ .scope = SCOPE_ADMIN, .by_socket = true };
+	(void)snprintf(ret->name, sizeof(ret->name), "uid %u", (unsigned)a->uid);
+	return 0;
+}
+
+/* ---- a secret ---- */
+
+/* What is behind "Bearer", which is known in any case, and at least one blank. NULL: another scheme. */
+static const char *bearer(const char *authorization)
+{
+	static const char scheme[] = "Bearer";
+	size_t len = strlen(scheme);
+
+	if (strncasecmp(authorization, scheme, len) != 0 || authorization[len] != ' ')
+		return NULL;
+	return authorization + len + strspn(authorization + len, " ");
+}
+
+/* Seldom, and only by one thread at a time: the others have better things to do. */
+static void note_use(struct auth *a, const struct credential_row *row)
+{
+	if (pthread_mutex_trylock(&a->noting) != 0)
+		return;
+	credential_note_use(a->store, row);
+	(void)pthread_mutex_unlock(&a->noting);
+}
+
+static void become(struct identity *ret, const struct credential_row *row)
+{
+	*ret = (struct identity){ .scope = row->scope, .credential = *row };
+	(void)snprintf(ret->plan, sizeof(ret->plan), "%s", row->plan);
+	if (row->kind == CREDENTIAL_KEY)
+		(void)snprintf(ret->name, sizeof(ret->name), "key %s", row->name);
+	else
+		(void)snprintf(ret->name, sizeof(ret->name), "token %s of %s", row->id, row->plan);
+}
+
+/* 1 and *RET, or 0. */
+static int by_secret(struct auth *a, const char *authorization, struct identity *ret,
+                     struct error *err)
+{
+	const char *text = bearer(authorization);
+	size_t len = text ? strcspn(text, " ") : 0;
+	struct credential_row row;
+	int r;
+
+	/* Blanks behind it are none of the value's. */
+	if (len == 0 || text[len + strspn(text + len, " \t")] != '\0')
+		return 0;
+	r = credential_find(a->store, text, len, &row, err);
+	if (r <= 0)
+		return r;
+	note_use(a, &row);
+	become(ret, &row);
+	return 1;
 }
 
 int auth_check(struct auth *a, const struct auth_request *q, struct identity *ret,
                unsigned *ret_retry_s, struct error *err)
 {
-	struct ucred peer;
-	socklen_t len = sizeof(peer);
+	int r;
 
-	(void)ret_retry_s;
-	if (!q->is_unix || getsockopt(q->fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0 ||
-	    peer.uid != a->uid)
-		return denied(err);
-	*ret = (struct identity){ .scope = SCOPE_ADMIN, .by_socket = true };
-	(void)snprintf(ret->name, sizeof(ret->name), "uid %u", (unsigned)peer.uid);
-	return 0;
+	if (!q->authorization)
+		return by_socket(a, q, ret, err);
+	r = by_secret(a, q->authorization, ret, err);
+	if (r != 0)
+		return r < 0 ? r : 0;
+	if (!is_own(a, q) && !rate_failed(a->rate, q->peer, clock_boot_ns(), ret_retry_s))
+		return error_set(err, -EAGAIN, "too many wrong credentials from this address");
+	return denied(err, "the credential is unknown, revoked or over");
+}
+
+bool auth_holds(struct auth *a, const struct identity *who)
+{
+	return who->by_socket || credential_holds(a->store, who->credential.sha256, NULL) == 1;
+}
+
+bool auth_notes_refusal(struct auth *a, const struct identity *who)
+{
+	unsigned retry_s;
+
+	return rate_failed(a->rate, who->name, clock_boot_ns(), &retry_s);
 }

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Who asks. Every request that is not for all (ROUTE_OPEN) has an identity, found once, before its
- * body is read: by the credentials of the peer of the Unix socket, or by what is in "Authorization".
+ * body is read: by what is in "Authorization"; where nothing is, by the credentials of the peer of the
+ * Unix socket. Whoever gives a key on the socket has the key's rights, and no more.
+ *
+ * Nothing of a credential is remembered between requests: the store is asked each time, so that what is
+ * revoked there, by whatever process, is refused with the next request. A stream that lives long asks
+ * auth_holds() now and then.
  *
  * What an identity may do is said by the route (route.h) and decided in one place, route_allows().
  */
@@ -10,16 +15,8 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include "registry/registry.h"
+#include "registry/credential.h"
 #include "util/error.h"
-
-enum scope {
-	SCOPE_ADMIN = 0, /* everything */
-	SCOPE_AGENT,     /* works, and asks for commits */
-	SCOPE_REVIEW,    /* looks everywhere, commits, rolls back */
-	SCOPE_END_
-};
-const char *scope_name(enum scope s);
 
 #define IDENTITY_NAME_LEN 80
 
@@ -27,9 +24,9 @@ struct identity {
 	char name
 		[IDENTITY_NAME_LEN]; /* for logs: "uid 1000", "key ci", "token of fix-42"; no secret */
 	enum scope scope;
-	char plan[PLAN_ID_LEN + 1]; /* the only plan it may touch; "": any */
-	bool by_socket;             /* the Unix socket's own uid */
-	int64_t credential;         /* row of the key or token; 0: by_socket */
+	char plan[PLAN_ID_LEN + 1];       /* the only plan it may touch; "": any */
+	bool by_socket;                   /* the Unix socket's own uid, without a credential */
+	struct credential_row credential; /* the key or token; its id is "" when by_socket */
 };
 
 struct auth_request {
@@ -40,14 +37,23 @@ struct auth_request {
 };
 
 struct auth;
+struct atoll;
 
-int auth_open(struct auth **ret, struct error *err);
+int auth_open(const char *home, struct auth **ret, struct error *err);
 void auth_close(struct auth *a); /* NULL is fine */
 
-/* 0 and *ret. -ATOLL_E_DENIED: no credentials, or wrong ones (401). -EAGAIN: too many requests of
- * this peer or identity; *ret_retry_s says when to come again (429). Runs in many threads at once.
+/* 0 and *ret. -ATOLL_E_DENIED: no credentials, or wrong ones (401). -EAGAIN: too many wrong ones from
+ * this peer; *ret_retry_s says when to come again (429). Runs in many threads at once.
  * ERR never repeats what was sent. */
 int auth_check(struct auth *a, const struct auth_request *q, struct identity *ret,
                unsigned *ret_retry_s, struct error *err);
+/* Whether it is still who it was: false once the credential is revoked or over, and when it cannot be
+ * told. */
+bool auth_holds(struct auth *a, const struct identity *who);
+
+/* The handle it reads with. It waits for nobody: for reading, and for the audit log. */
+struct atoll *auth_store(struct auth *a);
+/* As rate_failed(), for what somebody known should not have asked for. */
+bool auth_notes_refusal(struct auth *a, const struct identity *who);
 
 #endif

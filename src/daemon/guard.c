@@ -28,7 +28,8 @@ struct scan {
 	const char *host, *origin, *length, *encoding;
 	size_t hosts, origins, lengths, encodings, expects;
 	size_t n, bytes;
-	const char *expect;
+	const char *expect, *authorization, *key;
+	size_t authorizations, keys;
 	const char *bad; /* what is wrong with a field, or NULL */
 };
 
@@ -67,6 +68,8 @@ static void note_telling(struct scan *s, const char *name, const char *value)
 		{ "Content-Length", &s->length, &s->lengths },
 		{ "Transfer-Encoding", &s->encoding, &s->encodings },
 		{ "Expect", &s->expect, &s->expects },
+		{ "Authorization", &s->authorization, &s->authorizations },
+		{ "Idempotency-Key", &s->key, &s->keys },
 	};
 
 	for (size_t i = 0; i < sizeof(telling) / sizeof(telling[0]); i++) {
@@ -245,6 +248,9 @@ static int check_names(const struct guard *g, const struct call *c, const struct
 {
 	if (s->hosts != 1)
 		return refuse(MHD_HTTP_BAD_REQUEST, err, "there must be one Host");
+	if (s->authorizations > 1 || s->keys > 1)
+		return refuse(MHD_HTTP_BAD_REQUEST, err,
+		              "Authorization or Idempotency-Key is there twice");
 	if (!host_is_good(g, c, s->host)) {
 		(void)refuse(MHD_HTTP_MISDIRECTED_REQUEST, err,
 		             "Host is none of this daemon's names");

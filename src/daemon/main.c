@@ -40,9 +40,9 @@ static int open_parts(struct daemon *d, struct error *err)
 	d->metrics.started_ms = clock_real_ms();
 	r = tls_open(d, err);
 	if (r >= 0)
-		r = stores_open(&d->stores, err);
+	r = stores_open(&d->stores, err);
 	if (r >= 0)
-		r = auth_open(&d->auth, err);
+		r = auth_open(stores_home(d->stores), &d->auth, err);
 	if (r >= 0)
 		r = listen_open(d, err);
 	if (r < 0)

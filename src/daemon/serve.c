@@ -97,7 +97,10 @@ static unsigned check_identity(struct call *c)
 		return MHD_HTTP_TOO_MANY_REQUESTS;
 	}
 	if (r == -ATOLL_E_DENIED) {
-		reply_header(c, "WWW-Authenticate", "Bearer realm=\"atoll\"");
+		reply_header(c, "WWW-Authenticate",
+		             call_header(c, "Authorization")
+		                     ? "Bearer realm=\"atoll\", error=\"invalid_token\""
+		                     : "Bearer realm=\"atoll\"");
 		return MHD_HTTP_UNAUTHORIZED;
 	}
 	return r < 0 ? MHD_HTTP_INTERNAL_SERVER_ERROR : 0;
