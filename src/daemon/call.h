@@ -54,7 +54,9 @@ struct call {
 	size_t body_size;       /* as announced */
 	bool seen;              /* the head was looked at */
 	bool answered;
-	bool close; /* the connection ends with this answer */
+	bool is_asked;    /* in the audit log; and how it went is not yet */
+	char outcome[40]; /* for the audit log, beside "ok": which credential was made or revoked */
+	bool close;       /* the connection ends with this answer */
 	unsigned status;
 	int64_t began_ns; /* CLOCK_BOOTTIME */
 	struct {

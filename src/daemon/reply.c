@@ -2,6 +2,7 @@
 /* Answers: one response per request, made here and queued here. */
 #include "daemon/reply.h"
 
+#include "daemon/audit.h"
 #include "daemon/daemon.h"
 #include "daemon/problem.h"
 #include "daemon/reply-cache.h"
@@ -45,6 +46,7 @@ int reply_response(struct call *c, unsigned status, struct MHD_Response *respons
 		(void)MHD_add_response_header(response, c->headers[i].name, c->headers[i].value);
 	if (c->close)
 		(void)MHD_add_response_header(response, "Connection", "close");
+	audit_answered(c, status);
 	ok = MHD_queue_response(c->connection, status, response);
 	MHD_destroy_response(response);
 	if (ok != MHD_YES)

@@ -106,8 +106,7 @@ void route_match_done(struct route_match *m)
 	*m = (struct route_match){ 0 };
 }
 
-/* The number of the {..} that names the plan, or a sandbox of it; -1: none does. */
-static int plan_arg(const struct route *r)
+int route_plan_arg(const struct route *r)
 {
 	int i = 0;
 
@@ -126,7 +125,7 @@ static bool names_plan(const char *arg, const char *plan)
 
 static int allow_bound(const struct route_match *m, const struct identity *who, struct error *err)
 {
-	int arg = plan_arg(m->route);
+	int arg = route_plan_arg(m->route);
 
 	if (arg < 0 && (m->route->flags & ROUTE_FILTERS))
 		return 0;

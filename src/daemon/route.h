@@ -57,6 +57,9 @@ void route_match_done(struct route_match *m);
  * sandbox of it) in the path. 0, or -ATOLL_E_DENIED with the reason. */
 int route_allows(const struct route_match *m, const struct identity *who, struct error *err);
 
+/* The number of the {..} that names the plan, or a sandbox of it; -1: none does. */
+int route_plan_arg(const struct route *r);
+
 /* The I'th of all routes, NULL after the last; its number is what metrics count by. */
 const struct route *route_at(size_t i);
 size_t route_number(const struct route *r);

@@ -9,6 +9,7 @@
  */
 #include "daemon/serve.h"
 
+#include "daemon/audit.h"
 #include "daemon/call.h"
 #include "daemon/log.h"
 #include "daemon/reply.h"
@@ -196,6 +197,8 @@ static int run_handler(struct call *c)
 		c->body = xstrdup("");
 	if (c->route->flags & ROUTE_STORE)
 		r = call_store(c);
+	if (r >= 0)
+		r = audit_asked(c);
 	if (r >= 0)
 		r = c->route->handle(c);
 	if (c->answered || r >= 0)
