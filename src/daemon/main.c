@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* atolld: starts, waits for a signal, stops. */
 #include "daemon/daemon.h"
+#include "daemon/issued.h"
 #include "daemon/listen.h"
 #include "daemon/log.h"
 #include "daemon/serve.h"
@@ -40,6 +41,7 @@ static int open_parts(struct daemon *d, struct error *err)
 	d->metrics.started_ms = clock_real_ms();
 	r = tls_open(d, err);
 	if (r >= 0)
+		issued_open();
 	r = stores_open(&d->stores, err);
 	if (r >= 0)
 		r = auth_open(stores_home(d->stores), &d->auth, err);
@@ -56,6 +58,7 @@ static void close_parts(struct daemon *d)
 	listen_close(d);
 	peers_close(d->peers);
 	auth_close(d->auth);
+	issued_close();
 	stores_close(d->stores);
 	tls_close(d);
 	if (d->stop_fd >= 0)

@@ -12,6 +12,8 @@
 /* In the order of docs/design/daemon.md. */
 static const struct route *const tables[] = {
 	core_routes,
+	auth_routes,
+	key_routes,
 };
 
 const struct route *route_at(size_t i)

@@ -68,5 +68,7 @@ size_t route_number(const struct route *r);
 /* ---- the tables ---- */
 
 extern const struct route core_routes[]; /* api-core.c: /healthz /readyz /metrics */
+extern const struct route auth_routes[]; /* api-auth.c: /v1/sandboxes/{sandbox}/auth */
+extern const struct route key_routes[];  /* api-keys.c: /v1/keys */
 
 #endif
