@@ -73,13 +73,14 @@ def test_keys_open_what_their_scope_allows(top):
 def test_keys_tokens_are_for_one_plan_and_make_no_others(top):
     with Served(top) as s:
         p, q = s.plan('p'), s.plan('q')
-        token = s.token(p)
-        for method in ('POST', 'DELETE'):
-            for path in (p, q, p + '-1', 'p'):
-                got = s.call(method, f'/v1/sandboxes/{path}/auth', key=token)
-                same(got.status, 403, f'{method} for {path} with a token: {got.body}')
-        same(s.call('GET', '/v1/keys', key=token).status, 403, 'keys with a token')
-        need(may(s, token), 'the token is in force')
+        for scope in ('agent', 'review'):
+            token = s.token(p, scope=scope)
+            for method in ('POST', 'DELETE'):
+                for path in (p, q, p + '-1', 'p'):
+                    got = s.call(method, f'/v1/sandboxes/{path}/auth', key=token)
+                    same(got.status, 403, f'{method} for {path} with a token: {got.body}')
+            same(s.call('GET', '/v1/keys', key=token).status, 403, 'keys with a token')
+            need(may(s, token), 'the token is in force')
 
 
 def test_keys_token_bodies(top):
@@ -309,6 +310,20 @@ def test_keys_the_same_request_many_times_at_once(top):
         same(len(tokens), 1, 'tokens')
         same({a.status for a in answers} - {201, 409}, set(), 'statuses')
         same(len([c for c in s.credentials() if c['in_force']]), 1, 'in the store')
+        # One that waits for the store, and the same once more meanwhile.
+        answers.clear()
+        path, again = f'/v1/sandboxes/{p}/auth', {'Idempotency-Key': 'other'}
+        with s.held_store():
+            lines = len(s.audit())
+            first = threading.Thread(target=lambda: answers.append(s.call('POST', path, by_socket=True, headers=again)))
+            first.start()
+            while len(s.audit()) == lines:
+                time.sleep(0.01)
+            same(s.call('POST', path, by_socket=True, headers=again).status, 409, 'while it is under way')
+        first.join(PATIENCE)
+        same(answers[0].status, 201, 'once it is done')
+        s.secrets.append(answers[0].json['token'])
+        same(s.call('POST', path, by_socket=True, headers=again).json['token'], answers[0].json['token'], 'then')
 
 
 # ---- what is on record ----

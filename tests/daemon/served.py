@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A daemon with plans, keys and tokens, asked as clients ask, by TCP and by its socket."""
 
+import contextlib
 import http.client
 import json
 import os
@@ -127,6 +128,17 @@ class Served(Daemon):
             found = db.execute(text, values).fetchall()
         db.close()
         return found
+
+    @contextlib.contextmanager
+    def held_store(self):
+        """Nobody writes to the store meanwhile."""
+        holder = subprocess.Popen([os.environ['ATOLL_TEST_HOLD_LOCK'], str(self.home / 'locks'), 'store.lk', 'wait'],
+                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        try:
+            same(holder.stdout.read(1), b'h', 'the store lock')
+            yield
+        finally:
+            holder.communicate()
 
     def credentials(self):
         return json.loads(self.atoll('token', 'list', '--json').stdout)['credentials']
