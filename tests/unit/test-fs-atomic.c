@@ -9,6 +9,8 @@
 #include "unit/fs-fixture.h"
 
 #include <atoll.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 static mode_t mode_of(int dir_fd, const char *name)
@@ -141,6 +143,55 @@ static void reading_stops_at_the_limit(void **state)
 	assert_int_equal(len, 0);
 	free(text);
 	assert_int_equal(fs_write_all(-1, "x", 1), -EBADF);
+}
+
+static void appending_adds_all_or_nothing(void **state)
+{
+	for_each_dir(d, state)
+	{
+		cleanup_close int fd = FD_NONE, other = FD_NONE;
+		struct rlimit before, small;
+
+		assert_int_equal(fs_open_append_at(d->fd, "log", &fd), 0);
+		assert_int_equal(fs_append(fd, "one\n", 4), 0);
+		assert_int_equal(fs_open_append_at(d->fd, "log", &other), 0);
+		assert_int_equal(fs_append(other, "two\n", 4), 0);
+		assert_int_equal(fs_append(fd, "three\n", 6), 0);
+		expect_text(d->fd, "log", "one\ntwo\nthree\n");
+		/* Room for a part of it only, and then for none. */
+		assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+		(void)signal(SIGXFSZ, SIG_IGN);
+		small = (struct rlimit){ .rlim_cur = 16, .rlim_max = before.rlim_max };
+		assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+		assert_int_equal(fs_append(fd, "four\n", 5), -ENOSPC);
+		small.rlim_cur = 14;
+		assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+		assert_int_equal(fs_append(fd, "four\n", 5), -EFBIG);
+		assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+		(void)signal(SIGXFSZ, SIG_DFL);
+		expect_text(d->fd, "log", "one\ntwo\nthree\n");
+		assert_int_equal(fs_append(fd, "four\n", 5), 0);
+		expect_text(d->fd, "log", "one\ntwo\nthree\nfour\n");
+	}
+}
+
+static void appending_is_to_a_file_of_ours_alone(void **state)
+{
+	for_each_dir(d, state)
+	{
+		cleanup_close int fd = FD_NONE;
+
+		assert_int_equal(symlinkat("there", d->fd, "link"), 0);
+		assert_int_equal(fs_open_append_at(d->fd, "link", &fd), -EPERM);
+		assert_int_equal(mkfifoat(d->fd, "fifo", 0600), 0);
+		assert_int_equal(fs_open_append_at(d->fd, "fifo", &fd), -EPERM);
+		assert_int_equal(mkdirat(d->fd, "dir", 0700), 0);
+		assert_int_equal(fs_open_append_at(d->fd, "dir", &fd), -EPERM);
+		assert_int_equal(fs_open_append_at(d->fd, "open", &fd), 0);
+		close_fd(&fd);
+		assert_int_equal(fchmodat(d->fd, "open", 0640, 0), 0);
+		assert_int_equal(fs_open_append_at(d->fd, "open", &fd), -EPERM);
+	}
 }
 
 static void exchange_and_move(void **state)
@@ -344,6 +395,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(private_directories_of_others_are_refused,
 		                                fixture_setup, fixture_teardown),
 		cmocka_unit_test_setup_teardown(reading_stops_at_the_limit, fixture_setup,
+		                                fixture_teardown),
+		cmocka_unit_test_setup_teardown(appending_adds_all_or_nothing, fixture_setup,
+		                                fixture_teardown),
+		cmocka_unit_test_setup_teardown(appending_is_to_a_file_of_ours_alone, fixture_setup,
 		                                fixture_teardown),
 		cmocka_unit_test_setup_teardown(exchange_and_move, fixture_setup, fixture_teardown),
 		cmocka_unit_test_setup_teardown(bumping_changes_nothing_but_ctime, fixture_setup,
