@@ -80,7 +80,7 @@ int registry_credential_prune(struct registry *r, int64_t before_ms, struct erro
 int registry_credential_count(struct registry *r, const char *plan, int64_t *ret,
                               struct error *err);
 
-/* Which key a plan was started with; gone with the plan. */
+/* Which key a plan was started with; the first one said stays. */
 int registry_plan_set_starter(struct registry *r, const char *plan, const char *key,
                               struct error *err);
 /* 1 when it was KEY, else 0. */

@@ -86,7 +86,8 @@ int registry_credential_by_request(struct registry *r, const char *request,
                                    struct credential_row *ret, struct error *err)
 {
 	static const char sql[] = "SELECT " COLUMNS " FROM credential WHERE request = ?1 "
-				  "AND request <> '' AND revoked_ms = 0 ORDER BY seq DESC LIMIT 1";
+				  "AND request <> '' AND revoked_ms = 0 "
+				  "ORDER BY created_ms DESC LIMIT 1";
 
 	return find_one(r, sql, request, ret, err);
 }
@@ -129,7 +130,8 @@ int registry_credential_insert(struct registry *r, struct credential_row *row, s
 int registry_credential_list(struct registry *r, registry_credential_fn fn, void *ctx,
                              struct error *err)
 {
-	static const char sql[] = "SELECT " COLUMNS " FROM credential ORDER BY kind, seq";
+	static const char sql[] = "SELECT " COLUMNS " FROM credential "
+				  "ORDER BY kind, created_ms, id";
 	cleanup_rows struct rows rows = { .size = sizeof(struct credential_row),
 		                          .read = read_credential };
 	const struct credential_row *items;
@@ -188,8 +190,7 @@ int registry_credential_count(struct registry *r, const char *plan, int64_t *ret
 int registry_plan_set_starter(struct registry *r, const char *plan, const char *key,
                               struct error *err)
 {
-	static const char sql[] = "INSERT INTO starter (plan, key) VALUES (?1, ?2) "
-				  "ON CONFLICT DO NOTHING";
+	static const char sql[] = "UPDATE plan SET starter = ?2 WHERE id = ?1 AND starter = ''";
 	int k = registry_write(r, sql, ARGS(TEXT_VALUE(plan), TEXT_VALUE(key)), NULL, NULL, err);
 
 	return k < 0 ? k : 0;
@@ -198,7 +199,7 @@ int registry_plan_set_starter(struct registry *r, const char *plan, const char *
 int registry_plan_started_by(struct registry *r, const char *plan, const char *key,
                              struct error *err)
 {
-	static const char sql[] = "SELECT 1 FROM starter WHERE plan = ?1 AND key = ?2";
+	static const char sql[] = "SELECT 1 FROM plan WHERE id = ?1 AND starter = ?2";
 	int64_t one;
 
 	return rows_number(r, sql, ARGS(TEXT_VALUE(plan), TEXT_VALUE(key)), &one, err);

@@ -173,40 +173,34 @@ static const char version_6[] =
 	"  PRIMARY KEY (plan, name)"
 	") STRICT, WITHOUT ROWID;";
 
-/* What opens the daemon, and which key a plan was started with. A token goes with its plan; a key has
- * none. A name is taken as long as its key is not revoked. */
+/*
+ * What opens the daemon, and which key a plan was started with. A token goes with its plan; a key has
+ * none. A name is taken as long as its key is not revoked. Each request looks one up by its digest; for
+ * all else the few rows are read: every command, also one that needs none of it, pays for an index when
+ * it reads the schema.
+ */
 _Static_assert(CREDENTIAL_KEY == 0 && CREDENTIAL_TOKEN == 1 && SCOPE_ADMIN == 0 &&
                        SCOPE_AGENT == 1 && SCOPE_REVIEW == 2,
                "kinds and scopes are on disk");
-static const char version_7[] =
-	"CREATE TABLE credential ("
-	"  seq INTEGER PRIMARY KEY,"
-	"  id TEXT NOT NULL UNIQUE CHECK (length(id) = 16),"
-	"  kind INTEGER NOT NULL CHECK (kind IN (0, 1)),"
-	"  scope INTEGER NOT NULL CHECK (scope BETWEEN 0 AND 2),"
-	"  name TEXT NOT NULL CHECK (length(name) BETWEEN 1 AND 64),"
-	"  plan TEXT REFERENCES plan (id) ON DELETE CASCADE CHECK ((plan IS NULL) = (kind = 0)),"
-	"  parent TEXT NOT NULL,"
-	"  sha256 TEXT NOT NULL UNIQUE CHECK (length(sha256) = 64),"
-	"  request TEXT NOT NULL,"
-	"  created_ms INTEGER NOT NULL,"
-	"  expires_ms INTEGER NOT NULL,"
-	"  expires_boot_ns INTEGER NOT NULL,"
-	"  boot TEXT NOT NULL,"
-	"  revoked_ms INTEGER NOT NULL,"
-	"  used_ms INTEGER NOT NULL"
-	") STRICT;"
-	"CREATE UNIQUE INDEX credential_name ON credential (name) "
-	"WHERE kind = 0 AND revoked_ms = 0;"
-	"CREATE INDEX credential_plan ON credential (plan);"
-	"CREATE INDEX credential_parent ON credential (parent);"
-	"CREATE INDEX credential_request ON credential (request) WHERE request <> '';"
-	"CREATE INDEX credential_expires ON credential (expires_ms) WHERE kind = 1;"
-
-	"CREATE TABLE starter ("
-	"  plan TEXT PRIMARY KEY REFERENCES plan (id) ON DELETE CASCADE,"
-	"  key TEXT NOT NULL"
-	") STRICT, WITHOUT ROWID;";
+static const char version_7[] = "CREATE TABLE credential ("
+				"  sha256 TEXT PRIMARY KEY,"
+				"  id TEXT NOT NULL,"
+				"  kind INTEGER NOT NULL,"
+				"  scope INTEGER NOT NULL,"
+				"  name TEXT NOT NULL,"
+				"  plan TEXT REFERENCES plan (id) ON DELETE CASCADE,"
+				"  parent TEXT NOT NULL,"
+				"  request TEXT NOT NULL,"
+				"  created_ms INTEGER NOT NULL,"
+				"  expires_ms INTEGER NOT NULL,"
+				"  expires_boot_ns INTEGER NOT NULL,"
+				"  boot TEXT NOT NULL,"
+				"  revoked_ms INTEGER NOT NULL,"
+				"  used_ms INTEGER NOT NULL"
+				") STRICT, WITHOUT ROWID;"
+				"CREATE UNIQUE INDEX credential_name ON credential (name) "
+				"WHERE kind = 0 AND revoked_ms = 0;"
+				"ALTER TABLE plan ADD COLUMN starter TEXT NOT NULL DEFAULT '';";
 
 const char *const schema_steps[SCHEMA_VERSION] = { version_1, version_2, version_3, version_4,
 	                                           version_5, version_6, version_7 };

@@ -30,7 +30,7 @@ def may(served, key, **more):
 def own(served, plan, name):
     """As if the key had started the plan."""
     key = next(c['id'] for c in served.credentials() if c['name'] == name and c['in_force'])
-    served.sql('INSERT INTO starter (plan, key) VALUES (?, ?)', plan, key)
+    served.sql('UPDATE plan SET starter = ? WHERE id = ?', key, plan)
 
 
 # ---- who may what ----

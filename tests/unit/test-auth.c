@@ -331,9 +331,9 @@ static void credential_tokens_of_a_plan_are_limited(void **state)
 	(void)state;
 	(void)add_token(plan.id, NULL, "", &s);
 	raw_sql("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 999) "
-	        "INSERT INTO credential SELECT NULL, printf('%%016x', i), kind, scope, name, plan, "
-	        "parent, printf('%%064x', i), request, created_ms, expires_ms, expires_boot_ns, "
-	        "boot, 0, 0 FROM n, credential WHERE plan = '%s'",
+	        "INSERT INTO credential SELECT printf('%%064x', i), printf('%%016x', i), kind, "
+	        "scope, name, plan, parent, request, created_ms, expires_ms, expires_boot_ns, boot, "
+	        "0, 0 FROM n, credential WHERE plan = '%s'",
 	        plan.id);
 	assert_int_equal(credential_new_token(store, &wish, &s, &row, NULL), -ATOLL_E_POLICY);
 	/* Those that are over do not count for long. */

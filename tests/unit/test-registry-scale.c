@@ -268,7 +268,8 @@ static void schema_without_indexes_is_migrated(void **state)
 				"ALTER TABLE exec DROP COLUMN memory_kills;"
 				"ALTER TABLE exec DROP COLUMN output;"
 				"ALTER TABLE exec DROP COLUMN job; DROP TABLE job;"
-				"DROP TABLE credential; DROP TABLE starter;"
+				"DROP TABLE credential;"
+				"ALTER TABLE plan DROP COLUMN starter;"
 				"PRAGMA user_version = 3";
 	sqlite3 *db = NULL;
 	struct plan_row found;
