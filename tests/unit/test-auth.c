@@ -62,13 +62,12 @@ static int teardown(void **state)
 	return remove_tree_at(tmp, home + strlen("/tmp/"));
 }
 
-static void raw_sql(const char *fmt, const char *arg)
+static void raw_sql(const char *sql)
 {
-	char path[128], sql[512];
+	char path[128];
 	sqlite3 *db = NULL;
 
 	(void)snprintf(path, sizeof(path), "%s/atoll.db", home);
-	(void)snprintf(sql, sizeof(sql), fmt, arg);
 	assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
 	assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
 	assert_int_equal(sqlite3_close(db), SQLITE_OK);
@@ -234,12 +233,12 @@ static void credential_is_over_by_either_clock(void **state)
 		const char *sql; /* what happened */
 		bool key, token; /* still in force */
 	} cases[] = {
-		{ "UPDATE credential SET expires_ms = expires_ms%s", true, true },
-		{ "UPDATE credential SET expires_ms = 1000%s", false, false },
-		{ "UPDATE credential SET expires_boot_ns = 1%s", false, false },
-		{ "UPDATE credential SET boot = 'another', expires_boot_ns = 1%s", true, false },
+		{ "UPDATE credential SET expires_ms = expires_ms", true, true },
+		{ "UPDATE credential SET expires_ms = 1000", false, false },
+		{ "UPDATE credential SET expires_boot_ns = 1", false, false },
+		{ "UPDATE credential SET boot = 'another', expires_boot_ns = 1", true, false },
 		/* A clock that was set back, over a reboot. */
-		{ "UPDATE credential SET boot = 'another', created_ms = created_ms + 3600000%s",
+		{ "UPDATE credential SET boot = 'another', created_ms = created_ms + 3600000",
 		  false, false },
 	};
 	struct plan_row plan = add_plan("p");
@@ -250,10 +249,10 @@ static void credential_is_over_by_either_clock(void **state)
 
 		(void)add_key("ci", SCOPE_AGENT, 3600, &key);
 		(void)add_token(plan.id, NULL, "", &token);
-		raw_sql(cases[i].sql, "");
+		raw_sql(cases[i].sql);
 		assert_int_equal(found(&key), cases[i].key);
 		assert_int_equal(found(&token), cases[i].token);
-		raw_sql("DELETE FROM credential%s", "");
+		raw_sql("DELETE FROM credential");
 	}
 }
 
@@ -268,7 +267,7 @@ static void credential_token_lives_no_longer_than_its_key(void **state)
 	token = add_token(plan.id, &key, "", &s);
 	assert_true(token.expires_ms <= key.expires_ms);
 	assert_in_range(credential_left_s(&token), 110, 120);
-	raw_sql("UPDATE credential SET revoked_ms = 1 WHERE kind = 0%s", "");
+	raw_sql("UPDATE credential SET revoked_ms = 1 WHERE kind = 0");
 	{
 		const struct token_wish wish = { .plan = plan.id,
 			                         .name = "x",
@@ -331,13 +330,12 @@ static void credential_tokens_of_a_plan_are_limited(void **state)
 	(void)state;
 	(void)add_token(plan.id, NULL, "", &s);
 	raw_sql("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 999) "
-	        "INSERT INTO credential SELECT printf('%%064x', i), printf('%%016x', i), kind, "
-	        "scope, name, plan, parent, request, created_ms, expires_ms, expires_boot_ns, boot, "
-	        "0, 0 FROM n, credential WHERE plan = '%s'",
-	        plan.id);
+	        "INSERT INTO credential SELECT printf('%064x', i), printf('%016x', i), kind, scope, "
+	        "name, plan, parent, request, created_ms, expires_ms, expires_boot_ns, boot, 0, 0 "
+	        "FROM n, credential");
 	assert_int_equal(credential_new_token(store, &wish, &s, &row, NULL), -ATOLL_E_POLICY);
 	/* Those that are over do not count for long. */
-	raw_sql("UPDATE credential SET expires_ms = 1%s", "");
+	raw_sql("UPDATE credential SET expires_ms = 1");
 	assert_int_equal(credential_new_token(store, &wish, &s, &row, NULL), 0);
 }
 
