@@ -39,10 +39,10 @@ static int open_parts(struct daemon *d, struct error *err)
 		return error_sys(err, -errno, "make", "an eventfd");
 	random_hex(d->id_head, sizeof(d->id_head) - 1);
 	d->metrics.started_ms = clock_real_ms();
+	issued_open();
 	r = tls_open(d, err);
 	if (r >= 0)
-		issued_open();
-	r = stores_open(&d->stores, err);
+		r = stores_open(&d->stores, err);
 	if (r >= 0)
 		r = auth_open(stores_home(d->stores), &d->auth, err);
 	if (r >= 0)
