@@ -11,8 +11,8 @@
 #define MS_NS     INT64_C(1000000)
 /* How exactly the time of the last use is known: enough to find keys that nobody needs. */
 #define USE_STEP_MS (INT64_C(10) * 60 * SECOND_MS)
-/* How long a token that is over is still listed. */
-#define KEEP_MS (INT64_C(3600) * SECOND_MS)
+/* How long a token that is over is kept: what it began may still run, and can be revoked. */
+#define KEEP_MS (INT64_C(24) * 3600 * SECOND_MS)
 
 int scope_parse(const char *name, enum scope *ret, struct error *err)
 {
@@ -120,7 +120,7 @@ static int check_token(struct registry *reg, const struct making *m, struct erro
 	}
 	r = registry_credential_prune(reg, clock_real_ms() - KEEP_MS, err);
 	if (r == 0)
-		r = registry_credential_count(reg, m->row.plan, &n, err);
+		r = registry_credential_count(reg, m->row.plan, clock_real_ms(), &n, err);
 	if (r < 0 || n < CREDENTIAL_TOKENS_MAX)
 		return r;
 	(void)error_set(err, -ATOLL_E_POLICY, "plan '%s' has %d tokens, which is the most",
@@ -230,6 +230,14 @@ int credential_holds(struct atoll *a, const char *sha256, struct error *err)
 	int r = registry_credential_by_digest(a->reg, sha256, &row, err);
 
 	return r <= 0 ? r : credential_left_ms(&row) > 0;
+}
+
+int credential_is_revoked(struct atoll *a, const char *sha256, struct error *err)
+{
+	struct credential_row row;
+	int r = registry_credential_by_digest(a->reg, sha256, &row, err);
+
+	return r < 0 ? r : r == 0 || row.revoked_ms != 0;
 }
 
 int credential_named(struct atoll *a, const char *ref, struct credential_row *ret,

@@ -59,6 +59,8 @@ int credential_named(struct atoll *a, const char *ref, struct credential_row *re
                      struct error *err);
 /* Is the credential that was found still in force? 1, or 0. */
 int credential_holds(struct atoll *a, const char *sha256, struct error *err);
+/* 1 when it was revoked since it was found, or is gone with its plan; 0 when not, over or not. */
+int credential_is_revoked(struct atoll *a, const char *sha256, struct error *err);
 /* With all tokens made for it. How many were in force. */
 int credential_revoke(struct atoll *a, const char *id, struct error *err);
 /* All tokens of a plan. */

@@ -3,6 +3,7 @@
 #include "daemon/auth.h"
 
 #include "auth/credential.h"
+#include "daemon/bond.h"
 #include "daemon/rate.h"
 #include "util/clock.h"
 #include "util/mem.h"
@@ -20,6 +21,7 @@ struct auth {
 	uid_t uid; /* ours */
 	struct atoll *store;
 	struct rate *rate;
+	struct bonds *bonds;
 	pthread_mutex_t noting; /* somebody writes when a credential was used */
 };
 
@@ -37,6 +39,11 @@ int auth_open(const char *home, struct auth **ret, struct error *err)
 	a->store = store;
 	a->rate = rate_new();
 	(void)pthread_mutex_init(&a->noting, NULL);
+	r = bonds_open(a, &a->bonds, err);
+	if (r < 0) {
+		auth_close(a);
+		return r;
+	}
 	*ret = a;
 	return 0;
 }
@@ -45,6 +52,7 @@ void auth_close(struct auth *a)
 {
 	if (!a)
 		return;
+	bonds_close(a->bonds);
 	store_close(a->store);
 	rate_free(a->rate);
 	(void)pthread_mutex_destroy(&a->noting);
@@ -54,6 +62,11 @@ void auth_close(struct auth *a)
 struct atoll *auth_store(struct auth *a)
 {
 	return a->store;
+}
+
+struct bonds *auth_bonds(struct auth *a)
+{
+	return a->bonds;
 }
 
 static int denied(struct error *err, const char *why)
@@ -154,7 +167,7 @@ int auth_check(struct auth *a, const struct auth_request *q, struct identity *re
 
 bool auth_holds(struct auth *a, const struct identity *who)
 {
-	return who->by_socket || credential_holds(a->store, who->credential.sha256, NULL) == 1;
+	return who->by_socket || credential_is_revoked(a->store, who->credential.sha256, NULL) == 0;
 }
 
 bool auth_notes_refusal(struct auth *a, const struct identity *who)

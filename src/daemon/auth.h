@@ -5,8 +5,8 @@
  * Unix socket. Whoever gives a key on the socket has the key's rights, and no more.
  *
  * Nothing of a credential is remembered between requests: the store is asked each time, so that what is
- * revoked there, by whatever process, is refused with the next request. A stream that lives long asks
- * auth_holds() now and then.
+ * revoked there, by whatever process, is refused with the next request. Streams that live long are watched
+ * (bond.h).
  *
  * What an identity may do is said by the route (route.h) and decided in one place, route_allows().
  */
@@ -36,8 +36,9 @@ struct auth_request {
 	const char *peer;          /* address without port; "" on a Unix socket */
 };
 
-struct auth;
 struct atoll;
+struct auth;
+struct bonds;
 
 int auth_open(const char *home, struct auth **ret, struct error *err);
 void auth_close(struct auth *a); /* NULL is fine */
@@ -47,10 +48,12 @@ void auth_close(struct auth *a); /* NULL is fine */
  * ERR never repeats what was sent. */
 int auth_check(struct auth *a, const struct auth_request *q, struct identity *ret,
                unsigned *ret_retry_s, struct error *err);
-/* Whether it is still who it was: false once the credential is revoked or over, and when it cannot be
- * told. */
+/* Whether what it began may go on: false once the credential is revoked, and when it cannot be told; not
+ * when it is merely over. */
 bool auth_holds(struct auth *a, const struct identity *who);
 
+/* Of connections whose credential is watched. */
+struct bonds *auth_bonds(struct auth *a);
 /* The handle it reads with. It waits for nobody: for reading, and for the audit log. */
 struct atoll *auth_store(struct auth *a);
 /* As rate_failed(), for what somebody known should not have asked for. */

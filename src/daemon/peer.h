@@ -29,12 +29,15 @@ enum peer_stage {
 
 #define PEER_ADDRESS_LEN 48
 
+struct bond;
+
 struct peer {
 	int fd;
 	bool is_unix;
 	char address[PEER_ADDRESS_LEN]; /* without port; "" on a Unix socket */
 	_Atomic int stage;              /* enum peer_stage */
 	_Atomic int64_t deadline;       /* CLOCK_BOOTTIME; CLOCK_NEVER: none */
+	struct bond *bond;              /* of the credential that opened a stream on it, or NULL */
 	struct peer *next, *prev;       /* of the table */
 };
 

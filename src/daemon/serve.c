@@ -10,6 +10,7 @@
 #include "daemon/serve.h"
 
 #include "daemon/audit.h"
+#include "daemon/bond.h"
 #include "daemon/call.h"
 #include "daemon/log.h"
 #include "daemon/reply.h"
@@ -216,6 +217,8 @@ static enum MHD_Result answer(struct call *c)
 	peer_enter(c->d->peers, c->peer, PEER_WORKING);
 	if (atomic_load(&c->d->stopping))
 		c->close = true;
+	if (c->route->flags & (ROUTE_STREAM | ROUTE_DATA))
+		c->peer->bond = bond_add(auth_bonds(c->d->auth), &c->who, c->peer->fd);
 	(void)run_handler(c);
 	if (c->answered)
 		return MHD_YES;
@@ -243,6 +246,12 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
 	return c->answered ? MHD_YES : answer(c);
 }
 
+static void end_bond(struct daemon *d, struct peer *p)
+{
+	bond_remove(auth_bonds(d->auth), p->bond);
+	p->bond = NULL;
+}
+
 static void on_completed(void *cls, struct MHD_Connection *connection, void **context,
                          enum MHD_RequestTerminationCode how)
 {
@@ -259,6 +268,9 @@ static void on_completed(void *cls, struct MHD_Connection *connection, void **co
 	                 : MHD_get_connection_info(connection, MHD_CONNECTION_INFO_HTTP_STATUS);
 	if (info)
 		c->status = info->http_status;
+	/* A connection that was switched to another protocol lives on. */
+	if (c->status != MHD_HTTP_SWITCHING_PROTOCOLS)
+		end_bond(d, c->peer);
 	took = clock_boot_ns() - c->began_ns;
 	atomic_fetch_sub(&d->metrics.running, 1);
 	metrics_request(&d->metrics, c->route, c->status, took);
@@ -279,6 +291,7 @@ static void on_connection(void *cls, struct MHD_Connection *connection, void **c
 
 	if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
 		atomic_fetch_sub(&d->metrics.open, 1);
+		end_bond(d, *context);
 		peer_remove(d->peers, *context);
 		return;
 	}

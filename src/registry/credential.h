@@ -76,8 +76,8 @@ int registry_credential_used(struct registry *r, const char *id, int64_t used_ms
                              struct error *err);
 /* Tokens that were over or revoked before BEFORE_MS go; history is the audit log's business. */
 int registry_credential_prune(struct registry *r, int64_t before_ms, struct error *err);
-/* How many tokens of PLAN are not revoked, over or not. */
-int registry_credential_count(struct registry *r, const char *plan, int64_t *ret,
+/* How many tokens of PLAN are in force. */
+int registry_credential_count(struct registry *r, const char *plan, int64_t now_ms, int64_t *ret,
                               struct error *err);
 
 /* Which key a plan was started with; the first one said stays. */

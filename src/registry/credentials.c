@@ -178,11 +178,12 @@ int registry_credential_prune(struct registry *r, int64_t before_ms, struct erro
 	return k < 0 ? k : 0;
 }
 
-int registry_credential_count(struct registry *r, const char *plan, int64_t *ret, struct error *err)
+int registry_credential_count(struct registry *r, const char *plan, int64_t now_ms, int64_t *ret,
+                              struct error *err)
 {
 	static const char sql[] = "SELECT count(*) FROM credential WHERE plan = ?1 "
-				  "AND revoked_ms = 0";
-	int k = rows_number(r, sql, ARGS(TEXT_VALUE(plan)), ret, err);
+				  "AND revoked_ms = 0 AND expires_ms > ?2";
+	int k = rows_number(r, sql, ARGS(TEXT_VALUE(plan), INT_VALUE(now_ms)), ret, err);
 
 	return k < 0 ? k : 0;
 }
