@@ -37,6 +37,28 @@ static void sha256_known_vectors(void **state)
 	free(many);
 }
 
+/* However it is cut. */
+static void sha256_in_pieces(void **state)
+{
+	static const char text[] = "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq";
+	char whole[SHA256_TEXT_LEN], out[SHA256_TEXT_LEN];
+
+	(void)state;
+	assert_int_equal(sha256_text(text, strlen(text), whole), 0);
+	for (size_t step = 1; step <= strlen(text); step++) {
+		struct sha256 *s = sha256_new();
+
+		assert_non_null(s);
+		for (size_t at = 0; at < strlen(text); at += step)
+			sha256_add(s, text + at,
+			           strlen(text) - at < step ? strlen(text) - at : step);
+		sha256_end(s, out);
+		sha256_free(s);
+		assert_string_equal(out, whole);
+	}
+	sha256_free(NULL);
+}
+
 static void sha256_differs_in_one_digit(void **state)
 {
 	char a[SHA256_TEXT_LEN], b[SHA256_TEXT_LEN];
@@ -56,6 +78,7 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(sha256_known_vectors),
+		cmocka_unit_test(sha256_in_pieces),
 		cmocka_unit_test(sha256_differs_in_one_digit),
 	};
 
