@@ -73,6 +73,7 @@ enum atoll_code {
 	ATOLL_E_TOO_BIG,          /* over a limit */
 	ATOLL_E_DAMAGED,          /* a record on disk is not what was written */
 	ATOLL_E_NEWER,            /* the store was written by a newer version */
+	ATOLL_E_STALE,            /* not the digest that was asked for; nothing was changed */
 	ATOLL_E_END_
 };
 
@@ -543,6 +544,17 @@ ATOLL_API int atoll_change_open(const struct atoll_change *change, enum atoll_si
 typedef int (*atoll_line_fn)(void *user, const char *line, size_t len);
 ATOLL_API int atoll_change_lines(const struct atoll_change *change, atoll_line_fn fn, void *user);
 
+#define ATOLL_DIGEST_LEN 65 /* 64 hex digits and NUL */
+/* What atoll_plan_diff() shows, with the contents, as one SHA-256: equal as long as a reviewer would see
+ * the same, whoever asks, in whichever process. In it are of each change the resource's root, path,
+ * kind, WHAT without ATOLL_CHANGE_CONFLICT, modes, owners, sizes of files, TEXT, DETAIL, and: of what is
+ * no file the lines of atoll_change_lines(); of a file its new bytes and extended attributes, and
+ * the bytes that it takes the place of. Times are not. Takes no lock; reads what changed, once. A new file that
+ * cannot be read is a failure: what cannot be read cannot be reviewed. -EAGAIN: it changes while it is
+ * being read. */
+ATOLL_API int atoll_plan_digest(struct atoll_plan *p, char ret_digest[ATOLL_DIGEST_LEN],
+                                struct atoll_result *res);
+
 /* ---- decide ------------------------------------------------------------------------------ */
 
 #define ATOLL_ALLOW_SPECIAL       0x1u
@@ -584,6 +596,11 @@ struct atoll_commit {
 	const char *const *ours;
 	const char *const *theirs;
 	int64_t retain_ms; /* how long it can be undone; 0: as the handle says; < 0: until stop */
+	/* As atoll_plan_digest() said it, of the whole plan also where a part is committed: with another
+	 * one -ATOLL_E_STALE, and nothing is changed. It is made while the plan's lock is held, so no
+	 * command writes then. Who was given a path by atoll_sandbox_path() could: for him it is made
+	 * again right before the decision. NULL: not asked. */
+	const char *digest;
 };
 ATOLL_API int atoll_plan_commit_with(struct atoll_plan *p, const struct atoll_commit *commit,
                                      struct atoll_result *res);

@@ -202,7 +202,8 @@ static int commit_plan(struct cli *c, unsigned flags, int64_t retain_ms)
 	cleanup_free const char **excludes = values_of(c, "exclude");
 	struct atoll_commit commit = { .flags = flags,
 		                       .excludes = excludes,
-		                       .retain_ms = retain_ms };
+		                       .retain_ms = retain_ms,
+		                       .digest = args_value(&c->args, "if-digest") };
 	struct error err = ERROR_INIT;
 	int r = names_resolve(&look, c->args.words + 1, c->args.n_words - 1, &named, &err);
 
@@ -256,6 +257,7 @@ static const struct option_row options[] = {
 	{ "retain", "TIME",
 	  "how long it can be undone: 90s, 15m, 24h, 7d; never: until stop ends it\n"
 	  "(default: undo.retention)" },
+	{ "if-digest", "DIGEST", "only if it still is what atoll diff --digest said" },
 	{ "ff-only", NULL, "merge no git branch that somebody else moved, too" },
 	{ "no-undo", NULL, "keep nothing to undo it with" },
 	{ "dry-run", NULL, "say whether it would work, change nothing" },

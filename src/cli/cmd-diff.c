@@ -36,6 +36,9 @@ static int read_form(struct cli *c, enum diff_form *ret)
 	if (given > 1)
 		return cli_fail_usage(c, "diff: --name-status, --stat, --patch and --conflicts "
 		                         "exclude each other");
+	if (args_has(&c->args, "digest") && !c->json && (given > 0 || c->args.n_words > 1))
+		return cli_fail_usage(c, "diff: --digest is of all that a plan changes, and is "
+		                         "shown alone, but for --json");
 	if (args_has(&c->args, "unified") && *ret != DIFF_PATCH)
 		return cli_fail_usage(c, "diff: --unified is for --patch");
 	return 0;
@@ -240,14 +243,26 @@ static int show(struct diff_view *v)
 	                                                               : EXIT_SUCCESS;
 }
 
+static int read_digest(struct diff_view *v)
+{
+	int r = atoll_plan_digest(v->c->plan, v->digest, v->c->res);
+
+	return r < 0 ? cli_fail(v->c, r) : 0;
+}
+
 static int diff_run(struct cli *c)
 {
 	struct diff_view v = { 0 };
+	bool digest = args_has(&c->args, "digest");
 	int status = view_init(&v, c);
 
 	if (status == 0)
 		status = cli_open_plan(c);
-	if (status == 0)
+	if (status == 0 && digest)
+		status = read_digest(&v);
+	if (status == 0 && digest && !c->json)
+		(void)puts(v.digest);
+	else if (status == 0)
 		status = show(&v);
 	view_done(&v);
 	return status;
@@ -261,6 +276,7 @@ static const struct option_row options[] = {
 	{ "conflicts", NULL, "only what somebody else changed too, both sides" },
 	{ "exclude", "GLOB", "leave out what matches; may be repeated" },
 	{ "exit-code", NULL, "exit 1 when there are changes" },
+	{ "digest", NULL, "what it all comes to, in 64 digits, for commit --if-digest" },
 	{ NULL, NULL, NULL },
 };
 

@@ -123,6 +123,8 @@ void diff_json_end(struct diff_view *v, int code, const char *message, const cha
 	json_close(j);
 	put_totals(j, v);
 	json_bool(j, "complete", code >= 0);
+	if (*v->digest)
+		json_string(j, "digest", v->digest);
 	diff_select_json(&v->select, j);
 	if (code < 0) {
 		json_open_object(j, "error");

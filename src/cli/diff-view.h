@@ -68,6 +68,9 @@ struct diff_view {
 	struct diff_pipe *pipe;
 	struct json json;
 	bool json_begun;
+	/* Of the whole plan, made before the listing: what is shown may be newer, and then a commit with
+	 * it is refused. "": not asked for. */
+	char digest[ATOLL_DIGEST_LEN];
 	struct error err; /* of a comparison */
 };
 

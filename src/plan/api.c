@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "plan/digest.h"
 #include "plan/exec-option.h"
 #include "plan/job.h"
 #include "strategy/strategy.h"
@@ -400,6 +401,14 @@ int64_t atoll_plan_diff(struct atoll_plan *p, atoll_change_fn fn, void *user,
 	return n;
 }
 
+int atoll_plan_digest(struct atoll_plan *p, char ret_digest[ATOLL_DIGEST_LEN],
+                      struct atoll_result *res)
+{
+	if (!ret_digest)
+		return refuse(res, "no place for the digest");
+	ANSWER(check_plan(p, res), digest_plan(p, ret_digest, &err));
+}
+
 /* ---- decide ---- */
 
 #define COMMIT_FLAGS                                                                            \
@@ -412,6 +421,8 @@ int atoll_plan_commit_with(struct atoll_plan *p, const struct atoll_commit *comm
 {
 	if (!commit || commit->flags & ~COMMIT_FLAGS)
 		return refuse(res, "commit does not know this flag");
+	if (commit->digest && !digest_is_text(commit->digest))
+		return refuse(res, "a digest has 64 digits of 0 to 9 and a to f");
 	ANSWER(check_plan(p, res), plan_commit(p, commit, res, &err));
 }
 

@@ -5,6 +5,7 @@
  */
 #include "plan/plan.h"
 
+#include "plan/digest.h"
 #include "plan/plan-op.h"
 #include "plan/plan-select.h"
 #include "plan/sandbox.h"
@@ -83,13 +84,29 @@ static int64_t retention(struct atoll *a, const struct atoll_commit *commit)
 	return ms > 0 ? ms : 1;
 }
 
+/* What was looked at, by its digest. */
+struct reviewed {
+	const struct plan_op *op;
+	struct digest digest;
+};
+
+static int confirm_reviewed(void *ctx, struct error *err)
+{
+	const struct reviewed *v = ctx;
+
+	return digest_check_again(v->op->a, &v->op->plan, &v->op->boxes, &v->digest, err);
+}
+
 static int commit_locked(struct plan_op *op, const struct atoll_commit *commit,
                          struct atoll_result *res, struct error *err)
 {
 	cleanup_txn struct txn t = TXN_INIT;
+	struct reviewed v = { .op = op };
 	bool idle = false;
 	int r = check_commit(op, commit, &idle, err);
 
+	if (r >= 0 && commit->digest)
+		r = digest_check(op->a, &op->plan, &op->boxes, commit->digest, &v.digest, err);
 	if (r < 0)
 		return r;
 	r = txn_open(&t, op->a->reg, &op->plan, op->epoch, res, err);
@@ -102,6 +119,10 @@ static int commit_locked(struct plan_op *op, const struct atoll_commit *commit,
 		return 0;
 	}
 	t.retain_ms = retention(op->a, commit);
+	if (commit->digest) {
+		t.confirm = confirm_reviewed;
+		t.confirm_ctx = &v;
+	}
 	r = txn_commit(&t, commit->flags, err);
 	if (r >= 0)
 		plan_select_report(&t, commit);

@@ -307,19 +307,8 @@ int64_t plan_diff(struct atoll_plan *p, atoll_change_fn fn, void *user, struct e
 	struct counting c = { .fn = fn, .user = user };
 	int r = load(p, &boxes, err);
 
-	for (size_t i = 0; r >= 0 && i < boxes.n; i++) {
-		const struct sandbox_row *row = &boxes.v[i];
-		cleanup_sandbox struct sandbox s = SANDBOX_INIT;
-
-		/* A stale workspace holds nothing that counts any more. */
-		if (!sandbox_is_live(row) || sandbox_is_remains(row) || row->stale)
-			continue;
-		r = sandbox_find_area(row, p->name, err);
-		if (r == 0)
-			r = sandbox_open(&s, p->a, p->name, row, err);
-		if (r == 0)
-			r = participant_diff(s.part, count_change, &c, err);
-	}
+	for (size_t i = 0; r >= 0 && i < boxes.n; i++)
+		r = sandbox_diff(p->a, p->name, &boxes.v[i], count_change, &c, err);
 	return r < 0 ? r : c.n;
 }
 

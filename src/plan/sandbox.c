@@ -432,3 +432,20 @@ int sandbox_forget(struct registry *reg, const struct sandbox_row *row, struct e
 
 	return r < 0 ? r : registry_sandbox_delete(reg, row->id, err);
 }
+
+/* ---- looking ---- */
+
+int sandbox_diff(struct atoll *a, const char *plan_name, const struct sandbox_row *row,
+                 atoll_change_fn fn, void *user, struct error *err)
+{
+	cleanup_sandbox struct sandbox s = SANDBOX_INIT;
+	int r;
+
+	/* A stale workspace holds nothing that counts any more. */
+	if (!sandbox_is_live(row) || sandbox_is_remains(row) || row->stale)
+		return 0;
+	r = sandbox_find_area(row, plan_name, err);
+	if (r == 0)
+		r = sandbox_open(&s, a, plan_name, row, err);
+	return r < 0 ? r : participant_diff(s.part, fn, user, err);
+}

@@ -91,6 +91,10 @@ int sandbox_open(struct sandbox *s, struct atoll *a, const char *plan_name,
 void sandbox_close(struct sandbox *s);
 #define cleanup_sandbox __attribute__((__cleanup__(sandbox_close)))
 
+/* What it would change; nothing where it has no workspace that counts. Takes no lock. */
+int sandbox_diff(struct atoll *a, const char *plan_name, const struct sandbox_row *row,
+                 atoll_change_fn fn, void *user, struct error *err);
+
 /* Removes what the sandbox keeps on disk: strategy first, then the directories. The rows stay. */
 int sandbox_erase(struct atoll *a, const char *plan_name, const struct sandbox_row *row,
                   struct error *err);

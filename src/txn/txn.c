@@ -301,6 +301,8 @@ int txn_commit(struct txn *t, unsigned flags, struct error *err)
 	/* R: nobody moved the base meanwhile. */
 	if (r >= 0)
 		r = check_all(t, err);
+	if (r >= 0 && t->confirm)
+		r = t->confirm(t->confirm_ctx, err);
 	crashpoint("txn.checked");
 	if (r < 0)
 		return withdraw(t, r, err);

@@ -60,6 +60,9 @@ struct txn {
 	bool recovering;
 	bool selective;    /* a commit takes part of the plan: those with a selection */
 	int64_t retain_ms; /* how long undo data is kept; 0: until stop */
+	/* Asked last of all before the decision; a failure withdraws. NULL: nothing else is asked. */
+	int (*confirm)(void *ctx, struct error *err);
+	void *confirm_ctx;
 };
 
 /* Loads the plan's sandboxes and puts them in order. CLEANED_UP ones are left out. -ATOLL_E_INVALID

@@ -50,6 +50,7 @@ static const struct code_row code_rows[] = {
 	{ ATOLL_E_TOO_BIG, "too-big", 1, 413, "over a limit" },
 	{ ATOLL_E_DAMAGED, "damaged", 7, 500, "not what was written" },
 	{ ATOLL_E_NEWER, "newer", 1, 501, "written by a newer version" },
+	{ ATOLL_E_STALE, "stale", 3, 412, "not what was looked at" },
 };
 _Static_assert(sizeof(code_rows) / sizeof(code_rows[0]) == ATOLL_E_END_ - CODE_FIRST,
                "every enum atoll_code has a row");

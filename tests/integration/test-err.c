@@ -354,6 +354,7 @@ static int known(enum atoll_code c)
 	case ATOLL_E_TOO_BIG:
 	case ATOLL_E_DAMAGED:
 	case ATOLL_E_NEWER:
+	case ATOLL_E_STALE:
 		return 1;
 	case ATOLL_E_END_:
 		break;
