@@ -290,6 +290,44 @@ int json_members(const char *text, size_t len, json_member_fn fn, void *user)
 	return e;
 }
 
+/* From element to element; FN NULL: they are counted only. */
+static int walk_elements(struct reader r, size_t max, json_element_fn fn, void *user)
+{
+	size_t i = 0;
+	int e = 0;
+
+	r.p++;
+	skip_blanks(&r);
+	if (at(&r, ']'))
+		return 0;
+	do {
+		const char *value;
+
+		skip_blanks(&r);
+		value = r.p;
+		if (i == max)
+			return -E2BIG;
+		e = read_value(&r);
+		if (e == 0 && fn)
+			e = fn(user, i, value, (size_t)(r.p - value));
+		i++;
+		skip_blanks(&r);
+	} while (e == 0 && take(&r, ','));
+	return e;
+}
+
+int json_elements(const char *text, size_t len, size_t max, json_element_fn fn, void *user)
+{
+	struct reader r = { text, text + len, 0 };
+	int e = json_check(text, len);
+
+	skip_blanks(&r);
+	if (e < 0 || !at(&r, '['))
+		return -EBADMSG;
+	e = walk_elements(r, max, NULL, NULL);
+	return e < 0 ? e : walk_elements(r, max, fn, user);
+}
+
 size_t json_compact(const char *value, size_t len, char *out)
 {
 	bool in_string = false;
@@ -316,6 +354,16 @@ int json_decode_string(const char *value, size_t len, char *out, size_t size)
 	if (e < 0)
 		return e;
 	return r.p == r.end ? 0 : -EBADMSG;
+}
+
+int json_decode_bool(const char *value, size_t len, bool *ret)
+{
+	bool is_true = len == 4 && memcmp(value, "true", 4) == 0;
+
+	if (!is_true && !(len == 5 && memcmp(value, "false", 5) == 0))
+		return -EBADMSG;
+	*ret = is_true;
+	return 0;
 }
 
 int json_decode_int(const char *value, size_t len, int64_t *ret)

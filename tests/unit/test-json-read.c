@@ -129,12 +129,51 @@ static void json_read_members(void **state)
 	assert_int_equal(members("{\"\\u0000\":1}", out), -EBADMSG);
 }
 
+static int collect_element(void *user, size_t i, const char *value, size_t len)
+{
+	char *out = user;
+
+	(void)sprintf(out + strlen(out), "%zu=%.*s;", i, (int)len, value);
+	return len == 6 && memcmp(value, "\"stop\"", 6) == 0 ? -ECANCELED : 0;
+}
+
+static int elements(const char *text, size_t max, char out[256])
+{
+	out[0] = '\0';
+	return json_elements(text, strlen(text), max, collect_element, out);
+}
+
+static void json_read_elements(void **state)
+{
+	char out[256];
+
+	(void)state;
+	assert_int_equal(elements(" [ 1 , [2,3] ,{\"a\":4}, \"x\" ] ", 4, out), 0);
+	assert_string_equal(out, "0=1;1=[2,3];2={\"a\":4};3=\"x\";");
+	assert_int_equal(elements("[ ]", 0, out), 0);
+	assert_string_equal(out, "");
+	assert_int_equal(elements("[1,\"stop\",2]", 9, out), -ECANCELED);
+	assert_string_equal(out, "0=1;1=\"stop\";");
+	/* All or nothing. */
+	assert_int_equal(elements("[1,2,3]", 2, out), -E2BIG);
+	assert_int_equal(elements("[1,2,]", 9, out), -EBADMSG);
+	assert_int_equal(elements("[1] x", 9, out), -EBADMSG);
+	assert_int_equal(elements("{\"a\":1}", 9, out), -EBADMSG);
+	assert_string_equal(out, "");
+}
+
 static void json_read_decodes(void **state)
 {
 	char out[16];
+	bool b = false;
 	int64_t n;
 
 	(void)state;
+	assert_int_equal(json_decode_bool("true", 4, &b), 0);
+	assert_true(b);
+	assert_int_equal(json_decode_bool("false", 5, &b), 0);
+	assert_false(b);
+	assert_int_equal(json_decode_bool("1", 1, &b), -EBADMSG);
 	assert_int_equal(json_decode_string("\"a\\tb\\ud83d\\ude00\"", 18, out, sizeof(out)), 0);
 	assert_string_equal(out, "a\tb\xf0\x9f\x98\x80");
 	assert_int_equal(json_decode_string("\"123456\"", 8, out, 6), -ENOSPC);
@@ -155,7 +194,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(json_read_good_values),  cmocka_unit_test(json_read_bad_values),
 		cmocka_unit_test(json_read_cut_anywhere), cmocka_unit_test(json_read_members),
-		cmocka_unit_test(json_read_decodes),
+		cmocka_unit_test(json_read_elements),     cmocka_unit_test(json_read_decodes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
