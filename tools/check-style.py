@@ -23,8 +23,9 @@ MAY_USE = {
     'auth': ['plan', 'registry', 'lock', 'fs', 'util'],
     'helper': ['exec', 'fs', 'util'],
     'postgres': ['fs', 'util'],
-    'daemon': ['auth', 'plan', 'registry', 'diff', 'fs', 'util'],
-    'cli': ['auth', 'plan', 'diff', 'util'],
+    'answer': ['plan', 'diff', 'util'],
+    'daemon': ['answer', 'auth', 'plan', 'registry', 'diff', 'fs', 'util'],
+    'cli': ['answer', 'auth', 'plan', 'diff', 'util'],
 }
 # From these folders only the headers named.
 ONLY_HEADERS = {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One change whose contents matter: opened, read, compared. */
-#include "cli/diff-view.h"
+#include "answer/diff-view.h"
 
 #include "util/cleanup.h"
 #include "util/limits.h"

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The diff as one JSON object, written as the changes come. */
-#include "cli/diff-view.h"
+#include "answer/diff-view.h"
+
+#include "answer/answer.h"
 
 static const struct {
 	unsigned bit;
@@ -26,8 +28,8 @@ static void begin(struct diff_view *v)
 	if (v->json_begun)
 		return;
 	v->json_begun = true;
-	cli_json_begin(v->c, &v->json);
-	cli_json_plan(v->c, &v->json);
+	answer_begin(&v->json, v->out, "diff");
+	answer_plan_of(&v->json, v->plan);
 	json_open_array(&v->json, "changes");
 }
 
@@ -126,6 +128,10 @@ void diff_json_end(struct diff_view *v, int code, const char *message, const cha
 	if (*v->digest)
 		json_string(j, "digest", v->digest);
 	diff_select_json(&v->select, j);
+	if (v->limit && v->next)
+		json_bytes(j, "next", v->next);
+	else if (v->limit)
+		json_null(j, "next");
 	if (code < 0) {
 		json_open_object(j, "error");
 		json_string(j, "code", atoll_code_name(code));
@@ -134,5 +140,5 @@ void diff_json_end(struct diff_view *v, int code, const char *message, const cha
 		json_string(j, "hint", hint);
 		json_close(j);
 	}
-	cli_json_end(j);
+	answer_end(j);
 }

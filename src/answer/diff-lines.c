@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A line per change, and what is worth saying of it besides its content. */
-#include "cli/changes.h"
-#include "cli/diff-view.h"
+#include "answer/diff-view.h"
 
 #include "util/cleanup.h"
 #include "util/escape.h"
@@ -16,7 +15,7 @@
 
 static const struct {
 	char letter;
-	enum cli_paint paint;
+	enum paint paint;
 } kinds[] = {
 	[ATOLL_CHANGE_ADDED] = { 'A', PAINT_GOOD },
 	[ATOLL_CHANGE_CHANGED] = { 'M', PAINT_CHANGED },
@@ -174,8 +173,7 @@ void diff_path(struct strbuf *sb, const struct atoll_change *change)
 		strbuf_putc(sb, '/');
 }
 
-static void put_letter(struct strbuf *sb, const struct diff_view *v, char letter,
-                       enum cli_paint paint)
+static void put_letter(struct strbuf *sb, const struct diff_view *v, char letter, enum paint paint)
 {
 	strbuf_printf(sb, "%s%c%s  ", v->paint[paint], letter, v->paint[PAINT_NONE]);
 }
@@ -293,20 +291,4 @@ void diff_conflict(struct strbuf *sb, const struct diff_view *v, const struct at
 	strbuf_puts(sb, "\n   theirs: ");
 	put_theirs(sb, change);
 	strbuf_putc(sb, '\n');
-}
-
-/* ---- a list that was collected ---- */
-
-void changes_print(const struct cli *c, const struct changes *ch)
-{
-	struct diff_view v = { 0 };
-
-	for (int i = 0; i < PAINT_END_; i++)
-		v.paint[i] = cli_paint(c, stdout, (enum cli_paint)i);
-	for (size_t i = 0; i < ch->n; i++) {
-		cleanup_strbuf struct strbuf sb = STRBUF_INIT;
-
-		diff_line(&sb, &v, &ch->v[i], 0);
-		(void)fputs(strbuf_str(&sb), stdout);
-	}
 }

@@ -5,7 +5,7 @@
  * parts, which `git apply` and `patch` pass over; what it would have to know and cannot be given as
  * text ("Binary files ...") makes them refuse, so that nothing is applied by halves.
  */
-#include "cli/diff-view.h"
+#include "answer/diff-view.h"
 
 #include "util/escape.h"
 #include "util/mem.h"
@@ -185,11 +185,13 @@ int diff_patch_part(struct strbuf *sb, const struct diff_view *v, const struct d
 
 void diff_patch_root(struct diff_view *v, const struct atoll_change *change)
 {
+	cleanup_strbuf struct strbuf sb = STRBUF_INIT;
+
 	if (v->root && strcmp(v->root, change->root) == 0)
 		return;
 	free(v->root);
 	v->root = xstrdup(change->root);
-	(void)printf("%sresource ", v->paint[PAINT_DIM]);
-	cli_put_path(stdout, change->root);
-	(void)printf("%s\n", v->paint[PAINT_NONE]);
+	escape_add(&sb, v->root, strlen(v->root));
+	(void)fprintf(v->out, "%sresource %s%s\n", v->paint[PAINT_DIM], strbuf_str(&sb),
+	              v->paint[PAINT_NONE]);
 }

@@ -4,7 +4,7 @@
  * the next one that nobody compares yet; the reader, when the ring is full or its bytes are too many,
  * shows the oldest, after comparing it itself if it must. Few jobs never start a thread.
  */
-#include "cli/diff-view.h"
+#include "answer/diff-view.h"
 
 #include "util/mem.h"
 #include "util/pool.h"

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which changes the user named, decided before the first one is shown. */
-#include "cli/diff-view.h"
+#include "answer/diff-view.h"
 
-#include "cli/names.h"
 #include "diff/change.h"
 #include "util/cleanup.h"
 #include "util/glob.h"
 #include "util/mem.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
@@ -16,25 +16,20 @@ static char *change_path(const struct atoll_change *change)
 	return xasprintf("%s%s%s", change->root, *change->path ? "/" : "", change->path);
 }
 
-int diff_select_init(struct diff_select *s, struct cli *c, struct error *err)
+int diff_select_exclude(struct diff_select *s, const char *pattern, struct error *err)
 {
-	cleanup_names_lookup struct names_lookup look = NAMES_LOOKUP_INIT(c);
-	const char *pattern;
-	size_t at = 0;
-
-	while ((pattern = args_next(&c->args, "exclude", &at))) {
-		if (!glob_can_match(pattern)) {
-			(void)error_set(err, -ATOLL_E_INVALID, "the pattern '%s' can match nothing",
-			                pattern);
-			error_hint(err, "a name ('*.log'), or a path from a resource's root on "
-			                "('docs/old')");
-			return -ATOLL_E_INVALID;
-		}
-		strlist_add(&s->excludes, pattern);
+	if (!glob_can_match(pattern)) {
+		(void)error_set(err, -ATOLL_E_INVALID, "the pattern '%s' can match nothing",
+		                pattern);
+		error_hint(err, "a name ('*.log'), or a path from a resource's root on "
+		                "('docs/old')");
+		return -ATOLL_E_INVALID;
 	}
-	s->used = xcalloc(s->excludes.n + 1, sizeof(*s->used));
-	s->is_narrowed = c->args.n_words > 1;
-	return names_resolve(&look, c->args.words + 1, c->args.n_words - 1, &s->paths, err);
+	strlist_add(&s->excludes, pattern);
+	if (grow((void **)&s->used, &s->used_cap, s->excludes.n, sizeof(*s->used)) < 0)
+		return error_set(err, -ENOMEM, "out of memory");
+	s->used[s->excludes.n - 1] = false;
+	return 0;
 }
 
 /* Every pattern is tried: a second one that matches is not one that matches nothing. */
@@ -77,16 +72,6 @@ void diff_select_done(struct diff_select *s)
 	strlist_done(&s->paths);
 	strlist_done(&s->excludes);
 	free(s->used);
-}
-
-void diff_select_report(const struct diff_select *s, const struct cli *c)
-{
-	for (size_t i = 0; i < s->excludes.n; i++)
-		if (!s->used[i])
-			cli_say(c,
-			        "  warning: nothing that changed matches '%s', so it left nothing "
-			        "out",
-			        s->excludes.v[i]);
 }
 
 void diff_select_json(const struct diff_select *s, struct json *j)

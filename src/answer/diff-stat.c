@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Counts and a graph per change, as `git diff --stat` shows them, a page of rows at a time. */
-#include "cli/diff-view.h"
+#include "answer/diff-view.h"
 
 #include "util/cleanup.h"
 #include "util/mem.h"
@@ -9,12 +9,9 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #define PAGE_ROWS   512
-#define WIDTH       80 /* where there is no terminal to ask */
 #define GRAPH_MIN   10
 #define FIXED_WIDTH 6 /* " ", " | ", " ", and one free at the end */
 
@@ -80,21 +77,12 @@ static size_t digits(uint64_t n)
 	return d;
 }
 
-static size_t terminal_width(void)
-{
-	struct winsize w;
-
-	if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 0)
-		return w.ws_col;
-	return WIDTH;
-}
-
 /* ---- laying out ---- */
 
-static struct layout lay_out(const struct diff_page *page)
+static struct layout lay_out(const struct diff_page *page, size_t width)
 {
 	struct layout l = { .number = 1 };
-	size_t width = terminal_width(), taken;
+	size_t taken;
 
 	for (size_t i = 0; i < page->n; i++) {
 		const struct row *row = &page->v[i];
@@ -172,13 +160,13 @@ static void put_row(struct strbuf *sb, const struct diff_view *v, const struct l
 
 void diff_page_end(const struct diff_view *v, struct diff_page *page)
 {
-	struct layout l = lay_out(page);
+	struct layout l = lay_out(page, v->width);
 
 	for (size_t i = 0; i < page->n; i++) {
 		cleanup_strbuf struct strbuf sb = STRBUF_INIT;
 
 		put_row(&sb, v, &l, &page->v[i]);
-		(void)fputs(strbuf_str(&sb), stdout);
+		(void)fputs(strbuf_str(&sb), v->out);
 	}
 	clear(page);
 }
@@ -223,19 +211,23 @@ void diff_page_add(const struct diff_view *v, struct diff_page *page, const stru
 		diff_page_end(v, page);
 }
 
+static const char *plural(uint64_t n, const char *one, const char *many)
+{
+	return n == 1 ? one : many;
+}
+
 void diff_summary(struct strbuf *sb, const struct diff_totals *t)
 {
 	uint64_t added = t->lines.added, deleted = t->lines.deleted;
 
-	strbuf_printf(sb, " %" PRIu64 " %s changed", t->files,
-	              cli_plural(t->files, "file", "files"));
+	strbuf_printf(sb, " %" PRIu64 " %s changed", t->files, plural(t->files, "file", "files"));
 	if (added || !deleted)
 		strbuf_printf(sb, ", %" PRIu64 " %s(+)", added,
-		              cli_plural(added, "insertion", "insertions"));
+		              plural(added, "insertion", "insertions"));
 	if (deleted || !added)
 		strbuf_printf(sb, ", %" PRIu64 " %s(-)", deleted,
-		              cli_plural(deleted, "deletion", "deletions"));
+		              plural(deleted, "deletion", "deletions"));
 	if (t->directories)
 		strbuf_printf(sb, ", %" PRIu64 " %s", t->directories,
-		              cli_plural(t->directories, "directory", "directories"));
+		              plural(t->directories, "directory", "directories"));
 }

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How `atoll diff` shows changes. They are shown as they are found; however many there are, memory
+ * How the changes of a plan are shown, by `atoll diff` and by the daemon. They are shown as they are found; however many there are, memory
  * stays the same (but for their names, when a word of the command line names nothing that is there). Where contents matter (--stat, --patch) a change becomes a job:
  *
  *   made      by the thread that reads the diff: strings copied, both sides opened
  *   compared  by any thread, several at a time
  *   shown     by the reading thread, in the order they were made; then freed
  */
-#ifndef CLI_DIFF_VIEW_H
-#define CLI_DIFF_VIEW_H
+#ifndef ANSWER_DIFF_VIEW_H
+#define ANSWER_DIFF_VIEW_H
 
-#include "cli/cli.h"
+#include <stdio.h>
+#include <atoll.h>
+#include "answer/paint.h"
 #include "diff/text.h"
+#include "util/json.h"
 #include "util/list.h"
 #include "util/strbuf.h"
 
@@ -40,13 +43,13 @@ struct diff_select {
 	bool is_narrowed;     /* else all */
 	struct strlist excludes;
 	bool *used; /* per exclude: it left something out */
+	size_t used_cap;
 	bool conflicts_only;
 };
-/* By the words after the plan, which mean what names.h says, and by --exclude. */
-int diff_select_init(struct diff_select *s, struct cli *c, struct error *err);
+/* One more pattern, as struct atoll_commit has them. */
+int diff_select_exclude(struct diff_select *s, const char *pattern, struct error *err);
 bool diff_select_has(struct diff_select *s, const struct atoll_change *change);
-/* At the end: a warning for each pattern that left nothing out. */
-void diff_select_report(const struct diff_select *s, const struct cli *c);
+/* "unmatched": patterns that left nothing out. */
 void diff_select_json(const struct diff_select *s, struct json *j);
 void diff_select_done(struct diff_select *s);
 
@@ -55,13 +58,27 @@ void diff_select_done(struct diff_select *s);
 struct diff_page;
 struct diff_pipe;
 
+#define DIFF_WIDTH   80 /* where there is no terminal to ask */
+#define DIFF_CONTEXT 3
+
 struct diff_view {
-	struct cli *c;
+	struct atoll_plan *plan;
+	struct atoll_result *res; /* of reading the diff */
+	FILE *out;
+	bool gives_up; /* when OUT fails: nobody reads it any more */
+	bool as_json;
 	enum diff_form form;
 	unsigned context;
 	bool is_seen; /* by a person: contents must not steer a terminal */
+	size_t width; /* of a line of --stat */
 	const char *paint[PAINT_END_];
 	struct diff_select select;
+	/* A part of the listing: LIMIT changes (0: all) behind the one that AFTER names ("SANDBOX/PATH";
+	 * NULL: from the first). Where more follow NEXT is what names the last one shown, else NULL. */
+	uint64_t limit;
+	const char *after;
+	char *next;
+	/* Its own: */
 	struct diff_totals totals;
 	char *root;             /* of the part of a patch that was begun, or NULL */
 	struct diff_page *page; /* of --stat */
@@ -71,8 +88,16 @@ struct diff_view {
 	/* Of the whole plan, made before the listing: what is shown may be newer, and then a commit with
 	 * it is refused. "": not asked for. */
 	char digest[ATOLL_DIGEST_LEN];
-	struct error err; /* of a comparison */
+	struct error err;         /* of a comparison */
+	struct strlist sandboxes; /* ids, in order; with AFTER only */
+	bool is_behind;           /* AFTER is passed */
 };
+/* Nothing painted, DIFF_WIDTH, DIFF_CONTEXT, everything. */
+void diff_view_init(struct diff_view *v, struct atoll_plan *plan, FILE *out);
+void diff_view_done(struct diff_view *v);
+/* Reads the diff and shows it. The number of changes read, or a negative code: of ERR where that is set,
+ * else of RES. An end to the JSON is diff_json_end()'s. */
+int64_t diff_show(struct diff_view *v);
 
 struct diff_job {
 	struct atoll_change change; /* its strings are ours */

@@ -14,6 +14,8 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <atoll.h>
+#include "answer/answer.h"
+#include "answer/paint.h"
 #include "cli/fence.h"
 #include "cli/options.h"
 #include "plan/settings.h"
@@ -133,8 +135,7 @@ int cli_list_end(struct cli *c, struct json *j, int r);
 
 bool cli_is_terminal(const struct cli *c, FILE *f);
 /* Colour codes for F, or "" when it is to have none. */
-enum cli_paint { PAINT_NONE = 0, PAINT_GOOD, PAINT_BAD, PAINT_CHANGED, PAINT_DIM, PAINT_END_ };
-const char *cli_paint(const struct cli *c, FILE *f, enum cli_paint p);
+const char *cli_paint(const struct cli *c, FILE *f, enum paint p);
 
 /* ---- main.c ---- */
 

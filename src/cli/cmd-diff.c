@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* atoll diff: what a commit would change. Takes no lock, works while a command runs. */
-#include "cli/diff-view.h"
+#include "answer/diff-view.h"
+#include "cli/cli.h"
+#include "cli/names.h"
 
-#include "util/cleanup.h"
+#include "util/strbuf.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
-#define CONTEXT     3
 #define CONTEXT_MAX 1000000
 
 /* ---- what is asked for ---- */
@@ -50,7 +51,7 @@ static int read_context(struct cli *c, unsigned *ret)
 	unsigned long n;
 	char *end;
 
-	*ret = CONTEXT;
+	*ret = DIFF_CONTEXT;
 	if (!text)
 		return 0;
 	errno = 0;
@@ -61,116 +62,79 @@ static int read_context(struct cli *c, unsigned *ret)
 	return 0;
 }
 
-static int view_init(struct diff_view *v, struct cli *c)
-{
-	int status = read_form(c, &v->form);
+/* Where the text goes, and in which colours. */
+struct view {
+	struct cli *c;
+	struct diff_view diff;
+};
 
-	if (status == 0)
-		status = read_context(c, &v->context);
+static size_t terminal_width(void)
+{
+	struct winsize w;
+
+	if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 0)
+		return w.ws_col;
+	return DIFF_WIDTH;
+}
+
+static int view_init(struct view *v, struct cli *c)
+{
+	struct diff_view *d = &v->diff;
+	int status;
+
 	v->c = c;
-	v->is_seen = !c->json && cli_is_terminal(c, stdout);
-	for (int i = 0; i < PAINT_END_; i++)
-		v->paint[i] = c->json ? "" : cli_paint(c, stdout, (enum cli_paint)i);
-	v->select.conflicts_only = v->form == DIFF_CONFLICTS;
+	diff_view_init(d, NULL, stdout);
+	status = read_form(c, &d->form);
+	if (status == 0)
+		status = read_context(c, &d->context);
+	d->as_json = c->json;
+	d->res = c->res;
+	d->is_seen = !c->json && cli_is_terminal(c, stdout);
+	d->width = terminal_width();
+	for (int i = 0; i < PAINT_END_ && !c->json; i++)
+		d->paint[i] = cli_paint(c, stdout, (enum paint)i);
+	d->select.conflicts_only = d->form == DIFF_CONFLICTS;
 	return status;
 }
 
-static void view_done(struct diff_view *v)
+/* By the words after the plan, which mean what names.h says, and by --exclude. */
+static int select_init(struct diff_select *s, struct cli *c, struct error *err)
 {
-	diff_select_done(&v->select);
-	diff_page_free(v->page);
-	error_done(&v->err);
-	free(v->root);
-}
-
-/* ---- showing ---- */
-
-static void count(struct diff_totals *t, const struct atoll_change *change)
-{
-	uint32_t mode = change->new_mode ? change->new_mode : change->old_mode;
-
-	t->all++;
-	t->kinds[change->kind]++;
-	t->conflicts += (change->what & ATOLL_CHANGE_CONFLICT) != 0;
-	t->directories += S_ISDIR(mode);
-	t->files += !S_ISDIR(mode);
-}
-
-/* A job whose turn has come. */
-static int show_job(struct diff_view *v, struct diff_job *job)
-{
-	cleanup_strbuf struct strbuf sb = STRBUF_INIT;
-
-	if (job->err.code) {
-		error_move(&v->err, &job->err);
-		return v->err.code;
-	}
-	v->totals.lines.added += job->count.added;
-	v->totals.lines.deleted += job->count.deleted;
-	if (v->c->json) {
-		diff_json_change(v, &job->change, job);
-		return 0;
-	}
-	if (v->form == DIFF_STAT) {
-		diff_page_add(v, v->page, job);
-		return 0;
-	}
-	diff_patch_root(v, &job->change);
-	diff_line_beside(&sb, v, job);
-	(void)fputs(strbuf_str(&sb), stdout);
-	(void)fwrite(strbuf_str(&job->patch), 1, job->patch.len, stdout);
-	return 0;
-}
-
-static int show_change(void *user, const struct atoll_change *change)
-{
-	cleanup_strbuf struct strbuf sb = STRBUF_INIT;
-	struct diff_view *v = user;
-
-	if (!diff_select_has(&v->select, change))
-		return 0;
-	count(&v->totals, change);
-	if (v->pipe)
-		return diff_pipe_push(v->pipe, diff_job_new(v, change));
-	if (v->c->json) {
-		diff_json_change(v, change, NULL);
-		return 0;
-	}
-	if (v->form == DIFF_CONFLICTS)
-		diff_conflict(&sb, v, change);
-	else
-		diff_line(&sb, v, change, 0);
-	(void)fputs(strbuf_str(&sb), stdout);
-	return 0;
-}
-
-static int64_t show_changes(struct diff_view *v)
-{
-	int64_t n;
+	cleanup_names_lookup struct names_lookup look = NAMES_LOOKUP_INIT(c);
+	const char *pattern;
+	size_t at = 0;
 	int r = 0;
 
-	if (v->form == DIFF_STAT || v->form == DIFF_PATCH)
-		v->pipe = diff_pipe_new(v, show_job);
-	if (v->form == DIFF_STAT)
-		v->page = diff_page_new();
-	n = atoll_plan_diff(v->c->plan, show_change, v, v->c->res);
-	if (v->pipe)
-		r = diff_pipe_end(v->pipe);
-	if (v->page)
-		diff_page_end(v, v->page);
-	return r < 0 ? r : n;
+	while (r >= 0 && (pattern = args_next(&c->args, "exclude", &at)))
+		r = diff_select_exclude(s, pattern, err);
+	if (r < 0)
+		return r;
+	s->is_narrowed = c->args.n_words > 1;
+	return names_resolve(&look, c->args.words + 1, c->args.n_words - 1, &s->paths, err);
+}
+
+/* A warning for each pattern that left nothing out. */
+static void select_report(const struct diff_select *s, const struct cli *c)
+{
+	for (size_t i = 0; i < s->excludes.n; i++)
+		if (!s->used[i])
+			cli_say(c,
+			        "  warning: nothing that changed matches '%s', so it left nothing "
+			        "out",
+			        s->excludes.v[i]);
 }
 
 /* ---- the end ---- */
 
 /* The ways out of a conflict, each with what it keeps. */
-static void say_ways_out(const struct diff_view *v)
+static void say_ways_out(const struct view *v)
 {
 	const char *name = atoll_plan_name(v->c->plan);
 
 	cli_say(v->c, "%" PRIu64 " %s with what somebody else changed meanwhile",
-	        v->totals.conflicts, cli_plural(v->totals.conflicts, "conflict", "conflicts"));
-	if (v->form != DIFF_CONFLICTS) {
+	        v->diff.totals.conflicts,
+	        cli_plural(v->diff.totals.conflicts, "conflict", "conflicts"));
+	if (v->diff.form != DIFF_CONFLICTS) {
 		cli_next(v->c, "atoll diff %s --conflicts", name);
 		return;
 	}
@@ -180,91 +144,93 @@ static void say_ways_out(const struct diff_view *v)
 	cli_next(v->c, "atoll reset %s: drop the work and begin again", name);
 }
 
-static void say_next(const struct diff_view *v)
+static void say_next(const struct view *v)
 {
 	const char *name = atoll_plan_name(v->c->plan);
 
-	if (v->form == DIFF_CONFLICTS && v->totals.all == 0) {
+	if (v->diff.form == DIFF_CONFLICTS && v->diff.totals.all == 0) {
 		cli_say(v->c, "%s: no conflicts", name);
-	} else if (v->totals.all == 0) {
+	} else if (v->diff.totals.all == 0) {
 		cli_say(v->c, "%s: no changes", name);
 		cli_next(v->c, "atoll exec %s -- COMMAND", name);
-	} else if (v->totals.conflicts > 0) {
+	} else if (v->diff.totals.conflicts > 0) {
 		say_ways_out(v);
 	} else {
 		cli_next(v->c, "atoll commit %s, or atoll rollback %s", name, name);
 	}
 }
 
-static void show_summary(const struct diff_view *v)
+static void show_summary(const struct view *v)
 {
 	cleanup_strbuf struct strbuf sb = STRBUF_INIT;
 
-	if (v->totals.all == 0)
+	if (v->diff.totals.all == 0)
 		return;
-	diff_summary(&sb, &v->totals);
-	if (v->form == DIFF_STAT)
+	diff_summary(&sb, &v->diff.totals);
+	if (v->diff.form == DIFF_STAT)
 		(void)printf("%s\n", strbuf_str(&sb));
-	else if (v->form == DIFF_PATCH)
+	else if (v->diff.form == DIFF_PATCH)
 		cli_say(v->c, "%s", strbuf_str(&sb) + 1);
 }
 
-static int fail(struct diff_view *v, int code)
+static int fail(struct view *v, int code)
 {
-	bool ours = v->err.code != 0;
-	const char *hint = ours ? v->err.hint : atoll_result_hint(v->c->res);
+	bool ours = v->diff.err.code != 0;
+	const char *hint = ours ? v->diff.err.hint : atoll_result_hint(v->c->res);
 
-	if (v->c->json && v->json_begun) {
-		diff_json_end(v, code, ours ? v->err.msg : atoll_result_message(v->c->res),
+	if (v->c->json && v->diff.json_begun) {
+		diff_json_end(&v->diff, code,
+		              ours ? v->diff.err.msg : atoll_result_message(v->c->res),
 		              hint ? hint : "");
 		return atoll_code_exit(code);
 	}
-	return ours ? cli_fail_error(v->c, &v->err) : cli_fail(v->c, code);
+	return ours ? cli_fail_error(v->c, &v->diff.err) : cli_fail(v->c, code);
 }
 
-static int show(struct diff_view *v)
+static int show(struct view *v)
 {
 	struct error err = ERROR_INIT;
 	int64_t n;
-	int r = diff_select_init(&v->select, v->c, &err);
+	int r = select_init(&v->diff.select, v->c, &err);
 
 	if (r < 0)
 		return cli_fail_error(v->c, &err);
-	n = show_changes(v);
+	n = diff_show(&v->diff);
 	if (n < 0)
 		return fail(v, (int)n);
 	if (v->c->json)
-		diff_json_end(v, 0, "", "");
+		diff_json_end(&v->diff, 0, "", "");
 	else
 		show_summary(v);
-	diff_select_report(&v->select, v->c);
+	select_report(&v->diff.select, v->c);
 	say_next(v);
-	return args_has(&v->c->args, "exit-code") && v->totals.all > 0 ? EXIT_FAILURE
-	                                                               : EXIT_SUCCESS;
+	return args_has(&v->c->args, "exit-code") && v->diff.totals.all > 0 ? EXIT_FAILURE
+	                                                                    : EXIT_SUCCESS;
 }
 
-static int read_digest(struct diff_view *v)
+static int read_digest(struct view *v)
 {
-	int r = atoll_plan_digest(v->c->plan, v->digest, v->c->res);
+	int r = atoll_plan_digest(v->c->plan, v->diff.digest, v->c->res);
 
 	return r < 0 ? cli_fail(v->c, r) : 0;
 }
 
 static int diff_run(struct cli *c)
 {
-	struct diff_view v = { 0 };
 	bool digest = args_has(&c->args, "digest");
+	struct view v;
 	int status = view_init(&v, c);
 
 	if (status == 0)
 		status = cli_open_plan(c);
+	v.diff.plan = c->plan;
 	if (status == 0 && digest)
 		status = read_digest(&v);
 	if (status == 0 && digest && !c->json)
-		(void)puts(v.digest);
+		(void)puts(v.diff.digest);
 	else if (status == 0)
 		status = show(&v);
-	view_done(&v);
+	diff_view_done(&v.diff);
 	return status;
 }
 

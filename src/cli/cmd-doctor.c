@@ -12,20 +12,17 @@ struct view {
 	int worst;      /* code of the first finding that is bad */
 };
 
-static const struct {
-	const char *word;
-	enum cli_paint paint;
-} levels[] = {
-	[DOCTOR_OK] = { "ok", PAINT_GOOD },
-	[DOCTOR_WARNING] = { "warning", PAINT_CHANGED },
-	[DOCTOR_BAD] = { "bad", PAINT_BAD },
+static const enum paint paints[] = {
+	[DOCTOR_OK] = PAINT_GOOD,
+	[DOCTOR_WARNING] = PAINT_CHANGED,
+	[DOCTOR_BAD] = PAINT_BAD,
 };
-_Static_assert(sizeof(levels) / sizeof(levels[0]) == DOCTOR_LEVEL_END_, "every level has a row");
+_Static_assert(sizeof(paints) / sizeof(paints[0]) == DOCTOR_LEVEL_END_, "every level has a row");
 
 static void put_lines(const struct view *v, const struct doctor_finding *f)
 {
-	(void)printf("%s%-8s%s %-18s ", cli_paint(v->c, stdout, levels[f->level].paint),
-	             levels[f->level].word, cli_paint(v->c, stdout, PAINT_NONE), f->topic);
+	(void)printf("%s%-8s%s %-18s ", cli_paint(v->c, stdout, paints[f->level]),
+	             answer_level_word(f->level), cli_paint(v->c, stdout, PAINT_NONE), f->topic);
 	cli_put_path(stdout, f->text);
 	(void)putchar('\n');
 	if (f->fix) {
@@ -41,17 +38,10 @@ static void show(void *user, const struct doctor_finding *f)
 
 	if (f->level == DOCTOR_BAD && v->worst == 0)
 		v->worst = f->code;
-	if (!v->j) {
+	if (v->j)
+		answer_finding(v->j, f);
+	else
 		put_lines(v, f);
-		return;
-	}
-	json_open_object(v->j, NULL);
-	json_string(v->j, "level", levels[f->level].word);
-	json_string(v->j, "topic", f->topic);
-	json_string(v->j, "text", f->text);
-	json_string(v->j, "fix", f->fix);
-	json_string(v->j, "code", atoll_code_name(f->code));
-	json_close(v->j);
 }
 
 static int doctor_run(struct cli *c)

@@ -46,39 +46,12 @@ static void put_line(const struct cli *c, const struct atoll_job *job)
 	             job->output_left_out ? " and more" : "", job->command);
 }
 
-static void put_json(struct json *j, const struct atoll_job *job)
-{
-	char at[CLOCK_TEXT_LEN];
-
-	json_open_object(j, NULL);
-	json_open_object(j, "plan");
-	json_string(j, "id", job->plan_id);
-	json_string(j, "name", job->plan_name);
-	json_close(j);
-	json_string(j, "name", job->name);
-	json_string(j, "command", job->command);
-	json_string(j, "state", atoll_job_state_name(job->state));
-	clock_format(job->started_ms, at);
-	json_string(j, "started", at);
-	clock_format(job->ended_ms, at);
-	json_string(j, "ended", job->state == ATOLL_JOB_ENDED ? at : NULL);
-	if (job->state == ATOLL_JOB_ENDED)
-		json_int(j, "exit_code", job->exit_code);
-	else
-		json_null(j, "exit_code");
-	json_int(j, "term_signal", job->term_signal);
-	json_int(j, "pid", job->pid);
-	json_uint(j, "output_bytes", job->output_bytes);
-	json_uint(j, "output_left_out", job->output_left_out);
-	json_close(j);
-}
-
 static int show_job(void *user, const struct atoll_job *job)
 {
 	struct view *v = user;
 
 	if (v->j)
-		put_json(v->j, job);
+		(void)answer_job(v->j, job);
 	else
 		put_line(v->c, job);
 	v->n++;
@@ -208,12 +181,7 @@ static int report(struct cli *c, const struct choice *ch, const char *said)
 	}
 	cli_json_begin(c, &j);
 	cli_json_plan(c, &j);
-	json_string(&j, "name", ch->found);
-	json_string(&j, "state", atoll_job_state_name(ch->state));
-	if (ch->state == ATOLL_JOB_ENDED)
-		json_int(&j, "exit_code", ch->exit_code);
-	else
-		json_null(&j, "exit_code");
+	answer_job_state(&j, ch->found, ch->state, ch->exit_code);
 	cli_json_end(&j);
 	return EXIT_SUCCESS;
 }

@@ -28,33 +28,13 @@ static void put_line(const struct atoll_plan_info *info)
 	                              : "");
 }
 
-static void put_json(struct json *j, const struct atoll_plan_info *info)
-{
-	char created[CLOCK_TEXT_LEN];
-
-	clock_format(info->created_ms, created);
-	json_open_object(j, NULL);
-	json_string(j, "id", info->id);
-	json_string(j, "name", info->name);
-	json_string(j, "state", atoll_plan_state_name(info->state));
-	json_bool(j, "owned", info->owned);
-	json_bool(j, "abandoned", info->abandoned);
-	json_bool(j, "in_doubt", info->in_doubt);
-	json_bool(j, "starting", info->starting);
-	json_string(j, "created", created);
-	json_uint(j, "sandboxes", info->sandboxes);
-	json_uint(j, "undoable_commits", info->batches);
-	json_uint(j, "bytes", info->bytes);
-	json_close(j);
-}
-
 static int show_plan(void *user, const struct atoll_plan_info *info)
 {
 	struct listing *l = user;
 
 	l->in_doubt += info->in_doubt;
 	if (l->j) {
-		put_json(l->j, info);
+		(void)answer_plan(l->j, info);
 	} else {
 		if (l->n == 0)
 			(void)printf("%-24s %-12s %9s %8s  %s\n", "PLAN", "STATE", "RESOURCES",

@@ -49,31 +49,12 @@ static void put_line(const struct atoll_lock_info *info)
 	(void)putchar('\n');
 }
 
-static void put_json(struct json *j, const struct atoll_lock_info *info)
-{
-	char since[CLOCK_TEXT_LEN];
-
-	clock_format(info->since_ms, since);
-	json_open_object(j, NULL);
-	json_string(j, "kind", info->kind);
-	json_string(j, "plan_id", *info->plan_id ? info->plan_id : NULL);
-	json_string(j, "plan_name", *info->plan_name ? info->plan_name : NULL);
-	json_bytes(j, "root", info->root);
-	json_bool(j, "waiting", info->ahead > 0);
-	json_uint(j, "ahead", info->ahead);
-	json_int(j, "pid", info->pid);
-	json_bool(j, "alive", info->alive);
-	json_string(j, "command", info->command);
-	json_string(j, "since", info->since_ms ? since : NULL);
-	json_close(j);
-}
-
 static int show_lock(void *user, const struct atoll_lock_info *info)
 {
 	struct view *v = user;
 
 	if (v->j)
-		put_json(v->j, info);
+		(void)answer_lock(v->j, info);
 	else
 		put_line(info);
 	v->n++;
@@ -124,7 +105,7 @@ static int nothing_held(const struct cli *c)
 	if (c->json) {
 		cli_json_begin(c, &j);
 		cli_json_plan(c, &j);
-		json_bool(&j, "broken", false);
+		answer_lock_broken(&j, NULL);
 		cli_json_end(&j);
 	}
 	return EXIT_SUCCESS;
@@ -138,11 +119,7 @@ static int report(const struct cli *c, const struct atoll_lock_broken *broken)
 	if (c->json) {
 		cli_json_begin(c, &j);
 		cli_json_plan(c, &j);
-		json_bool(&j, "broken", true);
-		json_int(&j, "pid", broken->pid);
-		json_string(&j, "command", broken->command);
-		json_string(&j, "signal",
-		            broken->term_signal ? sigabbrev_np(broken->term_signal) : NULL);
+		answer_lock_broken(&j, broken);
 		cli_json_end(&j);
 		return EXIT_SUCCESS;
 	}

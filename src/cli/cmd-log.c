@@ -68,51 +68,12 @@ static void put_line(const struct cli *c, const struct atoll_log_entry *e)
 	(void)putchar('\n');
 }
 
-static void put_output(struct json *j, const struct atoll_log_entry *e)
-{
-	if (e->output_bytes < 0) {
-		json_null(j, "output");
-		return;
-	}
-	json_open_object(j, "output");
-	json_int(j, "id", e->id);
-	json_int(j, "bytes", e->output_bytes);
-	json_uint(j, "left_out", e->output_left_out);
-	json_close(j);
-}
-
 static void put_json(const struct cli *c, const struct atoll_log_entry *e)
 {
-	char at[CLOCK_TEXT_LEN];
 	struct json j;
 
-	clock_format(e->at_ms, at);
 	cli_json_begin(c, &j);
-	json_string(&j, "at", at);
-	json_open_object(&j, "plan");
-	json_string(&j, "id", e->plan_id);
-	json_string(&j, "name", *e->plan_name ? e->plan_name : NULL);
-	json_close(&j);
-	json_string(&j, "what", e->what);
-	json_string(&j, "code", atoll_code_name(e->code));
-	json_string(&j, e->ran ? "command" : "message", e->message);
-	if (e->ran) {
-		clock_format(e->started_ms, at);
-		json_string(&j, "started", at);
-		json_int(&j, "exit_code", e->exit_code);
-		json_int(&j, "user_us", e->user_us);
-		json_int(&j, "system_us", e->system_us);
-		json_int(&j, "max_rss_kb", e->max_rss_kb);
-		if (e->changes >= 0)
-			json_int(&j, "changes", e->changes);
-		else
-			json_null(&j, "changes");
-		json_int(&j, "term_signal", e->term_signal);
-		json_bool(&j, "timed_out", e->timed_out);
-		json_uint(&j, "memory_kills", e->memory_kills);
-		json_string(&j, "job", *e->job ? e->job : NULL);
-		put_output(&j, e);
-	}
+	answer_log_members(&j, e);
 	cli_json_end(&j);
 }
 

@@ -16,20 +16,6 @@ static int count_sandbox(void *user, const struct atoll_sandbox_info *info)
 	return 0;
 }
 
-static int json_sandbox(void *user, const struct atoll_sandbox_info *info)
-{
-	struct json *j = user;
-
-	json_open_object(j, NULL);
-	json_string(j, "id", info->id);
-	json_bytes(j, "root", info->root);
-	json_string(j, "strategy", info->strategy);
-	json_string(j, "state", atoll_sandbox_state_name(info->state));
-	json_string(j, "parent", info->parent);
-	json_close(j);
-	return 0;
-}
-
 static int report(struct cli *c, bool opened)
 {
 	const char *name = atoll_plan_name(c->plan);
@@ -38,11 +24,7 @@ static int report(struct cli *c, bool opened)
 
 	if (c->json) {
 		cli_json_begin(c, &j);
-		cli_json_plan(c, &j);
-		json_bool(&j, "opened", opened);
-		json_open_array(&j, "sandboxes");
-		(void)atoll_plan_sandboxes(c->plan, json_sandbox, &j, NULL);
-		json_close(&j);
+		answer_started(&j, c->plan, opened);
 		cli_json_end(&j);
 		return EXIT_SUCCESS;
 	}

@@ -77,10 +77,7 @@ int decide_json(const struct cli *c, unsigned flags)
 	struct json j;
 
 	cli_json_begin(c, &j);
-	cli_json_plan(c, &j);
-	if (flags & ATOLL_DRY_RUN)
-		json_bool(&j, "dry_run", true);
-	cli_json_result(c, &j);
+	answer_decided(&j, c->plan, flags, c->res);
 	cli_json_end(&j);
 	return EXIT_SUCCESS;
 }

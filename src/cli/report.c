@@ -20,7 +20,7 @@ bool cli_is_terminal(const struct cli *c, FILE *f)
 	return (f == stderr ? c->paged_errors : c->paged) || isatty(fileno(f));
 }
 
-const char *cli_paint(const struct cli *c, FILE *f, enum cli_paint p)
+const char *cli_paint(const struct cli *c, FILE *f, enum paint p)
 {
 	static const char *const codes[] = {
 		[PAINT_NONE] = "\033[m",      [PAINT_GOOD] = "\033[32m", [PAINT_BAD] = "\033[31m",
@@ -231,12 +231,7 @@ static void put_failure(const struct cli *c, const char *message, const char *hi
 
 void cli_json_begin_on(const struct cli *c, struct json *j, FILE *f)
 {
-	char format[64];
-
-	(void)snprintf(format, sizeof(format), "atoll.%s/1", c->command->name);
-	json_init(j, f);
-	json_open_object(j, NULL);
-	json_string(j, "format", format);
+	answer_begin(j, f, c->command->name);
 }
 
 void cli_json_begin(const struct cli *c, struct json *j)
@@ -254,80 +249,17 @@ void cli_json_ran(const struct cli *c, struct json *j)
 
 void cli_json_plan(const struct cli *c, struct json *j)
 {
-	json_open_object(j, "plan");
-	json_string(j, "id", atoll_plan_id(c->plan));
-	json_string(j, "name", atoll_plan_name(c->plan));
-	json_close(j);
-}
-
-static void json_fact(struct json *j, const char *key, enum atoll_fact fact)
-{
-	if (fact == ATOLL_FACT_NOT_TRIED)
-		json_null(j, key);
-	else
-		json_bool(j, key, fact == ATOLL_FACT_YES);
-}
-
-static void json_cause(struct json *j, const char *op, const char *path, int os_errno,
-                       const char *detail)
-{
-	json_open_object(j, "cause");
-	json_string(j, "op", op);
-	json_bytes(j, "path", path);
-	json_int(j, "errno", os_errno);
-	json_string(j, "errno_name", os_errno ? strerrorname_np(os_errno) : "");
-	json_string(j, "detail", detail);
-	json_close(j);
-}
-
-static void json_participant(struct json *j, const struct atoll_participant_result *p)
-{
-	json_open_object(j, NULL);
-	json_string(j, "sandbox", p->sandbox);
-	json_bytes(j, "root", p->root);
-	json_string(j, "strategy", p->strategy);
-	json_string(j, "outcome", atoll_outcome_name(p->outcome));
-	json_string(j, "state", atoll_sandbox_state_name(p->state));
-	json_fact(j, "resource_restored", p->resource_restored);
-	json_fact(j, "workspace_reset", p->workspace_reset);
-	json_uint(j, "changes", p->changes);
-	json_string(j, "code", atoll_code_name(p->code));
-	json_string(j, "message", p->message);
-	json_cause(j, p->cause_op, p->cause_path, p->cause_errno, "");
-	json_bytes(j, "recovery_path", p->recovery_path);
-	json_bool(j, "final", p->final);
-	json_close(j);
-}
-
-static void json_note(struct json *j, const struct atoll_note *note)
-{
-	json_open_object(j, NULL);
-	json_string(j, "kind", atoll_note_kind_name(note->kind));
-	json_string(j, "sandbox", note->sandbox);
-	json_bytes(j, "path", note->path);
-	json_string(j, "text", note->text);
-	json_close(j);
+	answer_plan_of(j, c->plan);
 }
 
 void cli_json_result(const struct cli *c, struct json *j)
 {
-	bool full = atoll_result_atomicity(c->res) == ATOLL_ATOMICITY_FULL;
-
-	json_string(j, "atomicity", full ? "full" : "none");
-	json_open_array(j, "participants");
-	for (size_t i = 0; i < atoll_result_participants(c->res); i++)
-		json_participant(j, atoll_result_participant(c->res, i));
-	json_close(j);
-	json_open_array(j, "notes");
-	for (size_t i = 0; i < atoll_result_notes(c->res); i++)
-		json_note(j, atoll_result_note(c->res, i));
-	json_close(j);
+	answer_result(j, c->res);
 }
 
 void cli_json_end(struct json *j)
 {
-	json_close(j);
-	json_end(j);
+	answer_end(j);
 }
 
 struct json *cli_list_begin(const struct cli *c, struct json *j, const char *name,
@@ -375,7 +307,7 @@ static void json_failure(const struct cli *c, const struct failure *f, FILE *to)
 		cli_json_ran(c, &j);
 	json_string(&j, "message", f->message);
 	json_string(&j, "hint", f->hint);
-	json_cause(&j, f->op, f->path, f->os_errno, f->detail);
+	answer_cause(&j, f->op, f->path, f->os_errno, f->detail);
 	cli_json_result(c, &j);
 	cli_json_end(&j);
 }
