@@ -139,6 +139,8 @@ int plan_commit(struct atoll_plan *p, const struct atoll_commit *commit, struct 
 	if (r < 0)
 		return r;
 	r = commit_locked(&op, commit, res, err);
+	if (!(commit->flags & ATOLL_DRY_RUN))
+		op.flags |= OP_DECIDES;
 	r = plan_op_end(&op, r, err);
 	cleanup_retention(p->a);
 	return r;
@@ -399,7 +401,8 @@ static int rollback_locked(struct plan_op *op, unsigned flags, struct atoll_resu
 int plan_rollback(struct atoll_plan *p, unsigned flags, struct atoll_result *res, struct error *err)
 {
 	cleanup_plan_op struct plan_op op = PLAN_OP_INIT;
-	const struct plan_op_options opt = { .verb = "rollback", .flags = OP_RESOURCES };
+	const struct plan_op_options opt = { .verb = "rollback",
+		                             .flags = OP_RESOURCES | OP_DECIDES };
 	int r = plan_op_begin(&op, p, &opt, err);
 
 	if (r < 0)
@@ -427,7 +430,7 @@ int plan_reset(struct atoll_plan *p, struct atoll_result *res, struct error *err
 {
 	cleanup_plan_op struct plan_op op = PLAN_OP_INIT;
 	cleanup_drop struct drop d = { .op = &op, .res = res, .to = ATOLL_SANDBOX_ACTIVE };
-	const struct plan_op_options opt = { .verb = "reset", .flags = OP_RESOURCES };
+	const struct plan_op_options opt = { .verb = "reset", .flags = OP_RESOURCES | OP_DECIDES };
 	int r = plan_op_begin(&op, p, &opt, err);
 
 	if (r < 0)

@@ -11,6 +11,7 @@
 
 #include "diff/change.h"
 #include "plan/usage.h"
+#include "registry/ask.h"
 #include "txn/recover.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
@@ -459,6 +460,8 @@ static int write_ending(struct registry *reg, void *ctx, struct error *err)
 	const struct ending *e = ctx;
 	int r = registry_event_add(reg, e->op->plan.id, e->op->verb, e->code, e->message, err);
 
+	if (r >= 0 && e->code == 0 && e->op->flags & OP_DECIDES)
+		r = registry_ask_end(reg, e->op->plan.id, 0, ASK_DECIDED, "", err);
 	return r < 0 ? r : usage_write(reg, &e->boxes, err);
 }
 

@@ -18,14 +18,15 @@
 #include "plan/sandbox.h"
 #include "util/progress.h"
 
-#define OP_RESOURCES   0x1u  /* exclusive locks on all resources of the plan, until end */
-#define OP_UNRECOVERED 0x2u  /* go on although recovery failed (stop by force) */
-#define OP_TRY         0x4u  /* do not wait for the plan */
-#define OP_QUIET       0x8u  /* no line of history */
-#define OP_UNASKED     0x10u /* housekeeping: an abandoned plan is not adopted by it */
-#define OP_FORCE       0x20u /* what is nowhere else may go, too */
-#define OP_NEW         0x40u /* there is no such plan yet: only locks are taken */
-#define OP_BRIEFLY     0x80u /* wait for the plan no longer than a command takes to die */
+#define OP_RESOURCES   0x1u   /* exclusive locks on all resources of the plan, until end */
+#define OP_UNRECOVERED 0x2u   /* go on although recovery failed (stop by force) */
+#define OP_TRY         0x4u   /* do not wait for the plan */
+#define OP_QUIET       0x8u   /* no line of history */
+#define OP_UNASKED     0x10u  /* housekeeping: an abandoned plan is not adopted by it */
+#define OP_FORCE       0x20u  /* what is nowhere else may go, too */
+#define OP_NEW         0x40u  /* there is no such plan yet: only locks are taken */
+#define OP_BRIEFLY     0x80u  /* wait for the plan no longer than a command takes to die */
+#define OP_DECIDES     0x100u /* when it ends well no ask for a commit is open any more */
 
 struct plan_op_options {
 	const char *verb;   /* "commit" */

@@ -23,6 +23,7 @@
 
 #include "plan/addition.h"
 #include "plan/usage.h"
+#include "registry/request.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/crashpoint.h"
@@ -36,6 +37,7 @@ enum { MADE = 0, OPENED = 1, AGAIN = 2 };
 struct starting {
 	struct atoll *a;
 	const struct atoll_start *start;
+	const char *id; /* chosen before, and on record; or NULL */
 	struct additions adds;
 	struct atoll_plan p; /* the one made or found */
 	struct atoll_result *res;
@@ -49,9 +51,11 @@ struct start_args {
 	bool taken; /* somebody has the name since we looked */
 };
 
-static int write_started(struct registry *reg, const struct plan_row *row, struct error *err)
+static int write_started(struct registry *reg, const struct start_args *args, struct error *err)
 {
-	return registry_event_add(reg, row->id, "start", 0, row->name, err);
+	int r = registry_event_add(reg, args->row->id, "start", 0, args->row->name, err);
+
+	return r == 0 && args->s->id ? registry_request_plan_made(reg, args->s->id, err) : r;
 }
 
 static int write_record(struct registry *reg, void *ctx, struct error *err)
@@ -66,7 +70,7 @@ static int write_record(struct registry *reg, void *ctx, struct error *err)
 	if (r == 0)
 		r = additions_record(&args->s->adds, reg, err);
 	if (r == 0 && !args->row->starting)
-		r = write_started(reg, args->row, err);
+		r = write_started(reg, args, err);
 	return r;
 }
 
@@ -81,7 +85,7 @@ static int write_complete(struct registry *reg, void *ctx, struct error *err)
 	if (r == 0)
 		r = registry_plan_update(reg, args->row, err);
 	if (r == 0)
-		r = write_started(reg, args->row, err);
+		r = write_started(reg, args, err);
 	args->row->starting = r < 0;
 	return r;
 }
@@ -165,7 +169,10 @@ static int make_named(struct starting *s, const char *name, struct error *err)
 	int r = 0;
 
 	s->p = (struct atoll_plan){ .a = s->a };
-	random_hex(s->p.id, PLAN_ID_LEN);
+	if (s->id)
+		(void)snprintf(s->p.id, sizeof(s->p.id), "%s", s->id);
+	else
+		random_hex(s->p.id, PLAN_ID_LEN);
 	(void)snprintf(s->p.name, sizeof(s->p.name), "%s", name);
 	/* The owner's lock first: a recorded owned plan without one counts as abandoned. */
 	if (owned)
@@ -273,11 +280,28 @@ static int refuse(struct starting *s, const struct plan_row *row, struct error *
 	return -ATOLL_E_EXISTS;
 }
 
+/* The plan that has the id already, whole or not: then somebody began this very request before. */
+static int find_begun(struct starting *s, struct error *err)
+{
+	cleanup_error struct error cause = ERROR_INIT;
+	struct plan_row row;
+	int r = registry_plan_get(s->a->reg, s->id, &row, &cause);
+
+	if (r == 0)
+		return open_one(s, &row, err);
+	if (r == -ATOLL_E_NOT_FOUND)
+		return MADE;
+	error_move(err, &cause);
+	return r;
+}
+
 static int find_or_make(struct starting *s, struct error *err)
 {
 	struct plan_row row;
-	int r;
+	int r = s->id ? find_begun(s, err) : MADE;
 
+	if (r != MADE)
+		return r;
 	if (!s->start->name)
 		return make_with_any_name(s, err);
 	r = registry_plan_named(s->a->reg, s->start->name, &row, err);
@@ -298,10 +322,10 @@ static int check_name(const char *name, struct error *err)
 	return -ATOLL_E_INVALID;
 }
 
-int plan_start(struct atoll *a, const struct atoll_start *start, struct atoll_plan **ret,
-               struct atoll_result *res, struct error *err)
+int plan_start_once(struct atoll *a, const struct atoll_start *start, const char *id,
+                    struct atoll_plan **ret, struct atoll_result *res, struct error *err)
 {
-	struct starting s = { .a = a, .start = start, .res = res };
+	struct starting s = { .a = a, .start = start, .id = id, .res = res };
 	int r = check_name(start->name, err);
 
 	if (r == 0)
@@ -324,6 +348,12 @@ int plan_start(struct atoll *a, const struct atoll_start *start, struct atoll_pl
 	*ret = xcalloc(1, sizeof(**ret));
 	**ret = s.p;
 	return r;
+}
+
+int plan_start(struct atoll *a, const struct atoll_start *start, struct atoll_plan **ret,
+               struct atoll_result *res, struct error *err)
+{
+	return plan_start_once(a, start, NULL, ret, res, err);
 }
 
 /* ---- what a dead maker left ---- */

@@ -173,6 +173,10 @@ void plan_name_make_up(char out[LIMIT_NAME + 1]);
 /* 0: made, 1: one that was there is opened. */
 int plan_start(struct atoll *a, const struct atoll_start *start, struct atoll_plan **ret,
                struct atoll_result *res, struct error *err);
+/* The same under an ID that was recorded with a request (registry/request.h); START has a name. However
+ * often it is called, and whoever dies meanwhile, one plan is made. 1: it was there, or begun. */
+int plan_start_once(struct atoll *a, const struct atoll_start *start, const char *id,
+                    struct atoll_plan **ret, struct atoll_result *res, struct error *err);
 int plan_open(struct atoll *a, const char *ref, struct atoll_plan **ret, struct error *err);
 /* The latest one made by `run` in DIR. */
 int plan_open_run(struct atoll *a, const char *dir, struct atoll_plan **ret, struct error *err);

@@ -5,7 +5,9 @@
  */
 #include "registry/schema.h"
 
+#include "registry/ask.h"
 #include "registry/credential.h"
+#include "registry/request.h"
 
 _Static_assert(ATOLL_PLAN_OPEN == 0 && ATOLL_PLAN_CLOSED == 7, "plan states are on disk");
 _Static_assert(ATOLL_SANDBOX_PENDING == 0 && ATOLL_SANDBOX_CLEANED_UP == 7,
@@ -202,5 +204,37 @@ static const char version_7[] = "CREATE TABLE credential ("
 				"WHERE kind = 0 AND revoked_ms = 0;"
 				"ALTER TABLE plan ADD COLUMN starter TEXT NOT NULL DEFAULT '';";
 
+/* Requests that make something, by the key of their sender; and asks for a commit. A request outlives
+ * the plan that it made. */
+_Static_assert(REQUEST_PLAN == 0 && REQUEST_ASK == 3, "kinds of requests are on disk");
+_Static_assert(ASK_OPEN == 0 && ASK_DECIDED == 4, "states of asks are on disk");
+static const char version_8[] = "CREATE TABLE request ("
+				"  sender TEXT NOT NULL CHECK (length(sender) BETWEEN 1 AND 79),"
+				"  key TEXT NOT NULL CHECK (length(key) BETWEEN 1 AND 128),"
+				"  kind INTEGER NOT NULL CHECK (kind BETWEEN 0 AND 3),"
+				"  digest TEXT NOT NULL CHECK (length(digest) = 32),"
+				"  plan TEXT NOT NULL CHECK (length(plan) = 16),"
+				"  name TEXT NOT NULL,"
+				"  made INTEGER NOT NULL CHECK (made IN (0, 1)),"
+				"  created_ms INTEGER NOT NULL,"
+				"  PRIMARY KEY (sender, key)"
+				") STRICT, WITHOUT ROWID;"
+				"CREATE INDEX request_plan ON request (plan);"
+				"CREATE INDEX request_created ON request (created_ms);"
+
+				"CREATE TABLE ask ("
+				"  seq INTEGER PRIMARY KEY AUTOINCREMENT,"
+				"  plan TEXT NOT NULL REFERENCES plan (id) ON DELETE CASCADE,"
+				"  who TEXT NOT NULL,"
+				"  message TEXT NOT NULL,"
+				"  digest TEXT NOT NULL,"
+				"  at_ms INTEGER NOT NULL,"
+				"  state INTEGER NOT NULL CHECK (state BETWEEN 0 AND 4),"
+				"  ended_ms INTEGER NOT NULL,"
+				"  ended_by TEXT NOT NULL"
+				") STRICT;"
+				"CREATE INDEX ask_plan ON ask (plan);"
+				"CREATE UNIQUE INDEX ask_open ON ask (plan) WHERE state = 0;";
+
 const char *const schema_steps[SCHEMA_VERSION] = { version_1, version_2, version_3, version_4,
-	                                           version_5, version_6, version_7 };
+	                                           version_5, version_6, version_7, version_8 };

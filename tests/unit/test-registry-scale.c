@@ -268,6 +268,8 @@ static void schema_without_indexes_is_migrated(void **state)
 				"ALTER TABLE exec DROP COLUMN memory_kills;"
 				"ALTER TABLE exec DROP COLUMN output;"
 				"ALTER TABLE exec DROP COLUMN job; DROP TABLE job;"
+				"DROP TABLE ask;"
+				"DROP TABLE request;"
 				"DROP TABLE credential;"
 				"ALTER TABLE plan DROP COLUMN starter;"
 				"PRAGMA user_version = 3";
