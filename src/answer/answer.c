@@ -82,16 +82,21 @@ static void put_note(struct json *j, const struct atoll_note *note)
 	json_close(j);
 }
 
+void answer_notes(struct json *j, const struct atoll_result *res)
+{
+	json_open_array(j, "notes");
+	for (size_t i = 0; i < atoll_result_notes(res); i++)
+		put_note(j, atoll_result_note(res, i));
+	json_close(j);
+}
+
 void answer_participants(struct json *j, const struct atoll_result *res)
 {
 	json_open_array(j, "participants");
 	for (size_t i = 0; i < atoll_result_participants(res); i++)
 		put_participant(j, atoll_result_participant(res, i));
 	json_close(j);
-	json_open_array(j, "notes");
-	for (size_t i = 0; i < atoll_result_notes(res); i++)
-		put_note(j, atoll_result_note(res, i));
-	json_close(j);
+	answer_notes(j, res);
 }
 
 void answer_result(struct json *j, const struct atoll_result *res)

@@ -24,7 +24,8 @@ void answer_plan_ref(struct json *j, const char *id, const char *name);
 void answer_plan_of(struct json *j, const struct atoll_plan *p);
 /* "atomicity", "participants", "notes" */
 void answer_result(struct json *j, const struct atoll_result *res);
-/* "participants" and "notes" alone */
+/* "notes"; and with "participants" before them */
+void answer_notes(struct json *j, const struct atoll_result *res);
 void answer_participants(struct json *j, const struct atoll_result *res);
 /* "cause" */
 void answer_cause(struct json *j, const char *op, const char *path, int os_errno,

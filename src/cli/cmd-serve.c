@@ -12,7 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
-static const struct program daemon_program = { "atolld", "src/daemon", "ATOLL_DAEMON" };
+static const struct program daemon_program = { .name = "atolld",
+	                                       .folder = "src/daemon",
+	                                       .variable = "ATOLL_DAEMON" };
 
 static const struct option_row options[] = {
 	{ "socket", "FILE", "listen on this Unix socket (default: atolld.sock in the store)" },

@@ -2,6 +2,8 @@
 /* Problem documents. */
 #include "daemon/problem.h"
 
+#include "answer/answer.h"
+
 #include <microhttpd.h>
 #include <stdio.h>
 #include <string.h>
@@ -40,17 +42,6 @@ void problem_of_result(struct problem *p, int code, const struct atoll_result *r
 	};
 }
 
-static void write_cause(struct json *j, const struct problem *p)
-{
-	json_open_object(j, "cause");
-	json_string(j, "op", p->op);
-	json_bytes(j, "path", p->path);
-	json_int(j, "errno", p->os_errno);
-	json_string(j, "errno_name", p->os_errno ? error_code_name(-p->os_errno) : "");
-	json_string(j, "detail", p->cause);
-	json_close(j);
-}
-
 void problem_write(struct json *j, const struct problem *p)
 {
 	char type[64];
@@ -64,6 +55,8 @@ void problem_write(struct json *j, const struct problem *p)
 	json_string(j, "instance", p->instance);
 	json_string(j, "code", error_code_name(p->code));
 	json_string(j, "hint", p->hint);
-	write_cause(j, p);
+	answer_cause(j, p->op, p->path, p->os_errno, p->cause);
+	if (p->res)
+		answer_participants(j, p->res);
 	json_close(j);
 }

@@ -4,6 +4,7 @@
 #define DAEMON_REPLY_CACHE_H
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -11,6 +12,7 @@ struct reply_cache {
 	pthread_mutex_t
 		mutex;    /* guards the rest; held while the text is made, so it is made once */
 	uint64_t version; /* of the store, when it was read */
+	bool passing;     /* it holds for the answer it was made for only */
 	char *text;       /* NULL: not made yet */
 	size_t len;
 };

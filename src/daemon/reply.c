@@ -107,7 +107,7 @@ static int json_text(struct call *c, reply_fill_fn fill, void *arg, char **ret, 
 	if (r < 0)
 		return r;
 	*ret = take_ptr(text);
-	return 0;
+	return r;
 }
 
 int reply_json(struct call *c, unsigned status, reply_fill_fn fill, void *arg)
@@ -215,7 +215,7 @@ static int refill(struct call *c, struct reply_cache *cache, reply_fill_fn fill,
 	size_t len;
 	int r = stores_version(c->d->stores, &version, &c->err);
 
-	if (r < 0 || (cache->text && cache->version == version))
+	if (r < 0 || (cache->text && !cache->passing && cache->version == version))
 		return r;
 	/* The version is from before the reading: a change in between is seen next time. */
 	r = json_text(c, fill, arg, &text, &len);
@@ -225,6 +225,7 @@ static int refill(struct call *c, struct reply_cache *cache, reply_fill_fn fill,
 	cache->text = text;
 	cache->len = len;
 	cache->version = version;
+	cache->passing = r > 0;
 	return 0;
 }
 

@@ -56,7 +56,7 @@ int reply_response(struct call *c, unsigned status, struct MHD_Response *respons
 /* One per thing that is worth it, static: { .mutex = PTHREAD_MUTEX_INITIALIZER }. */
 struct reply_cache;
 /* As reply_json() with 200, but FILL is called only when the store has changed since it was last.
- * What FILL writes must depend on the registry alone. */
+ * What FILL writes must depend on the registry alone; it answers 1 when this time it does not. */
 int reply_cached(struct call *c, struct reply_cache *cache, reply_fill_fn fill, void *arg);
 
 #endif

@@ -67,8 +67,16 @@ size_t route_number(const struct route *r);
 
 /* ---- the tables ---- */
 
-extern const struct route core_routes[]; /* api-core.c: /healthz /readyz /metrics */
-extern const struct route auth_routes[]; /* api-auth.c: /v1/sandboxes/{sandbox}/auth */
-extern const struct route key_routes[];  /* api-keys.c: /v1/keys */
+extern const struct route core_routes[];   /* api-core.c: /healthz /readyz /metrics */
+extern const struct route spec_routes[];   /* api-spec.c: /openapi.json */
+extern const struct route auth_routes[];   /* api-auth.c: /v1/sandboxes/{sandbox}/auth */
+extern const struct route key_routes[];    /* api-keys.c: /v1/keys */
+extern const struct route plan_routes[];   /* api-plans.c */
+extern const struct route diff_routes[];   /* api-diff.c */
+extern const struct route decide_routes[]; /* api-decide.c: commit, rollback, reset, refresh */
+extern const struct route log_routes[];    /* api-log.c */
+extern const struct route job_routes[];    /* api-jobs.c */
+extern const struct route ask_routes[];    /* api-asks.c: asks for a commit */
+extern const struct route house_routes[];  /* api-house.c: locks, recover, clean, doctor, version */
 
 #endif

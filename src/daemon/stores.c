@@ -3,6 +3,7 @@
 #include "daemon/stores.h"
 
 #include "plan/plan.h"
+#include "plan/settings.h"
 #include "util/mem.h"
 
 #include <pthread.h>
@@ -15,6 +16,7 @@ struct stores {
 	struct atoll *idle[STORES_IDLE];
 	size_t n_idle;
 	struct atoll *watch; /* is used for nothing but its registry's version */
+	struct settings settings;
 };
 
 int stores_open(struct stores **ret, struct error *err)
@@ -28,8 +30,12 @@ int stores_open(struct stores **ret, struct error *err)
 	s = xcalloc(1, sizeof(*s));
 	(void)pthread_mutex_init(&s->mutex, NULL);
 	s->watch = a;
-	*ret = s;
-	return 0;
+	r = settings_load(&s->settings, err);
+	if (r < 0)
+		stores_close(s);
+	else
+		*ret = s;
+	return r;
 }
 
 void stores_close(struct stores *s)
@@ -39,6 +45,7 @@ void stores_close(struct stores *s)
 	for (size_t i = 0; i < s->n_idle; i++)
 		store_close(s->idle[i]);
 	store_close(s->watch);
+	settings_done(&s->settings);
 	(void)pthread_mutex_destroy(&s->mutex);
 	free(s);
 }
@@ -57,6 +64,10 @@ int stores_take(struct stores *s, int64_t wait_ms, struct atoll **ret, struct er
 	if (r < 0)
 		return r;
 	atoll_set_wait(a, wait_ms);
+	atoll_set_retention(a, s->settings.v[SETTING_UNDO_RETENTION].number);
+	atoll_set_min_free(a, s->settings.v[SETTING_EXEC_MIN_FREE].number);
+	atoll_set_log_limits(a, s->settings.v[SETTING_LOG_MAX_AGE].number,
+	                     s->settings.v[SETTING_LOG_MAX_ENTRIES].number);
 	*ret = a;
 	return 0;
 }
@@ -78,6 +89,12 @@ void stores_give(struct stores *s, struct atoll *a)
 int stores_version(struct stores *s, uint64_t *ret, struct error *err)
 {
 	return registry_version(s->watch->reg, ret, err);
+}
+
+unsigned stores_policy(const struct stores *s)
+{
+	return s->settings.v[SETTING_POLICY_DENY_ESCAPING_LINKS].number ? ATOLL_DENY_ESCAPING_LINKS
+	                                                                : 0;
 }
 
 const char *stores_home(const struct stores *s)

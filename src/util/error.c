@@ -30,7 +30,7 @@ struct code_row {
 
 /* In the order of enum atoll_code. */
 static const struct code_row code_rows[] = {
-	{ ATOLL_E_INVALID, "invalid", 2, 422, "invalid argument" },
+	{ ATOLL_E_INVALID, "invalid", 2, 400, "invalid argument" },
 	{ ATOLL_E_NOT_FOUND, "not-found", 1, 404, "not found" },
 	{ ATOLL_E_EXISTS, "exists", 1, 409, "the name is taken" },
 	{ ATOLL_E_AMBIGUOUS, "ambiguous", 1, 409, "several match" },
@@ -39,7 +39,7 @@ static const struct code_row code_rows[] = {
 	{ ATOLL_E_TIMEOUT, "timeout", 5, 423, "the wait ran out" },
 	{ ATOLL_E_WOULD_DEADLOCK, "would-deadlock", 1, 409, "called back into its own plan" },
 	{ ATOLL_E_CONFLICT, "conflict", 3, 409, "the resource changed meanwhile" },
-	{ ATOLL_E_POLICY, "policy", 4, 403, "refused by policy" },
+	{ ATOLL_E_POLICY, "policy", 4, 422, "refused by policy" },
 	{ ATOLL_E_UNSUPPORTED, "unsupported", 6, 501, "not supported here" },
 	{ ATOLL_E_CANNOT_PREPARE, "cannot-prepare", 4, 409, "cannot promise to commit" },
 	{ ATOLL_E_NOT_UNDOABLE, "not-undoable", 4, 409, "the commit is final" },

@@ -22,10 +22,10 @@ static void codes_have_names_and_statuses(void **state)
 		int http_status;
 	} rows[] = {
 		{ ATOLL_OK, "ok", 0, 200 },
-		{ ATOLL_E_INVALID, "invalid", 2, 422 },
+		{ ATOLL_E_INVALID, "invalid", 2, 400 },
 		{ ATOLL_E_NOT_FOUND, "not-found", 1, 404 },
 		{ ATOLL_E_CONFLICT, "conflict", 3, 409 },
-		{ ATOLL_E_POLICY, "policy", 4, 403 },
+		{ ATOLL_E_POLICY, "policy", 4, 422 },
 		{ ATOLL_E_CANNOT_PREPARE, "cannot-prepare", 4, 409 },
 		{ ATOLL_E_NOT_UNDOABLE, "not-undoable", 4, 409 },
 		{ ATOLL_E_BUSY, "busy", 5, 423 },
