@@ -2,6 +2,7 @@
 /* atoll list: all plans. Takes no lock and waits for nobody. */
 #include "cli/cli.h"
 
+#include "plan/ask.h"
 #include "util/clock.h"
 
 #include <stdlib.h>
@@ -11,21 +12,29 @@ struct listing {
 	struct json *j; /* NULL: lines */
 	size_t n;
 	size_t in_doubt;
+	struct strlist asked; /* ids of plans with an open ask */
 };
 
-static void put_line(const struct atoll_plan_info *info)
+static int note_ask(void *user, const struct ask_row *row)
+{
+	strlist_add(user, row->plan);
+	return 0;
+}
+
+static void put_line(const struct atoll_plan_info *info, bool asked)
 {
 	char created[CLOCK_TEXT_LEN];
 	char size[CLI_SIZE_LEN];
 
 	clock_format(info->created_ms, created);
 	cli_size(info->bytes, size);
-	(void)printf("%-24s %-12s %9zu %8s  %s%s%s\n", info->name,
+	(void)printf("%-24s %-12s %9zu %8s  %s%s%s%s\n", info->name,
 	             atoll_plan_state_name(info->state), info->sandboxes, size, created,
 	             info->abandoned ? "  abandoned" : "",
 	             info->in_doubt   ? "  in doubt"
 	             : info->starting ? "  being made"
-	                              : "");
+	                              : "",
+	             asked ? "  asks for a commit" : "");
 }
 
 static int show_plan(void *user, const struct atoll_plan_info *info)
@@ -39,7 +48,7 @@ static int show_plan(void *user, const struct atoll_plan_info *info)
 		if (l->n == 0)
 			(void)printf("%-24s %-12s %9s %8s  %s\n", "PLAN", "STATE", "RESOURCES",
 			             "SIZE", "CREATED");
-		put_line(info);
+		put_line(info, strlist_has(&l->asked, info->id));
 	}
 	l->n++;
 	return 0;
@@ -71,10 +80,14 @@ static int list_run(struct cli *c)
 	status = cli_open(c);
 	if (status)
 		return status;
+	/* Without them the list is as good. */
+	if (!c->json)
+		(void)plan_ask_list(c->atoll, NULL, true, note_ask, &l.asked, NULL);
 	l.j = cli_list_begin(c, &j, "plans", put_store);
 	status = cli_list_end(c, l.j, atoll_plan_list(c->atoll, show_plan, &l, c->res));
 	if (status == 0 && !l.j)
 		say_next(c, &l);
+	strlist_done(&l.asked);
 	return status;
 }
 

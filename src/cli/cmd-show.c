@@ -2,9 +2,11 @@
 /* atoll show: one plan, its resources and its history. Takes no lock. */
 #include "cli/cli.h"
 
+#include "plan/ask.h"
 #include "util/clock.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct view {
 	const struct cli *c;
@@ -38,6 +40,21 @@ static int show_plan(void *user, const struct atoll_plan_info *info)
 	v->undoable = info->batches > 0;
 	clock_format(info->created_ms, created);
 	put_plan(info, created);
+	return 0;
+}
+
+/* One line of what somebody waits for, and whether it still is what he saw. */
+static int show_ask(void *user, const struct ask_row *row)
+{
+	char at[CLOCK_TEXT_LEN], digest[ATOLL_DIGEST_LEN];
+	struct view *v = user;
+
+	clock_format(row->at_ms, at);
+	(void)printf("asked    %s  %s: ", at, row->who);
+	cli_put_path(stdout, row->message);
+	if (atoll_plan_digest(v->c->plan, digest, NULL) >= 0 && strcmp(digest, row->digest) != 0)
+		(void)fputs("  (the work has changed since)", stdout);
+	(void)putchar('\n');
 	return 0;
 }
 
@@ -82,6 +99,9 @@ static int show_all(struct view *v)
 	const struct cli *c = v->c;
 	int r = atoll_plan_show(c->plan, show_plan, v, c->res);
 
+	/* Without it the rest is as good. */
+	if (r >= 0)
+		(void)plan_ask_list(c->atoll, atoll_plan_id(c->plan), true, show_ask, v, NULL);
 	if (r >= 0)
 		r = atoll_plan_sandboxes(c->plan, show_sandbox, v, c->res);
 	if (r >= 0) {
