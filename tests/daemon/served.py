@@ -15,6 +15,7 @@ import sys
 sys.path.insert(0, os.environ['ATOLL_TEST_LIB'])
 from atolld import PATIENCE, Daemon  # noqa: E402
 from expect import need, same  # noqa: E402
+from described import Described  # noqa: E402
 
 ATOLL = os.environ['ATOLL']
 
@@ -50,6 +51,7 @@ class Served(Daemon):
         self.socket = f'{top}/sock'
         self.secrets = []
         self.said = []
+        self.described = None
 
     def start(self):
         self.states = []
@@ -84,12 +86,24 @@ class Served(Daemon):
             every['Authorization'] = f'Bearer {key}'
         if body is not None and not isinstance(body, (str, bytes)):
             body = json.dumps(body)
+        if body is not None:
+            every.setdefault('Content-Type', 'application/json')
         try:
             connection.request(method, path, body=body, headers=every)
-            return Answer(connection.getresponse())
+            answer = Answer(connection.getresponse())
         finally:
             if not on:
                 connection.close()
+        self.check(method, path, answer)
+        return answer
+
+    def check(self, method, path, answer):
+        """Every answer is as the daemon's own description says."""
+        if not self.described:
+            self.described = 'under way'
+            self.described = Described(self.call('GET', '/openapi.json', by_socket=True).json)
+        if self.described != 'under way':
+            self.described.check(method, path, answer)
 
     def status_of(self, text):
         """Of these bytes, sent by TCP."""
