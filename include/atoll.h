@@ -374,6 +374,46 @@ ATOLL_API int atoll_log_output(struct atoll *a, int64_t id, atoll_output_fn fn, 
  * MAX_ENTRIES (each negative: without limit). 90 days and 20,000 at first. */
 ATOLL_API void atoll_set_log_limits(struct atoll *a, int64_t max_age_ms, int64_t max_entries);
 
+/* ---- following a store ------------------------------------------------------------------- */
+
+/*
+ * Every change of a plan's or a sandbox's state, whoever made it, in order and once: recorded in the
+ * transaction that makes it. And what happened to plans, as the log has it, when it is over; a process
+ * that is killed between the two leaves the first without the second. Plans still being made have none.
+ *
+ *   state       the plan is in another state; ATOLL_PLAN_CLOSED: it is gone
+ *   sandbox     a sandbox was added, is in another state, or is gone; MESSAGE: why it is in error
+ *   exec-begin  a command begins; MESSAGE is its line, redacted
+ *   job-begin, job  a job begins, has ended; MESSAGE is its name
+ *   gap         what happened up to SEQ is not kept any more: look at the plans anew. Of no plan
+ *   others      "start" "add" "exec" "commit" "rollback" ...: it is over, CODE and MESSAGE say how
+ */
+struct atoll_news {
+	int64_t seq; /* grows; never used twice; some may be left out */
+	int64_t at_ms;
+	const char *plan_id;
+	const char *plan_name; /* or "" */
+	const char *what;
+	int code;
+	const char *message;
+	enum atoll_plan_state state; /* of the plan, after it */
+	const char *sandbox;         /* id, or "" */
+	enum atoll_sandbox_state sandbox_state;
+};
+typedef int (*atoll_news_fn)(void *user, const struct atoll_news *news);
+/* Those after number AFTER, the oldest first, at most LIMIT (0: all there are). The number to go on
+ * from: of the last one told, or AFTER. A negative answer of FN ends it and is returned. AFTER negative:
+ * nothing is told, and the number of the newest is returned. They are kept as long as the log is. */
+ATOLL_API int64_t atoll_events(struct atoll *a, int64_t after, size_t limit, atoll_news_fn fn,
+                               void *user, struct atoll_result *res);
+/* Waits until there is one after AFTER: 1; 0: not within TIMEOUT_MS (negative: for ever). One thread of
+ * a handle at a time. */
+ATOLL_API int atoll_events_wait(struct atoll *a, int64_t after, int64_t timeout_ms,
+                                struct atoll_result *res);
+/* For event loops: a descriptor to poll for reading. When it is readable, atoll_events_wait() with no
+ * time says whether there is something, and makes it unreadable. It belongs to the handle. */
+ATOLL_API int atoll_events_fd(struct atoll *a, struct atoll_result *res);
+
 /* SANDBOX is an id or a root; NULL: the only one. Makes it ACTIVE; the path may be written to
  * until the next call on the plan. The string is the caller's to free(). */
 ATOLL_API int atoll_sandbox_path(struct atoll_plan *p, const char *sandbox, char **ret_path,
@@ -545,13 +585,11 @@ typedef int (*atoll_line_fn)(void *user, const char *line, size_t len);
 ATOLL_API int atoll_change_lines(const struct atoll_change *change, atoll_line_fn fn, void *user);
 
 #define ATOLL_DIGEST_LEN 65 /* 64 hex digits and NUL */
-/* What atoll_plan_diff() shows, with the contents, as one SHA-256: equal as long as a reviewer would see
- * the same, whoever asks, in whichever process. In it are of each change the resource's root, path,
- * kind, WHAT without ATOLL_CHANGE_CONFLICT, modes, owners, sizes of files, TEXT, DETAIL, and: of what is
- * no file the lines of atoll_change_lines(); of a file its new bytes and extended attributes, and
- * the bytes that it takes the place of. Times are not. Takes no lock; reads what changed, once. A new file that
- * cannot be read is a failure: what cannot be read cannot be reviewed. -EAGAIN: it changes while it is
- * being read. */
+/* What atoll_plan_diff() shows, contents and all, as one SHA-256: equal as long as a reviewer sees the
+ * same, whoever asks. Of each change: root, path, kind, WHAT but for ATOLL_CHANGE_CONFLICT, modes, owners,
+ * sizes of files, TEXT, DETAIL; of what is no file the lines of atoll_change_lines(), of a file its bytes,
+ * its extended attributes, and the bytes it takes the place of. No times. Takes no lock; reads what
+ * changed, once. What cannot be read is a failure. -EAGAIN: it changes while it is read. */
 ATOLL_API int atoll_plan_digest(struct atoll_plan *p, char ret_digest[ATOLL_DIGEST_LEN],
                                 struct atoll_result *res);
 
@@ -596,10 +634,9 @@ struct atoll_commit {
 	const char *const *ours;
 	const char *const *theirs;
 	int64_t retain_ms; /* how long it can be undone; 0: as the handle says; < 0: until stop */
-	/* As atoll_plan_digest() said it, of the whole plan also where a part is committed: with another
-	 * one -ATOLL_E_STALE, and nothing is changed. It is made while the plan's lock is held, so no
-	 * command writes then. Who was given a path by atoll_sandbox_path() could: for him it is made
-	 * again right before the decision. NULL: not asked. */
+	/* As atoll_plan_digest() said it, of the whole plan also for a part: with another one
+	 * -ATOLL_E_STALE, and nothing is changed. Made under the plan's lock, where no command writes;
+	 * for those who have a path of atoll_sandbox_path() again right before the decision. Or NULL. */
 	const char *digest;
 };
 ATOLL_API int atoll_plan_commit_with(struct atoll_plan *p, const struct atoll_commit *commit,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* atoll log: what happened, newest first. Takes no lock and waits for nobody. */
 #include "cli/cli.h"
+#include "cli/follow.h"
 #include "cli/output.h"
 
 #include "auth/audit.h"
@@ -185,7 +186,7 @@ static int log_run(struct cli *c)
 {
 	const char *plan = c->args.n_words > 0 ? c->args.words[0] : NULL;
 	struct view v = { .c = c };
-	uint64_t limit, output;
+	uint64_t limit = 0, output = 0, after = 0;
 	int status, r;
 
 	if (args_has(&c->args, "audit"))
@@ -197,11 +198,18 @@ static int log_run(struct cli *c)
 	if (status == 0)
 		status = read_number(c, "output", "an entry with output", &output);
 	if (status == 0)
+		status = read_number(c, "after", "an event", &after);
+	if (status == 0 && (args_has(&c->args, "follow") ? limit || output : after))
+		return cli_fail_usage(c, "log: --follow goes with --after, and not with --limit "
+		                         "or --output");
+	if (status == 0)
 		status = cli_open(c);
 	if (status)
 		return status;
 	if (output)
 		return print_output(c, (int64_t)output);
+	if (args_has(&c->args, "follow"))
+		return follow_run(c, plan, after ? (int64_t)after : -1);
 	r = atoll_log(c->atoll, plan, limit, show_entry, &v, c->res);
 	if (r < 0)
 		return cli_fail(c, r);
@@ -212,6 +220,8 @@ static int log_run(struct cli *c)
 
 static const struct option_row options[] = {
 	{ "limit", "N", "the newest N entries only" },
+	{ "follow", NULL, "what happens from now on, as it happens, each change of state" },
+	{ "after", "N", "with --follow: begin after the event of that number" },
 	{ "output", "N", "what the command printed whose entry says so (exec --transcript)" },
 	{ "audit", NULL, "the audit log, oldest first: who decided what, and who got which key" },
 	{ "check", NULL, "with --audit: whether lines were changed or taken out since" },

@@ -27,16 +27,27 @@ static const struct {
 	const char *name;
 	enum value_kind kind;
 } kinds[] = {
-	{ "PLAN", VALUE_PLAN },       { "RESOURCE", VALUE_RESOURCE },
-	{ "PATH", VALUE_PATH },       { "DIR", VALUE_DIR },
-	{ "FILE", VALUE_FILE },       { "COMMAND", VALUE_COMMAND },
-	{ "SECONDS", VALUE_SECONDS }, { "TIME", VALUE_FREE },
-	{ "NAME", VALUE_FREE },       { "GLOB", VALUE_FREE },
-	{ "N", VALUE_FREE },          { "LINES", VALUE_FREE },
-	{ "KEY", VALUE_FREE },        { "VALUE", VALUE_FREE },
-	{ "ARGUMENT", VALUE_FREE },   { "CHILD=PARENT", VALUE_FREE },
-	{ "URL", VALUE_FREE },        { "HOST:PORT", VALUE_FREE },
-	{ "SIZE", VALUE_FREE },       { "NAME[=VALUE]", VALUE_FREE },
+	{ "PLAN", VALUE_PLAN },
+	{ "RESOURCE", VALUE_RESOURCE },
+	{ "PATH", VALUE_PATH },
+	{ "DIR", VALUE_DIR },
+	{ "FILE", VALUE_FILE },
+	{ "COMMAND", VALUE_COMMAND },
+	{ "SECONDS", VALUE_SECONDS },
+	{ "TIME", VALUE_FREE },
+	{ "NAME", VALUE_FREE },
+	{ "GLOB", VALUE_FREE },
+	{ "N", VALUE_FREE },
+	{ "DIGEST", VALUE_FREE },
+	{ "LINES", VALUE_FREE },
+	{ "KEY", VALUE_FREE },
+	{ "VALUE", VALUE_FREE },
+	{ "ARGUMENT", VALUE_FREE },
+	{ "CHILD=PARENT", VALUE_FREE },
+	{ "URL", VALUE_FREE },
+	{ "HOST:PORT", VALUE_FREE },
+	{ "SIZE", VALUE_FREE },
+	{ "NAME[=VALUE]", VALUE_FREE },
 };
 
 struct parse {

@@ -91,7 +91,9 @@ void pager_start(struct cli *c)
 	const char *command;
 	int ends[2];
 
-	if (c->json || c->no_pager || !c->command->pages || !isatty(STDOUT_FILENO))
+	/* What has no end is for no pager. */
+	if (c->json || c->no_pager || !c->command->pages || args_has(&c->args, "follow") ||
+	    !isatty(STDOUT_FILENO))
 		return;
 	command = choose(c);
 	if (!command || !is_there(c, command) || pipe2(ends, O_CLOEXEC) < 0)

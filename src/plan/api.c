@@ -12,6 +12,7 @@
 #include "plan/digest.h"
 #include "plan/exec-option.h"
 #include "plan/job.h"
+#include "plan/news.h"
 #include "strategy/strategy.h"
 #include "util/cleanup.h"
 
@@ -288,6 +289,32 @@ void atoll_set_log_limits(struct atoll *a, int64_t max_age_ms, int64_t max_entri
 {
 	if (a)
 		registry_log_keep(a->reg, max_age_ms, max_entries);
+}
+
+int64_t atoll_events(struct atoll *a, int64_t after, size_t limit, atoll_news_fn fn, void *user,
+                     struct atoll_result *res)
+{
+	cleanup_error struct error err = ERROR_INIT;
+	int checked = check_handle(a, res);
+	int64_t last;
+
+	if (checked < 0)
+		return checked;
+	if (!fn && after >= 0)
+		return refuse(res, "no function to call");
+	last = news_tell(a, after, limit, fn, user, &err);
+	(void)finish(res, &err, last < 0 ? (int)last : 0);
+	return last;
+}
+
+int atoll_events_wait(struct atoll *a, int64_t after, int64_t timeout_ms, struct atoll_result *res)
+{
+	ANSWER(check_handle(a, res), news_wait(a, after, timeout_ms, &err));
+}
+
+int atoll_events_fd(struct atoll *a, struct atoll_result *res)
+{
+	ANSWER(check_handle(a, res), news_fd(a, &err));
 }
 
 int atoll_log_output(struct atoll *a, int64_t id, atoll_output_fn fn, void *user,

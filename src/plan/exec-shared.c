@@ -17,6 +17,7 @@
 #include "plan/fence.h"
 #include "plan/output.h"
 #include "plan/sandbox.h"
+#include "registry/news.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/list.h"
@@ -47,9 +48,12 @@ static int write_log(struct registry *reg, void *ctx, struct error *err)
 		                .memory_kills = jn->usage.memory_kills,
 		                .output = jn->output,
 		                .job = "" };
+	cleanup_free char *message = xasprintf("%s: exit %d", jn->line, jn->usage.exit_code);
+	int r;
 
 	memcpy(row.plan, jn->p->id, sizeof(row.plan));
-	return registry_exec_add(reg, &row, err);
+	r = registry_exec_add(reg, &row, err);
+	return r < 0 ? r : registry_news_add(reg, row.plan, "exec", message, err);
 }
 
 /* What it sees was settled with the one it joins, and the rules of Landlock are not around it. */

@@ -25,6 +25,7 @@
 #include "plan/plan-view.h"
 #include "plan/sandbox.h"
 #include "plan/usage.h"
+#include "registry/news.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/crashpoint.h"
@@ -80,6 +81,7 @@ struct use {
 	char *output_dir;
 	char output[OUTPUT_NAME_LEN]; /* the name of that, "": nothing is kept */
 	struct job_row *job;          /* NULL: it is none */
+	const char *line;             /* of the command, redacted; NULL: there is none */
 	bool recorded;
 	int64_t changes; /* afterwards, entries; -1: nobody counted */
 };
@@ -91,6 +93,8 @@ static int write_use(struct registry *reg, void *ctx, struct error *err)
 
 	if (r == 0 && u->job)
 		r = registry_job_put(reg, u->job, err);
+	if (r == 0 && u->line)
+		r = registry_news_add(reg, u->op->plan.id, "exec-begin", u->line, err);
 	for (size_t i = 0; r == 0 && i < u->n; i++) {
 		r = registry_sandbox_update(reg, &u->rows[i], err);
 		if (r == 0 && u->rows[i].state != ATOLL_SANDBOX_ACTIVE)
@@ -530,7 +534,7 @@ int plan_exec(struct atoll_plan *p, const struct atoll_exec *exec, const struct 
 		                             .detail = exec->argv[0],
 		                             .flags = OP_QUIET };
 	cleanup_free char *line = redact_command(exec->argv);
-	struct use use = { .op = &op, .changes = -1, .wishes = wishes };
+	struct use use = { .op = &op, .changes = -1, .wishes = wishes, .line = line };
 	struct exec_usage usage = { 0 };
 	char old_output[REGISTRY_OUTPUT_LEN] = "";
 	struct job_row job;

@@ -32,6 +32,7 @@ struct atoll {
 	char *home; /* canonical */
 	int home_fd;
 	int plans_fd; /* home/plans */
+	int news_fd;  /* to poll, of the registry; made when first asked for, under the mutex */
 	struct registry *reg;
 	pid_t pid;             /* the process that opened it; a forked child must not use it */
 	pthread_mutex_t mutex; /* guards those that follow */

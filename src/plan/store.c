@@ -191,6 +191,7 @@ static struct atoll *handle_new(void)
 
 	a->home_fd = FD_NONE;
 	a->plans_fd = FD_NONE;
+	a->news_fd = FD_NONE;
 	a->pid = getpid();
 	a->wait_ms = -1;
 	a->min_free = -1;
@@ -205,6 +206,7 @@ static void handle_free(struct atoll *a)
 	if (a->pid == getpid()) /* a database connection must not be closed by a forked child */
 		registry_close(a->reg);
 	close_fd(&a->plans_fd);
+	close_fd(&a->news_fd);
 	close_fd(&a->home_fd);
 	free(a->home);
 	(void)pthread_mutex_destroy(&a->mutex);

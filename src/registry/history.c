@@ -112,6 +112,13 @@ int registry_event_add(struct registry *r, const char *plan, const char *what, i
 	                               TEXT_VALUE(what), INT_VALUE(code), TEXT_VALUE(message)),
 	                          &seq, err);
 
+	if (k >= 0)
+		k = news_add(r,
+		             &(struct news_item){ .plan = plan,
+		                                  .what = what,
+		                                  .code = code,
+		                                  .message = message },
+		             err);
 	return k < 0 ? k : registry_log_trim(r, seq, err);
 }
 

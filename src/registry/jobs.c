@@ -2,6 +2,7 @@
 /* Commands in the background: one row for each name of a plan, of its last run. */
 #include "registry/registry.h"
 
+#include "registry/news.h"
 #include "registry/rows-impl.h"
 
 #include <limits.h>
@@ -19,7 +20,7 @@ int registry_job_put(struct registry *r, const struct job_row *row, struct error
 	                            INT_VALUE(row->started_ms)),
 	                       NULL, NULL, err);
 
-	return k < 0 ? k : 0;
+	return k < 0 ? k : registry_news_add(r, row->plan, "job-begin", row->name, err);
 }
 
 int registry_job_end(struct registry *r, const struct job_row *row, struct error *err)
@@ -33,7 +34,8 @@ int registry_job_end(struct registry *r, const struct job_row *row, struct error
 	                            INT_VALUE(row->exit_code), INT_VALUE(row->term_signal)),
 	                       NULL, NULL, err);
 
-	return k < 0 ? k : 0;
+	/* Nobody hears of the end of what never began. */
+	return k <= 0 ? k : registry_news_add(r, row->plan, "job", row->name, err);
 }
 
 static void read_job(struct cols *c, void *item)

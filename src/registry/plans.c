@@ -216,7 +216,7 @@ int registry_plan_set_state(struct registry *r, const char *id, enum atoll_plan_
 		r, sql,
 		ARGS(TEXT_VALUE(id), INT_VALUE(to), INT_VALUE(epoch > 0 ? epoch : row.epoch)), NULL,
 		NULL, err);
-	return k < 0 ? k : 0;
+	return k < 0 ? k : news_add(r, &(struct news_item){ .plan = id, .what = "state" }, err);
 }
 
 int registry_plan_update(struct registry *r, const struct plan_row *row, struct error *err)
@@ -246,9 +246,13 @@ int registry_plan_delete(struct registry *r, const char *id, struct error *err)
 {
 	/* Sandboxes, batches, parts and paths go with it: ON DELETE CASCADE. */
 	static const char sql[] = "DELETE FROM plan WHERE id = ?1";
-	int k = registry_write(r, sql, ARGS(TEXT_VALUE(id)), NULL, NULL, err);
+	struct plan_row row;
+	int k = registry_plan_get(r, id, &row, err);
 
-	if (k == 0)
-		return error_set(err, -ATOLL_E_NOT_FOUND, "there is no plan with the id '%s'", id);
-	return k < 0 ? k : 0;
+	if (k >= 0)
+		k = registry_write(r, sql, ARGS(TEXT_VALUE(id)), NULL, NULL, err);
+	/* One that never was whole has no news. */
+	if (k < 0 || row.starting)
+		return k < 0 ? k : 0;
+	return news_add(r, &(struct news_item){ .plan = id, .what = "state" }, err);
 }

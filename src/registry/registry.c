@@ -23,9 +23,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LOCKS_DIR  "locks"
-#define STORE_LOCK "store.lk"
-#define UUID_LEN   32
+#define LOCKS_DIR "locks"
+#define UUID_LEN  32
 
 #define LOG_MAX_AGE_MS (INT64_C(90) * 24 * 3600 * 1000)
 #define LOG_MAX_ROWS   20000
@@ -124,7 +123,7 @@ static int lock_failed(int code, const struct ticket_holder *holder, struct erro
 		return code;
 	}
 	if (code != -ATOLL_E_BUSY && code != -ATOLL_E_TIMEOUT)
-		return error_sys(err, code, "lock", LOCKS_DIR "/" STORE_LOCK);
+		return error_sys(err, code, "lock", LOCKS_DIR "/" REGISTRY_STORE_LOCK);
 	if (holder->pid == 0)
 		return error_set(err, code, "the store is in use");
 	ticket_describe(holder, who, sizeof(who));
@@ -142,7 +141,7 @@ static int store_lock(struct registry *r, struct ticket *t, struct error *err)
 		.user = &wait,
 		.ret_holder = &holder,
 	};
-	int k = ticket_acquire(t, r->locks_fd, STORE_LOCK, &opt);
+	int k = ticket_acquire(t, r->locks_fd, REGISTRY_STORE_LOCK, &opt);
 
 	return k < 0 ? lock_failed(k, &holder, err) : 0;
 }
@@ -215,7 +214,7 @@ void registry_tend(struct registry *r)
 	struct ticket ticket = TICKET_INIT;
 
 	if (after_fork(r) || is_owner(r) ||
-	    ticket_acquire(&ticket, r->locks_fd, STORE_LOCK, &try_it) < 0)
+	    ticket_acquire(&ticket, r->locks_fd, REGISTRY_STORE_LOCK, &try_it) < 0)
 		return;
 	connection_lock(r);
 	r->ops->tend(r->backend);

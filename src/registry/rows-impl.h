@@ -53,10 +53,25 @@ int rows_number(struct registry *r, const char *sql, struct args args, int64_t *
                 struct error *err);
 int rows_write_number(struct registry *r, const char *sql, struct args args, int64_t *ret,
                       struct error *err);
+/* The same of any number of rows. */
+int rows_write_greatest(struct registry *r, const char *sql, struct args args, int64_t *ret,
+                        struct error *err);
 
 /* After line SEQ was written: lets the oldest ones go, now and then. */
 int registry_log_trim(struct registry *r, int64_t seq, struct error *err);
 void registry_log_limits(struct registry *r, int64_t *ret_max_age_ms, int64_t *ret_max_rows);
+
+/* A line of the news (news.h). What has no sandbox leaves these two empty. */
+struct news_item {
+	const char *plan, *what;
+	int code;
+	const char *message;
+	const char *sandbox;
+	enum atoll_sandbox_state sandbox_state;
+};
+int news_add(struct registry *r, const struct news_item *item, struct error *err);
+
+#define REGISTRY_STORE_LOCK "store.lk"
 
 enum plan_key { PLAN_BY_ID = 0, PLAN_OPEN_BY_ID, PLAN_OPEN_BY_NAME, PLAN_LAST_RUN, PLAN_KEY_END_ };
 /* 1 and *ret, 0 when there is none. */

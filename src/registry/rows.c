@@ -152,3 +152,28 @@ int rows_write_number(struct registry *r, const char *sql, struct args args, int
 		*ret = number.value;
 	return number.found;
 }
+
+static int greater_row(void *ctx, const struct value *v, size_t count)
+{
+	struct number *number = ctx;
+	struct cols c = { .v = v, .n = count };
+	int64_t value = cols_int(&c, INT64_MIN, INT64_MAX);
+
+	if (!number->found || value > number->value)
+		number->value = value;
+	number->found = 1;
+	return c.code;
+}
+
+int rows_write_greatest(struct registry *r, const char *sql, struct args args, int64_t *ret,
+                        struct error *err)
+{
+	struct number number = { 0 };
+	int k = registry_write(r, sql, args, greater_row, &number, err);
+
+	if (k < 0)
+		return k;
+	if (number.found)
+		*ret = number.value;
+	return number.found;
+}

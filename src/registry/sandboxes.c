@@ -97,6 +97,18 @@ static int make_id(struct registry *r, struct sandbox_row *row, struct error *er
 	return error_set(err, -ATOLL_E_TOO_BIG, "a plan has at most %d sandboxes", LIMIT_SANDBOXES);
 }
 
+static int add_news(struct registry *r, const struct sandbox_row *row,
+                    enum atoll_sandbox_state state, const char *error, struct error *err)
+{
+	return news_add(r,
+	                &(struct news_item){ .plan = row->plan,
+	                                     .what = "sandbox",
+	                                     .message = error,
+	                                     .sandbox = row->id,
+	                                     .sandbox_state = state },
+	                err);
+}
+
 int registry_sandbox_insert(struct registry *r, struct sandbox_row *row, struct error *err)
 {
 	static const char sql[] =
@@ -122,7 +134,7 @@ int registry_sandbox_insert(struct registry *r, struct sandbox_row *row, struct 
 	if (k == 0)
 		return error_set(err, -ATOLL_E_EXISTS, "a sandbox '%s' exists already", row->id);
 	row->seq = (uint64_t)seq;
-	return 0;
+	return add_news(r, row, row->state, "", err);
 }
 
 static int not_found(const char *id, struct error *err)
@@ -214,7 +226,7 @@ int registry_sandbox_set_state(struct registry *r, const char *id, enum atoll_sa
 		                 atoll_sandbox_state_name(row.state), atoll_sandbox_state_name(to));
 	k = registry_write(r, sql, ARGS(TEXT_VALUE(id), INT_VALUE(to), TEXT_VALUE(error)), NULL,
 	                   NULL, err);
-	return k < 0 ? k : 0;
+	return k < 0 ? k : add_news(r, &row, to, error, err);
 }
 
 int registry_sandbox_update(struct registry *r, const struct sandbox_row *row, struct error *err)
@@ -279,9 +291,12 @@ int registry_sandbox_tally(struct registry *r, const char *plan, registry_tally_
 int registry_sandbox_delete(struct registry *r, const char *id, struct error *err)
 {
 	static const char sql[] = "DELETE FROM sandbox WHERE id = ?1";
-	int k = registry_write(r, sql, ARGS(TEXT_VALUE(id)), NULL, NULL, err);
+	cleanup_sandbox_row struct sandbox_row row = SANDBOX_ROW_INIT;
+	int k = registry_sandbox_get(r, id, &row, err);
 
-	if (k == 0)
-		return not_found(id, err);
-	return k < 0 ? k : 0;
+	if (k >= 0)
+		k = registry_write(r, sql, ARGS(TEXT_VALUE(id)), NULL, NULL, err);
+	if (k < 0 || row.state == ATOLL_SANDBOX_CLEANED_UP) /* said before */
+		return k < 0 ? k : 0;
+	return add_news(r, &row, ATOLL_SANDBOX_CLEANED_UP, "", err);
 }

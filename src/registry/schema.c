@@ -236,5 +236,22 @@ static const char version_8[] = "CREATE TABLE request ("
 				"CREATE INDEX ask_plan ON ask (plan);"
 				"CREATE UNIQUE INDEX ask_open ON ask (plan) WHERE state = 0;";
 
-const char *const schema_steps[SCHEMA_VERSION] = { version_1, version_2, version_3, version_4,
-	                                           version_5, version_6, version_7, version_8 };
+/* Every change of state, in order (news.h). There is no index but the number: whoever reads wants what is
+ * new. */
+static const char version_9[] =
+	"CREATE TABLE news ("
+	"  seq INTEGER PRIMARY KEY,"
+	"  at_ms INTEGER NOT NULL,"
+	"  plan TEXT NOT NULL,"
+	"  name TEXT NOT NULL,"
+	"  what TEXT NOT NULL,"
+	"  code INTEGER NOT NULL,"
+	"  message TEXT NOT NULL,"
+	"  state INTEGER NOT NULL CHECK (state BETWEEN 0 AND 7),"
+	"  sandbox TEXT NOT NULL,"
+	"  sandbox_state INTEGER NOT NULL CHECK (sandbox_state BETWEEN 0 AND 7)"
+	") STRICT;";
+
+const char *const schema_steps[SCHEMA_VERSION] = { version_1, version_2, version_3,
+	                                           version_4, version_5, version_6,
+	                                           version_7, version_8, version_9 };
