@@ -24,6 +24,7 @@
 #include "daemon/options.h"
 #include "daemon/peer.h"
 #include "daemon/stores.h"
+#include "daemon/watch.h"
 
 struct MHD_Daemon;
 
@@ -47,6 +48,7 @@ struct daemon {
 	struct auth *auth;
 	struct stores *stores;
 	struct peers *peers;
+	struct watch *watch;
 	struct metrics metrics;
 	struct listener listeners[DAEMON_LISTENERS];
 	size_t n_listeners;

@@ -46,6 +46,8 @@ static int open_parts(struct daemon *d, struct error *err)
 	if (r >= 0)
 		r = auth_open(stores_home(d->stores), &d->auth, err);
 	if (r >= 0)
+		r = watch_open(&d->watch, err);
+	if (r >= 0)
 		r = listen_open(d, err);
 	if (r < 0)
 		return r;
@@ -57,6 +59,7 @@ static void close_parts(struct daemon *d)
 {
 	listen_close(d);
 	peers_close(d->peers);
+	watch_close(d->watch);
 	auth_close(d->auth);
 	issued_close();
 	stores_close(d->stores);

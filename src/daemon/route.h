@@ -75,6 +75,7 @@ extern const struct route plan_routes[];   /* api-plans.c */
 extern const struct route diff_routes[];   /* api-diff.c */
 extern const struct route decide_routes[]; /* api-decide.c: commit, rollback, reset, refresh */
 extern const struct route log_routes[];    /* api-log.c */
+extern const struct route event_routes[];  /* api-events.c */
 extern const struct route job_routes[];    /* api-jobs.c */
 extern const struct route ask_routes[];    /* api-asks.c: asks for a commit */
 extern const struct route house_routes[];  /* api-house.c: locks, recover, clean, doctor, version */

@@ -2,6 +2,7 @@
 /* Asks for a commit. */
 #include "registry/ask.h"
 
+#include "registry/news.h"
 #include "registry/rows-impl.h"
 #include "util/clock.h"
 
@@ -12,11 +13,13 @@ int registry_ask_end(struct registry *r, const char *plan, int64_t id, enum ask_
 {
 	static const char sql[] = "UPDATE ask SET state = ?3, ended_ms = ?4, ended_by = ?5 "
 				  "WHERE plan = ?1 AND state = 0 AND (?2 = 0 OR seq = ?2)";
+	int n = registry_write(r, sql,
+	                       ARGS(TEXT_VALUE(plan), INT_VALUE(id), INT_VALUE(to),
+	                            INT_VALUE(clock_real_ms()), TEXT_VALUE(by)),
+	                       NULL, NULL, err);
+	int k = n > 0 ? registry_news_add(r, plan, "ask-end", by, err) : 0;
 
-	return registry_write(r, sql,
-	                      ARGS(TEXT_VALUE(plan), INT_VALUE(id), INT_VALUE(to),
-	                           INT_VALUE(clock_real_ms()), TEXT_VALUE(by)),
-	                      NULL, NULL, err);
+	return k < 0 ? k : n;
 }
 
 int registry_ask_insert(struct registry *r, struct ask_row *row, struct error *err)
@@ -32,7 +35,7 @@ int registry_ask_insert(struct registry *r, struct ask_row *row, struct error *e
 		                           TEXT_VALUE(row->message), TEXT_VALUE(row->digest),
 		                           INT_VALUE(row->at_ms)),
 		                      &row->id, err);
-	return k < 0 ? k : 0;
+	return k < 0 ? k : registry_news_add(r, row->plan, "ask", row->message, err);
 }
 
 static void read_ask(struct cols *c, void *item)

@@ -10,6 +10,7 @@
  *   sandbox         a sandbox was added, is in another state, or is gone (CLEANED_UP)
  *   exec-begin, job-begin, job
  *                   a command begins; a job begins, with its name, and has ended
+ *   ask, ask-end    somebody asks for a commit, with his words; that is over, by whom
  *   anything else   as in the history: "start" "add" "exec" "commit" ... when it is over, well or not
  *
  * Numbers grow and are never used twice. They need not follow one another: with the first row of
