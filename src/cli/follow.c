@@ -17,13 +17,13 @@ struct follow {
 	const char *plan; /* id, or NULL */
 };
 
-static void put_json(const struct cli *c, const struct atoll_news *n)
+static void put_json(const struct atoll_news *n)
 {
 	struct json j;
 
-	cli_json_begin(c, &j);
+	json_init(&j, stdout);
 	news_json(&j, n);
-	cli_json_end(&j);
+	json_end(&j);
 }
 
 static void put_line(const struct cli *c, const struct atoll_news *n)
@@ -56,7 +56,7 @@ static int show(void *user, const struct atoll_news *n)
 	if (f->plan && *n->plan_id && strcmp(f->plan, n->plan_id) != 0)
 		return 0;
 	if (f->c->json)
-		put_json(f->c, n);
+		put_json(n);
 	else
 		put_line(f->c, n);
 	return 0;

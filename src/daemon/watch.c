@@ -63,10 +63,7 @@ static char *text_of(const struct atoll_news *n, size_t *ret_len)
 		abort();
 	(void)fprintf(f, "id: %lld\nevent: %s\ndata: ", (long long)n->seq, n->what);
 	json_init(&j, f);
-	json_open_object(&j, NULL);
-	json_string(&j, "format", "atoll.event/1");
 	news_json(&j, n);
-	json_close(&j);
 	json_end(&j); /* ends the line */
 	(void)fputc('\n', f);
 	if (fclose(f) != 0)

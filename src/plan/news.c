@@ -145,6 +145,8 @@ void news_json(struct json *j, const struct atoll_news *n)
 	char at[CLOCK_TEXT_LEN];
 
 	clock_format(n->at_ms, at);
+	json_open_object(j, NULL);
+	json_string(j, "format", "atoll.event/1");
 	json_int(j, "seq", n->seq);
 	json_string(j, "at", at);
 	json_string(j, "what", n->what);
@@ -167,4 +169,5 @@ void news_json(struct json *j, const struct atoll_news *n)
 	}
 	json_string(j, "code", atoll_code_name(n->code));
 	json_string(j, "message", n->message);
+	json_close(j);
 }

@@ -13,7 +13,7 @@ int news_fd(struct atoll *a, struct error *err);
 /* 1: there is something after AFTER; 0: there was not in time. One thread of a handle at a time. */
 int news_wait(struct atoll *a, int64_t after, int64_t timeout_ms, struct error *err);
 
-/* The members of an event, into an object that is open. */
+/* An event as an object, by docs/schema/event.schema.json. */
 void news_json(struct json *j, const struct atoll_news *n);
 
 #endif

@@ -158,6 +158,9 @@ def evt_a_follower_sees_what_others_do(top):
     same([e['code'] for e in events if e['code'] != 'ok'], ['ENOENT'], 'failures')
     lives(events)
     need(all(e['plan']['name'] == 'p' for e in events), 'names')
+    checked = subprocess.run(['/usr/bin/python3', f"{os.environ['ATOLL_SOURCE_ROOT']}/tools/check-json.py", 'event...'],
+                             input=''.join(json.dumps(e) + '\n' for e in events), text=True, capture_output=True, check=False)
+    need(checked.returncode == 0, f'by the schema: {checked.stdout[-300:]} {checked.stderr}')
     for at in range(0, len(events), 3):
         same(s.after(events[at]['seq']), events[at + 1:], 'from any number on')
 
