@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, os.environ['ATOLL_TEST_LIB'])
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from atolld import PATIENCE, main  # noqa: E402
+from atolld import PATIENCE, main, request  # noqa: E402
 from expect import Broken, need, same  # noqa: E402
 from served import Served  # noqa: E402
 
@@ -252,6 +252,52 @@ def test_keys_used_while_they_are_revoked(top):
             for t in threads:
                 t.join(PATIENCE)
             same(wrong, [], 'a race')
+
+
+def test_keys_streams_end_when_their_key_is_revoked(top):
+    with Served(top) as s:
+        p = s.plan('p')
+        key, other = s.key('ci', 'agent'), s.key('other', 'review')
+        token = s.token(p)
+
+        def listen(secret):
+            wire = s.connect(f'127.0.0.1:{s.port}')
+            wire.send(request('GET /v1/events', headers=[f'Authorization: Bearer {secret}']))
+            need(b'200 OK' in wire.sock.recv(16), 'a stream')
+            return wire
+        wires = {secret: listen(secret) for secret in (key, token, other)}
+        s.sql("UPDATE credential SET expires_ms = 1000 WHERE name <> 'other'")
+        need(not wires[key].is_closed(1.5), 'a stream of a key that is over')
+        s.atoll('token', 'revoke', 'ci', check=True)
+        need(wires[key].is_closed(10), 'a stream of a key that was revoked')
+        s.call('DELETE', f'/v1/sandboxes/{p}/auth', by_socket=True)
+        need(wires[token].is_closed(10), 'a stream of a token that was revoked')
+        need(not wires[other].is_closed(0.2), 'a stream of somebody else')
+        for wire in wires.values():
+            wire.close()
+
+
+def test_keys_agents_get_tokens_of_plans_they_started(top):
+    with Served(top) as s:
+        one, two = s.key('one', 'agent'), s.key('two', 'agent')
+        (s.top / 'root').mkdir()
+        body = {'name': 'p', 'resources': [{'root': str(s.top / 'root'), 'strategy': 'copy'}]}
+        got = s.call('POST', '/v1/plans', key=one, body=body)
+        same(got.status, 201, got.body)
+        plan = got.json['plan']['id']
+        token = s.token(plan, key=one)
+        for path in (plan, 'p'):
+            same(s.call('POST', f'/v1/sandboxes/{path}/auth', key=two).status, 403, f'{path}, with another key')
+        # Opening it is not starting it.
+        same(s.call('POST', '/v1/plans', key=two, body=dict(body, or_open=True)).status, 200, 'opened')
+        same(s.call('POST', f'/v1/sandboxes/{plan}/auth', key=two).status, 403, 'opened')
+        # What a token for agents may not.
+        same(s.call('POST', f'/v1/plans/{plan}/commit', key=token).status, 403, 'approve')
+        same(s.call('POST', f'/v1/plans/{plan}/rollback', key=token).status, 403, 'roll back')
+        same(s.call('DELETE', f'/v1/plans/{plan}', key=token).status, 403, 'stop')
+        same(s.call('GET', f'/v1/plans/{plan}', key=token).status, 200, 'look')
+        lines = [(e['what'], e['outcome']) for e in s.audit() if e['who'] == 'key one']
+        same(lines[:2], [('POST /v1/plans', 'asked'), ('POST /v1/plans', 'ok')], 'on record')
 
 
 # ---- asked again ----
