@@ -53,6 +53,7 @@ struct call {
 	const char *raw_target; /* target, where it was received */
 	size_t body_size;       /* as announced */
 	bool seen;              /* the head was looked at */
+	uint64_t answer_len;    /* of the body, where it is known */
 	bool answered;
 	bool is_asked;    /* in the audit log; and how it went is not yet */
 	char outcome[40]; /* for the audit log, beside "ok": which credential was made or revoked */

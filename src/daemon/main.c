@@ -18,16 +18,18 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* Blocked here and so in every thread that comes: only sigwait() gets them. */
+/* Blocked here and so in every thread that comes: only sigwait() gets them. SIGPIPE, too, is blocked and
+ * not ignored: what the library runs begins with no signal blocked, but would inherit what is ignored. */
 static void hold_signals(sigset_t *set)
 {
-	struct sigaction ignore = { .sa_handler = SIG_IGN };
+	sigset_t held;
 
 	(void)sigemptyset(set);
 	(void)sigaddset(set, SIGTERM);
 	(void)sigaddset(set, SIGINT);
-	(void)pthread_sigmask(SIG_BLOCK, set, NULL);
-	(void)sigaction(SIGPIPE, &ignore, NULL);
+	held = *set;
+	(void)sigaddset(&held, SIGPIPE);
+	(void)pthread_sigmask(SIG_BLOCK, &held, NULL);
 }
 
 static int open_parts(struct daemon *d, struct error *err)

@@ -21,8 +21,9 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define NS_PER_MS INT64_C(1000000)
-#define NS_PER_S  INT64_C(1000000000)
+#define NS_PER_MS            INT64_C(1000000)
+#define NS_PER_S             INT64_C(1000000000)
+#define SLOWEST_BYTES_PER_MS 64
 
 struct peers {
 	pthread_mutex_t mutex; /* guards the list, and closing */
@@ -190,10 +191,10 @@ void peer_remove(struct peers *t, struct peer *p)
 	free(p);
 }
 
-void peer_enter(struct peers *t, struct peer *p, enum peer_stage stage)
+static void enter(struct peers *t, struct peer *p, enum peer_stage stage, int64_t more_ms)
 {
 	int64_t limit = t->limits_ms[stage];
-	int64_t at = limit > 0 ? clock_boot_ns() + limit * NS_PER_MS : CLOCK_NEVER;
+	int64_t at = limit > 0 ? clock_boot_ns() + (limit + more_ms) * NS_PER_MS : CLOCK_NEVER;
 
 	atomic_store(&p->stage, (int)stage);
 	atomic_store(&p->deadline, at);
@@ -202,6 +203,16 @@ void peer_enter(struct peers *t, struct peer *p, enum peer_stage stage)
 	(void)pthread_mutex_lock(&t->mutex);
 	(void)pthread_cond_signal(&t->changed);
 	(void)pthread_mutex_unlock(&t->mutex);
+}
+
+void peer_enter(struct peers *t, struct peer *p, enum peer_stage stage)
+{
+	enter(t, p, stage, 0);
+}
+
+void peer_enter_sending(struct peers *t, struct peer *p, uint64_t bytes)
+{
+	enter(t, p, PEER_SENDING, (int64_t)(bytes / SLOWEST_BYTES_PER_MS));
 }
 
 void peers_end(struct peers *t, bool idle_only)

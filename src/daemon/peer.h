@@ -49,6 +49,8 @@ void peers_close(struct peers *t); /* ends its thread; no peer may be left */
 struct peer *peer_add(struct peers *t, int fd);
 void peer_remove(struct peers *t, struct peer *p);
 void peer_enter(struct peers *t, struct peer *p, enum peer_stage stage);
+/* PEER_SENDING of so many bytes: those who take a lot get longer. */
+void peer_enter_sending(struct peers *t, struct peer *p, uint64_t bytes);
 /* Shuts every connection down, or only those that are in a stage without a request under way. */
 void peers_end(struct peers *t, bool idle_only);
 size_t peers_count(struct peers *t);

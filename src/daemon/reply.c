@@ -53,7 +53,7 @@ int reply_response(struct call *c, unsigned status, struct MHD_Response *respons
 		return error_set(&c->err, -EIO, "the answer cannot be queued");
 	c->status = status;
 	c->answered = true;
-	peer_enter(c->d->peers, c->peer, PEER_SENDING);
+	peer_enter_sending(c->d->peers, c->peer, c->answer_len);
 	return 0;
 }
 
@@ -71,6 +71,7 @@ int reply_text(struct call *c, unsigned status, const char *type, char *text, si
 
 	if (!response)
 		free(text);
+	c->answer_len = len;
 	return reply_response(c, status, with_type(response, type));
 }
 

@@ -356,6 +356,8 @@ static int start_one(struct daemon *d, struct listener *l, struct error *err)
 
 int serve_start(struct daemon *d, struct error *err)
 {
+	if (route_at(ROUTES_MAX))
+		BUG("more than %d routes", ROUTES_MAX);
 	for (size_t i = 0; i < d->n_listeners; i++) {
 		int r = start_one(d, &d->listeners[i], err);
 
