@@ -8,6 +8,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -57,6 +59,17 @@ static int check_dir(int fd, const char *dir, struct error *err)
 	return -ATOLL_E_DENIED;
 }
 
+/* Is whoever made the socket that FD is connected to gone? A process he was just starting may have it
+ * open still, for a moment. */
+static bool is_orphan(int fd)
+{
+	struct ucred maker = { 0 };
+	socklen_t len = sizeof(maker);
+
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &maker, &len) == 0 && maker.pid > 0 &&
+	       kill(maker.pid, 0) < 0 && errno == ESRCH;
+}
+
 /* A socket that nobody listens to is what a dead daemon left. */
 static int clear_path(const struct sockaddr_un *sun)
 {
@@ -64,11 +77,13 @@ static int clear_path(const struct sockaddr_un *sun)
 
 	if (fd < 0)
 		return -errno;
-	if (connect(fd, (const struct sockaddr *)sun, sizeof(*sun)) == 0)
-		return -EADDRINUSE;
-	if (errno == ENOENT)
-		return 0;
-	return errno == ECONNREFUSED ? fs_unlink_at(AT_FDCWD, sun->sun_path) : -errno;
+	if (connect(fd, (const struct sockaddr *)sun, sizeof(*sun)) == 0) {
+		if (!is_orphan(fd))
+			return -EADDRINUSE;
+	} else if (errno != ECONNREFUSED) {
+		return errno == ENOENT ? 0 : -errno;
+	}
+	return fs_unlink_at(AT_FDCWD, sun->sun_path);
 }
 
 static int bind_here(int fd, const struct sockaddr_un *sun)

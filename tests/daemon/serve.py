@@ -83,6 +83,27 @@ def a_socket_has_one_daemon(top):
         first.process.returncode = 0
 
 
+def a_socket_whose_maker_is_dead_is_taken(top):
+    """Also while a process that he was starting still has it open."""
+    read, write = os.pipe()
+    maker = os.fork()
+    if maker == 0:
+        sock = socket.socket(socket.AF_UNIX)
+        sock.bind(f'{top}/sock')
+        sock.listen()
+        if os.fork() == 0:
+            os.close(write)
+            os.read(read, 1)
+        os._exit(0)
+    os.waitpid(maker, 0)
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.connect(f'{top}/sock')  # the child has it
+    with Daemon(top) as d:
+        need(d.is_alive(), 'serves')
+    os.close(write)
+    os.close(read)
+
+
 def of_daemons_that_start_at_once_one_serves(top):
     daemons = [Daemon(top) for _ in range(8)]
     started = []
@@ -519,6 +540,7 @@ def few_descriptors_are_survived(top):
 
 TESTS = [
     the_unix_socket_is_ours_alone, without_options_it_listens_in_the_store, a_socket_has_one_daemon,
+    a_socket_whose_maker_is_dead_is_taken,
     of_daemons_that_start_at_once_one_serves, a_directory_of_others_is_refused, tcp_is_loopback_or_tls_or_nothing,
     old_tls_is_refused, wrong_options_are_named, serves_the_sockets_it_is_handed, handed_sockets_obey_the_rule,
     sockets_for_another_process_are_left_alone, connections_live_on, what_is_not_there,
