@@ -7,10 +7,12 @@
 #include "daemon/serve.h"
 #include "daemon/systemd.h"
 #include "daemon/tls.h"
+#include "plan/plan.h"
 #include "util/clock.h"
 #include "util/random.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -30,6 +32,15 @@ static void hold_signals(sigset_t *set)
 	held = *set;
 	(void)sigaddset(&held, SIGPIPE);
 	(void)pthread_sigmask(SIG_BLOCK, &held, NULL);
+}
+
+/* For every thread an arena of its own would be kept after it is gone; two are enough for as many
+ * processors, and the rest of the memory goes back when nobody asks any more. */
+static void spare_memory(void)
+{
+	(void)mallopt(M_ARENA_MAX, 2);
+	(void)mallopt(M_TRIM_THRESHOLD, 128 << 10);
+	store_program(false);
 }
 
 static int open_parts(struct daemon *d, struct error *err)
@@ -119,6 +130,7 @@ int main(int argc, char **argv)
 		return EXIT_SUCCESS;
 	}
 	log_set_level(d.options.log);
+	spare_memory();
 	hold_signals(&signals);
 	if (r >= 0)
 		r = run(&d, &signals, &err);

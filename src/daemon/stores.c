@@ -9,7 +9,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#define STORES_IDLE 8 /* kept for the next request: each is a connection with its cache */
+#define STORES_IDLE 4 /* kept for the next request: each is a connection with its cache */
 
 struct stores {
 	pthread_mutex_t mutex; /* guards idle and n_idle */
