@@ -15,6 +15,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -85,6 +86,8 @@ static void *watch(void *arg)
 		 * the thread may sleep past it, and wakes it. */
 		atomic_store(&t->wake_at, CLOCK_NEVER);
 		next = end_late(t);
+		if (!t->first)
+			(void)malloc_trim(0); /* nobody asks: what the last ones took goes back */
 		atomic_store(&t->wake_at, next);
 		sleep_until(t, next);
 	}
