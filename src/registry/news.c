@@ -59,10 +59,10 @@ int news_add(struct registry *r, const struct news_item *item, struct error *err
 		"(SELECT name FROM news WHERE plan = ?3 ORDER BY seq DESC LIMIT 1), ''), ?4, ?5, "
 		"?6, coalesce((SELECT state FROM plan WHERE id = ?3), 7), ?7, ?8 "
 		"WHERE NOT EXISTS (SELECT 1 FROM plan WHERE id = ?3 AND starting = 1) "
-		"RETURNING seq";
+		"RETURNING CASE WHEN (SELECT value FROM meta WHERE key = 'news-boot') = ?1 "
+		"THEN seq ELSE -seq END";
 	static const char boot[] = "INSERT INTO meta (key, value) VALUES ('news-boot', ?1) "
-				   "ON CONFLICT (key) DO UPDATE SET value = excluded.value "
-				   "WHERE meta.value <> excluded.value";
+				   "ON CONFLICT (key) DO UPDATE SET value = excluded.value";
 	int64_t seq = 0;
 	int k = rows_write_number(r, add,
 	                          ARGS(TEXT_VALUE(clock_boot_id()), INT_VALUE(clock_real_ms()),
@@ -73,8 +73,11 @@ int news_add(struct registry *r, const struct news_item *item, struct error *err
 
 	if (k <= 0)
 		return k;
-	k = registry_write(r, boot, ARGS(TEXT_VALUE(clock_boot_id())), NULL, NULL, err);
-	return k < 0 || seq % TRIM_EVERY != 0 ? (k < 0 ? k : 0) : trim(r, err);
+	if (seq < 0) /* the first one of this boot */
+		k = registry_write(r, boot, ARGS(TEXT_VALUE(clock_boot_id())), NULL, NULL, err);
+	if (k < 0)
+		return k;
+	return seq % TRIM_EVERY == 0 ? trim(r, err) : 0;
 }
 
 int registry_news_add(struct registry *r, const char *plan, const char *what, const char *message,
