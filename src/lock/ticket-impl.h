@@ -84,20 +84,23 @@ struct ticket_step {
 /* Without waiting: 0, -EAGAIN when somebody has it, -errno. */
 int ticket_step_try(int fd, const struct ticket_step *step);
 
-#define TICKET_DONE INT64_MIN
+#define TICKET_DONE      INT64_MIN
+#define TICKET_CANCELLED (INT64_MIN + 1)
 struct ticket_wait {
 	int fd;
 	const struct ticket_step *steps; /* taken in this order */
 	unsigned n_steps;
 	int64_t deadline;
 	/* Called in the waiting thread at TICK_AT (boot ns); returns when next, or TICKET_DONE: what is
-	 * waited for was had in another way. May be NULL. */
+	 * waited for was had in another way, or TICKET_CANCELLED: nobody wants it any more. May be
+	 * NULL. */
 	int64_t (*tick)(void *user);
 	int64_t tick_at;
 	void *user;
 };
 
-/* Takes every step: 0, -ETIMEDOUT (then some may be taken: close the descriptor), -errno. */
+/* Takes every step: 0, -ETIMEDOUT or -ECANCELED (then some may be taken: close the descriptor),
+ * -errno. */
 int ticket_wait(const struct ticket_wait *w);
 
 #endif

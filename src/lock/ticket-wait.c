@@ -32,7 +32,7 @@ struct waiter {
 	pthread_t thread;
 	bool has_thread;
 	unsigned taken; /* steps */
-	bool passed;    /* the tick had it in another way */
+	int64_t said;   /* by the tick: TICKET_DONE, TICKET_CANCELLED, or when next */
 	int result;
 	_Atomic uint32_t done;
 };
@@ -128,9 +128,8 @@ static void wait_beside(struct waiter *wt)
 		if (now >= w->deadline)
 			return;
 		if (now >= tick_at) {
-			tick_at = w->tick(w->user);
-			wt->passed = tick_at == TICKET_DONE;
-			if (wt->passed)
+			wt->said = tick_at = w->tick(w->user);
+			if (tick_at == TICKET_DONE || tick_at == TICKET_CANCELLED)
 				return;
 			continue;
 		}
@@ -160,7 +159,9 @@ int ticket_wait(const struct ticket_wait *w)
 		(void)pthread_join(wt.thread, NULL);
 	}
 	(void)pthread_setcancelstate(cancel_state, NULL);
-	if (wt.passed)
+	if (wt.said == TICKET_DONE)
 		return 0;
+	if (wt.said == TICKET_CANCELLED)
+		return -ECANCELED;
 	return is_done(&wt) ? wt.result : -ETIMEDOUT;
 }

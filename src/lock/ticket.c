@@ -115,6 +115,8 @@ static int64_t notice(void *user)
 	int64_t now = clock_boot_ns();
 	int r;
 
+	if (a->opt->cancelled && a->opt->cancelled(a->opt->cancelled_ctx))
+		return TICKET_CANCELLED;
 	if (passes(a))
 		return TICKET_DONE;
 	if (!a->opt->on_wait)
@@ -140,7 +142,8 @@ static int wait_for(struct attempt *a, const struct ticket_step *steps, unsigned
 		                 .steps = steps,
 		                 .n_steps = n_steps,
 		                 .deadline = deadline,
-		                 .tick = a->number || a->opt->on_wait ? notice : NULL,
+		                 .tick = a->number || a->opt->on_wait || a->opt->cancelled ? notice
+		                                                                           : NULL,
 		                 .tick_at = clock_boot_ns() + FIRST_NOTICE_NS,
 		                 .user = a };
 

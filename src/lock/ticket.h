@@ -62,10 +62,13 @@ struct ticket_options {
 	int64_t deadline;       /* clock.h; CLOCK_NEVER: for ever; 0: try */
 	ticket_wait_fn on_wait; /* may be NULL */
 	void *user;
+	/* Asked every 200 ms of a wait: true ends it, -ECANCELED. May be NULL. */
+	bool (*cancelled)(void *ctx);
+	void *cancelled_ctx;
 	struct ticket_holder *ret_holder; /* filled on TIMEOUT and BUSY; may be NULL */
 };
 
-/* 0, -ATOLL_E_TIMEOUT (deadline passed), -ATOLL_E_BUSY (deadline 0 and held), -errno. */
+/* 0, -ATOLL_E_TIMEOUT (deadline passed), -ATOLL_E_BUSY (deadline 0 and held), -ECANCELED, -errno. */
 int ticket_acquire(struct ticket *t, int dir_fd, const char *name,
                    const struct ticket_options *opt);
 /* Marks the lock clean and lets go. Accepts a ticket that is not held. */

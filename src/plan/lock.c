@@ -2,6 +2,7 @@
 /* The plan's lock, held by every operation that changes the plan, for its whole length. */
 #include "plan/plan.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -14,6 +15,21 @@
 
 /* Plans this thread holds: a strategy that calls back into its own plan must not wait for itself. */
 static _Thread_local struct plan_lock *held_by_thread;
+
+static _Thread_local struct lock_cancel *cancel_of_thread;
+
+void lock_cancel_begin(struct lock_cancel *c, bool (*cancelled)(void *ctx), void *ctx)
+{
+	*c = (struct lock_cancel){ .cancelled = cancelled, .ctx = ctx, .outer = cancel_of_thread };
+	cancel_of_thread = c;
+}
+
+void lock_cancel_end(struct lock_cancel *c)
+{
+	if (c->cancelled)
+		cancel_of_thread = c->outer;
+	c->cancelled = NULL;
+}
 
 struct waiting {
 	struct atoll *a;
@@ -35,17 +51,23 @@ int lock_ticket(struct ticket *t, struct atoll *a, const char *file, const char 
                 const char *what, int64_t deadline, struct error *err)
 {
 	struct waiting w = { .a = a, .subject = subject };
+	const struct lock_cancel *cancel = cancel_of_thread;
 	struct ticket_holder holder = { 0 };
 	const struct ticket_options opt = { .command = what,
 		                            .deadline = deadline,
 		                            .on_wait = store_tells_waiting(a) ? tell : NULL,
 		                            .user = &w,
+		                            .cancelled = cancel ? cancel->cancelled : NULL,
+		                            .cancelled_ctx = cancel ? cancel->ctx : NULL,
 		                            .ret_holder = &holder };
 	char who[HOLDER_TEXT_LEN];
 	int r = ticket_acquire(t, registry_locks_fd(a->reg), file, &opt);
 
 	if (r >= 0)
 		return 0;
+	if (r == -ECANCELED)
+		return error_set(err, r, "nobody waits for %s any more; nothing was changed",
+		                 subject);
 	if (r != -ATOLL_E_TIMEOUT && r != -ATOLL_E_BUSY) {
 		cleanup_free char *path = xasprintf("%s/locks/%s", a->home, file);
 

@@ -109,6 +109,17 @@ void plan_lock_forget(struct atoll *a, const char *plan_id);
 int lock_ticket(struct ticket *t, struct atoll *a, const char *file, const char *subject,
                 const char *what, int64_t deadline, struct error *err);
 
+/* From here to the end, no wait of this thread for a plan or a resource goes on once CANCELLED says so:
+ * -ECANCELED. It is asked every 200 ms, in this thread. */
+struct lock_cancel {
+	bool (*cancelled)(void *ctx); /* NULL: it never began */
+	void *ctx;
+	struct lock_cancel *outer; /* this thread's before */
+};
+void lock_cancel_begin(struct lock_cancel *c, bool (*cancelled)(void *ctx), void *ctx);
+void lock_cancel_end(struct lock_cancel *c);
+#define cleanup_lock_cancel __attribute__((__cleanup__(lock_cancel_end)))
+
 /* ---- resource-lock.c: the locks of resources ---- */
 
 struct resource_locks; /* a set, taken in sorted order */
