@@ -479,6 +479,19 @@ ATOLL_API int atoll_plan_exec(struct atoll_plan *p, const struct atoll_exec *exe
  *           input, and no terminal; the call returns when it has ended
  *   shared  "1": it joins the namespaces of the job or command that runs in the plan, does not wait
  *           for the plan's lock, and ends with what it joined; -ATOLL_E_STATE when nothing runs
+ *   stdin, stdout, stderr
+ *           numbers of descriptors that the command gets instead of the caller's own; they stay the
+ *           caller's, who reads and closes the other ends: what is kept of its output, too, is
+ *           handed on before the call returns
+ *   control a descriptor, of a pipe or socket. Each byte read from it is the number of a signal for the
+ *           command, or for the group in the foreground of its terminal; others than 1 to 64 are left
+ *           out. Its end ends the command: SIGTERM, SIGKILL half a second later, and everything it
+ *           started. While the call still waits for the plan, its end and SIGHUP, SIGINT, SIGQUIT,
+ *           SIGTERM and SIGKILL end that (-ECANCELED, nothing was run). The command has a session of
+ *           its own, so that the caller's terminal neither sees it nor is seen by it
+ *   terminal  "1": it has a session of its own, and stdin, which must be given and a terminal, is that
+ *           session's: the caller makes a pseudo-terminal, gives this end, and keeps the other one,
+ *           by which it also sets the size of the window
  *   transcript  what it prints is kept with the plan: at most so many bytes (k, m, g behind it; 64k at
  *           least), the last half of that at least; its standard output may be no terminal
  *

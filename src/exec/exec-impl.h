@@ -18,19 +18,27 @@ int channels_open(struct channels *ch);
 void channels_done(struct channels *ch);
 #define cleanup_channels __attribute__((__cleanup__(channels_done)))
 
-/* Finds and starts the helper, DETACHED: without our standard descriptors; its ends of the channels are closed here. -ATOLL_E_UNSUPPORTED:
- * there is none. */
-int helper_spawn(struct child *c, struct channels *ch, const char *const *argv, bool detached,
-                 struct error *err);
-/* One that was started ahead, if there is one, else a new one. */
-int helper_get(struct child *c, struct channels *ch, bool detached, struct error *err);
+struct exec_options;
+/* Finds and starts the helper, with our standard descriptors or (OPT, which may be NULL) others; its
+ * ends of the channels are closed here. -ATOLL_E_UNSUPPORTED: there is none. */
+int helper_spawn(struct child *c, struct channels *ch, const char *const *argv,
+                 const struct exec_options *opt, struct error *err);
+/* One that was started ahead, if there is one and it will do, else a new one. */
+int helper_get(struct child *c, struct channels *ch, const struct exec_options *opt,
+               struct error *err);
+/* Adds the standard descriptors from FIRST on that are given instead of ours; the new number of them. */
+unsigned exec_add_stdio(const struct exec_options *opt, int first, struct child_fd *fds,
+                        unsigned n);
 /* Hands over what to do: FDS are copied, each for its letter in SLOTS (request.h). 0 or -errno; a
  * helper that is gone is found out by its reply. */
 int helper_give(const struct channels *ch, const char *slots, const int *fds);
-/* Until it answers, or OPT->watch forbids it to go on: true, and then it is ending. */
-struct exec_options;
-struct exec_output;
-bool helper_follow(struct child *c, struct channels *ch, const struct exec_options *opt);
+/* Until it answers, or until it must end, which it is doing then. */
+enum follow {
+	FOLLOW_ANSWERED = 0,
+	FOLLOW_STOPPED, /* OPT->watch forbids it to go on */
+	FOLLOW_ENDED,   /* OPT->control has ended */
+};
+enum follow helper_follow(struct child *c, struct channels *ch, const struct exec_options *opt);
 /* Its answer; it may still be ending. */
 int helper_reply(struct child *c, const struct channels *ch, struct reply *ret, struct error *err);
 
@@ -42,7 +50,7 @@ struct output {
 	struct child copier;
 };
 #define OUTPUT_INIT ((struct output){ { -1, -1 }, { -1, -1 }, { -1, -1 } })
-int output_start(struct output *o, const struct exec_output *how, struct error *err);
+int output_start(struct output *o, const struct exec_options *opt, struct error *err);
 /* Until all was kept and passed on. Nobody else may have the write ends any more. */
 void output_wait(struct output *o);
 void output_done(struct output *o);

@@ -148,6 +148,8 @@ static int fill_request(struct request *q, const struct exec_options *opt)
 		r = request_add(q, REQUEST_TELL, "1");
 	if (r == 0 && opt->join)
 		r = request_add(q, REQUEST_JOIN, opt->join);
+	if (r == 0 && opt->terminal)
+		r = request_add(q, REQUEST_TERMINAL, "1");
 	return r < 0 ? r : add_fences(q, opt);
 }
 
@@ -292,9 +294,9 @@ int exec_start(const struct exec_options *opt, struct exec **ret, struct error *
 	r = write_request(opt, &request_fd, err);
 	/* The helper first: it is the one of our children that hears of signals. */
 	if (r == 0)
-		r = helper_get(&e->child, &e->ch, opt->detached, err);
+		r = helper_get(&e->child, &e->ch, opt, err);
 	if (r == 0 && opt->output)
-		r = output_start(&e->output, opt->output, err);
+		r = output_start(&e->output, opt, err);
 	if (r == 0)
 		r = give(e, request_fd, err);
 	if (r == 0)
@@ -314,16 +316,16 @@ void exec_go(struct exec *e)
 }
 
 /* The last reply; that the command runs comes before it, where it was asked for. */
-static int await_reply(struct exec *e, struct reply *ret, bool *ret_stopped, struct error *err)
+static int await_reply(struct exec *e, struct reply *ret, enum follow *ret_how, struct error *err)
 {
 	int r;
 
 	do {
-		*ret_stopped = helper_follow(&e->child, &e->ch, e->opt);
-		r = helper_reply(&e->child, &e->ch, ret, *ret_stopped ? NULL : err);
+		*ret_how = helper_follow(&e->child, &e->ch, e->opt);
+		r = helper_reply(&e->child, &e->ch, ret, *ret_how ? NULL : err);
 		if (r == 0 && ret->stage == REPLY_RUNNING && e->opt->began)
 			e->opt->began(e->opt->began_ctx);
-	} while (r == 0 && ret->stage == REPLY_RUNNING && !*ret_stopped);
+	} while (r == 0 && ret->stage == REPLY_RUNNING && *ret_how == FOLLOW_ANSWERED);
 	if (r == 0 && ret->stage == REPLY_RUNNING)
 		r = helper_reply(&e->child, &e->ch, ret, NULL);
 	/* Without its answer nobody saw the command's end: we hold the lock until it is certain. */
@@ -335,17 +337,17 @@ static int await_reply(struct exec *e, struct reply *ret, bool *ret_stopped, str
 int exec_wait(struct exec *e, struct exec_usage *ret, struct error *err)
 {
 	struct reply reply = { 0 };
-	bool stopped;
-	int r = await_reply(e, &reply, &stopped, err);
+	enum follow how;
+	int r = await_reply(e, &reply, &how, err);
 
 	output_wait(&e->output);
-	if (!stopped)
+	if (how == FOLLOW_ANSWERED)
 		return r < 0 ? r : take_reply(e->opt, &reply, ret, err);
 	/* Ended at once it has nothing more to say. */
 	*ret = (struct exec_usage){ .exit_code = EXIT_KILLED, .term_signal = SIGKILL };
 	if (r == 0)
 		(void)take_reply(e->opt, &reply, ret, NULL);
-	ret->stopped = true;
+	ret->stopped = how == FOLLOW_STOPPED;
 	return 0;
 }
 

@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include "exec/control.h"
 #include "exec/request.h"
 #include "util/error.h"
 
@@ -62,7 +63,7 @@ struct exec_sync {
 struct exec_output {
 	const char *dir;
 	uint64_t max;
-	bool pass; /* and goes to our own standard output and error */
+	bool pass; /* and goes to standard output and error, ours or those given */
 };
 
 struct exec_options {
@@ -91,6 +92,14 @@ struct exec_options {
 	int64_t limits[REQUEST_LIMIT_END_];
 	const struct exec_output *output; /* NULL: it is not kept */
 	bool detached; /* no input, and nothing of ours to print to: what it prints is kept or lost */
+	/* Instead of our standard descriptors: three of the caller's, FD_NONE where ours is meant. NULL:
+	 * all are ours. */
+	const int *stdio;
+	/* Signals for the command, and the word that it must end (SIGTERM, and SIGKILL half a second
+	 * later). It has a session of its own then, without our terminal. NULL: nobody. */
+	struct control *control;
+	/* A session of its own, whose terminal is the one at its standard input. */
+	bool terminal;
 	void (*began)(void *ctx); /* told once the command runs; or NULL */
 	void *began_ctx;
 	/* From exec_joinable(): it joins that one's namespaces. No views then, and no lock. NULL: none. */

@@ -20,24 +20,28 @@ void output_done(struct output *o)
 	}
 }
 
-static int spawn(struct output *o, const struct exec_output *how, const char *file, int null_fd)
+static int spawn(struct output *o, const struct exec_options *how, const char *file, int null_fd)
 {
+	const struct exec_output *kept = how->output;
+	const int nowhere[] = { null_fd, null_fd, null_fd };
+	const struct exec_options none = { .stdio = nowhere };
 	char max[24];
-	const char *const argv[] = { "atoll-helper",        "--copy", how->dir, max,
-		                     how->pass ? "1" : "0", NULL };
-	const struct child_fd fds[] = {
-		{ o->out[0], 3 }, { o->err[0], 4 }, { null_fd, 0 }, { null_fd, 1 }, { null_fd, 2 },
+	const char *const argv[] = { "atoll-helper",         "--copy", kept->dir, max,
+		                     kept->pass ? "1" : "0", NULL };
+	struct child_fd fds[5] = { { o->out[0], 3 }, { o->err[0], 4 }, { null_fd, 0 } };
+	const struct child_options opt = {
+		.file = file,
+		.argv = argv,
+		.fds = fds,
+		.n_fds = exec_add_stdio(kept->pass ? how : &none, STDOUT_FILENO, fds, 3),
+		.leads_session = how->control || how->terminal,
 	};
-	const struct child_options opt = { .file = file,
-		                           .argv = argv,
-		                           .fds = fds,
-		                           .n_fds = how->pass ? 3 : 5 };
 
-	(void)snprintf(max, sizeof(max), "%" PRIu64, how->max);
+	(void)snprintf(max, sizeof(max), "%" PRIu64, kept->max);
 	return child_spawn(&o->copier, &opt);
 }
 
-int output_start(struct output *o, const struct exec_output *how, struct error *err)
+int output_start(struct output *o, const struct exec_options *opt, struct error *err)
 {
 	cleanup_free char *file = exec_helper_path();
 	cleanup_close int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -46,7 +50,7 @@ int output_start(struct output *o, const struct exec_output *how, struct error *
 	if (null_fd < 0 || pipe2(o->out, O_CLOEXEC) < 0 || pipe2(o->err, O_CLOEXEC) < 0)
 		r = -errno;
 	if (r == 0)
-		r = spawn(o, how, file, null_fd);
+		r = spawn(o, opt, file, null_fd);
 	/* Its ends must be its own, or nobody would hear when it is gone. */
 	close_fd(&o->out[0]);
 	close_fd(&o->err[0]);

@@ -40,7 +40,7 @@ int exec_probe(const char *root, const char *area, enum exec_tier *ret, char **r
 	struct reply reply = { 0 };
 	int r;
 
-	r = helper_spawn(&c, &ch, argv, false, err);
+	r = helper_spawn(&c, &ch, argv, NULL, err);
 	if (r < 0)
 		return r;
 	r = helper_reply(&c, &ch, &reply, err);

@@ -16,8 +16,9 @@
 #define REQUEST_MAX   (4u << 20)
 #define REPLY_FD      4 /* the helper writes its reply here; closed when it is done */
 /* A socket. First, REQUEST_SLOTS bytes that name the descriptors sent with them: the request and,
- * where there is one, the lock; then 'g': the command may begin; 's': what the caller adds to the workspaces is written, they
- * may be synced. EOF: the caller is gone. */
+ * where there is one, the lock; then 'g': the command may begin; from then on any byte that is the
+ * number of a signal: it is for the command; 's': what the caller adds to the workspaces is written,
+ * they may be synced. EOF: the caller is gone. */
 #define LIFELINE_FD 5
 /* Where the helper puts what it receives, each by the letter of its slot. */
 #define REQUEST_FD    3 /* 'r' */
@@ -54,6 +55,7 @@ enum request_field {
 	REQUEST_PIDS,
 	REQUEST_TELL, /* "1": a reply REPLY_RUNNING comes first, when the command runs */
 	REQUEST_JOIN, /* "PID START": the command joins the namespaces of that one (helper/join.h) */
+	REQUEST_TERMINAL, /* "1": the terminal at standard input is its own (helper/terminal.h) */
 	/* A field given to a helper that does not know it is an error, never left out. */
 	REQUEST_FIELD_END_
 };

@@ -33,19 +33,29 @@ int channels_open(struct channels *ch)
 	return 0;
 }
 
-static int spawn_at(struct child *c, const char *file, const struct channels *ch,
-                    const char *const *argv, bool detached)
+unsigned exec_add_stdio(const struct exec_options *opt, int first, struct child_fd *fds, unsigned n)
 {
+	for (int i = first; i <= STDERR_FILENO; i++)
+		if (opt && opt->stdio && opt->stdio[i] != FD_NONE)
+			fds[n++] = (struct child_fd){ opt->stdio[i], i };
+	return n;
+}
+
+static int spawn_at(struct child *c, const char *file, const struct channels *ch,
+                    const char *const *argv, const struct exec_options *how)
+{
+	bool detached = how && how->detached;
 	cleanup_close int null_fd = detached ? open("/dev/null", O_RDWR | O_CLOEXEC) : FD_NONE;
-	const struct child_fd fds[] = {
-		{ ch->reply[1], REPLY_FD }, { ch->lifeline[0], LIFELINE_FD },
-		{ null_fd, STDIN_FILENO },  { null_fd, STDOUT_FILENO },
-		{ null_fd, STDERR_FILENO },
+	const int nowhere[] = { null_fd, null_fd, null_fd };
+	const struct exec_options none = { .stdio = nowhere };
+	struct child_fd fds[5] = { { ch->reply[1], REPLY_FD }, { ch->lifeline[0], LIFELINE_FD } };
+	const struct child_options opt = {
+		.file = file,
+		.argv = argv,
+		.fds = fds,
+		.n_fds = exec_add_stdio(detached ? &none : how, STDIN_FILENO, fds, 2),
+		.leads_session = how && (how->control || how->terminal),
 	};
-	const struct child_options opt = { .file = file,
-		                           .argv = argv,
-		                           .fds = fds,
-		                           .n_fds = detached ? 5 : 2 };
 
 	if (detached && null_fd < 0)
 		return -errno;
@@ -63,10 +73,10 @@ char *exec_helper_path(void)
 }
 
 static int spawn_helper(struct child *c, const struct channels *ch, const char *const *argv,
-                        bool detached, struct error *err)
+                        const struct exec_options *opt, struct error *err)
 {
 	cleanup_free char *where = exec_helper_path();
-	int r = spawn_at(c, where, ch, argv, detached);
+	int r = spawn_at(c, where, ch, argv, opt);
 
 	if (r == 0)
 		return 0;
@@ -81,14 +91,14 @@ static int spawn_helper(struct child *c, const struct channels *ch, const char *
 	return -ATOLL_E_UNSUPPORTED;
 }
 
-int helper_spawn(struct child *c, struct channels *ch, const char *const *argv, bool detached,
-                 struct error *err)
+int helper_spawn(struct child *c, struct channels *ch, const char *const *argv,
+                 const struct exec_options *opt, struct error *err)
 {
 	int r = channels_open(ch);
 
 	if (r < 0)
 		return exec_sys_error(r, "open", "a channel to atoll-helper", err);
-	r = spawn_helper(c, ch, argv, detached, err);
+	r = spawn_helper(c, ch, argv, opt, err);
 	/* Ours must be gone, or the end of the helper would not show. */
 	close_fd(&ch->reply[1]);
 	close_fd(&ch->lifeline[0]);
@@ -111,7 +121,7 @@ void exec_ahead(void)
 	if (ahead.there)
 		return;
 	idle = 1;
-	ahead.there = helper_spawn(&ahead.child, &ahead.ch, run_argv, false, NULL) == 0;
+	ahead.there = helper_spawn(&ahead.child, &ahead.ch, run_argv, NULL, NULL) == 0;
 	if (!ahead.there)
 		channels_done(&ahead.ch);
 }
@@ -121,11 +131,20 @@ bool exec_idle(void)
 	return idle != 0;
 }
 
-int helper_get(struct child *c, struct channels *ch, bool detached, struct error *err)
+/* What was started ahead has our descriptors and our session. */
+static bool is_ours(const struct exec_options *opt)
 {
-	idle = 0;
-	if (!ahead.there || detached)
-		return helper_spawn(c, ch, run_argv, detached, err);
+	return !opt->detached && !opt->stdio && !opt->control && !opt->terminal;
+}
+
+/* Of several threads none may touch what only a program that owns its process has. */
+int helper_get(struct child *c, struct channels *ch, const struct exec_options *opt,
+               struct error *err)
+{
+	if (ahead.there)
+		idle = 0;
+	if (!ahead.there || !is_ours(opt))
+		return helper_spawn(c, ch, run_argv, opt, err);
 	*c = ahead.child;
 	*ch = ahead.ch;
 	ahead.there = false;

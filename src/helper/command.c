@@ -9,6 +9,7 @@
 #include "helper/fence.h"
 #include "helper/idmap.h"
 #include "helper/join.h"
+#include "helper/terminal.h"
 #include "util/cleanup.h"
 #include "util/mem.h"
 
@@ -133,6 +134,11 @@ static void become_command(const struct run *run, pid_t parent, struct failure *
 			(void)failure_set(f, REPLY_REQUEST, -errno, "keep the command's output");
 			return;
 		}
+	}
+	r = terminal_enter(run);
+	if (r < 0) {
+		(void)failure_set(f, REPLY_REQUEST, r, "give the command its terminal");
+		return;
 	}
 	r = limits_enter(&run->limits);
 	if (r < 0) {

@@ -91,16 +91,27 @@ static void sync_one(const struct request *q, unsigned i)
 		(void)sync_and_mark(work_fd, area_fd, n);
 }
 
+/* Signals may come first, for a command that has just ended. */
+static bool await_word(int lifeline)
+{
+	char said;
+	ssize_t n;
+
+	do {
+		n = read(lifeline, &said, 1);
+	} while ((n == 1 && said != 's') || (n < 0 && errno == EINTR));
+	return n == 1;
+}
+
 static _Noreturn void sync_request(const struct request *q)
 {
 	int lifeline = LIFELINE_FD;
 	sigset_t none;
-	char said;
 
 	sigemptyset(&none);
 	(void)sigprocmask(SIG_SETMASK, &none, NULL);
 	if (setsid() < 0 || chdir("/") < 0 || drop_descriptors(&lifeline, 1) < 0 ||
-	    read(lifeline, &said, 1) != 1)
+	    !await_word(lifeline))
 		_exit(EXIT_FAILURE);
 	for (unsigned i = 0; i < request_count(q, REQUEST_SYNC_WORK); i++)
 		sync_one(q, i);

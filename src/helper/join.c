@@ -8,6 +8,7 @@
 
 #include "helper/command.h"
 #include "helper/failure.h"
+#include "helper/terminal.h"
 #include "util/cleanup.h"
 #include "util/process.h"
 
@@ -143,7 +144,8 @@ void join_run(struct run *run, struct reply *reply)
 	run->user_ns_fd = FD_NONE;
 	run->joined = true;
 	run->fenced = true;
-	if (join(run, &f) == 0 && run_may_begin(run) && command_start(run, false, &f) == 0) {
+	if (terminal_take(run, &f) == 0 && join(run, &f) == 0 && run_may_begin(run) &&
+	    command_start(run, false, &f) == 0) {
 		run_tell(run->request);
 		run_follow(run);
 		if (!run->ended) {

@@ -35,6 +35,7 @@ struct run {
 	struct limits limits;
 	bool joined;    /* helper/join.h; its parent is in another pid namespace */
 	int user_ns_fd; /* and this it still has to enter; or FD_NONE */
+	bool terminal;  /* standard input is its terminal: helper/terminal.h */
 };
 
 /* Blocks what we handle ourselves and opens RUN->signal_fd for it. 0 or -errno. */

@@ -2,8 +2,8 @@
 /*
  * One command. It stays in the caller's process group, so that a terminal stays a terminal: what
  * the terminal sends (^C, ^Z, hang-up) reaches it without us, and we only must not fall over it
- * ourselves. What a process sends to us is passed on. The command has none of our descriptors:
- * all are close-on-exec.
+ * ourselves. What a process sends to us is passed on, and what the caller says through the lifeline.
+ * The command has none of our descriptors: all are close-on-exec.
  *
  * It ends when the command does, when its time is up (SIGTERM, then SIGKILL), or when the caller
  * is gone (SIGKILL at once: the next one is waiting for the plan). In every case nothing that
@@ -20,6 +20,7 @@
 #include "helper/reap.h"
 #include "helper/run-impl.h"
 #include "helper/space.h"
+#include "helper/terminal.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
 
@@ -130,6 +131,8 @@ static void on_signals(struct run *run)
 	while (read(run->signal_fd, &si, sizeof(si)) == (ssize_t)sizeof(si)) {
 		if (si.ssi_signo == SIGCHLD)
 			collect(run);
+		else if (run->terminal && si.ssi_signo == SIGHUP && si.ssi_code == SI_KERNEL)
+			terminal_hang_up(run);
 		else if (!run->ended && is_for_command(run, &si))
 			(void)kill(run->pid, (int)si.ssi_signo);
 	}
@@ -148,11 +151,23 @@ static void on_deadline(struct run *run)
 	(void)kill(run->pid, SIGCONT); /* a stopped one would not hear it */
 }
 
+/* Signals of the caller, or its end. */
+static void on_lifeline(struct run *run)
+{
+	unsigned char said;
+	ssize_t n = recv(LIFELINE_FD, &said, 1, MSG_DONTWAIT);
+
+	if (n == 1 && said <= SIGRTMAX && !run->ended)
+		terminal_signal(run, said);
+	else if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+		run->caller_gone = true;
+}
+
 void run_follow(struct run *run)
 {
 	struct pollfd fds[] = {
 		{ .fd = run->signal_fd, .events = POLLIN },
-		{ .fd = LIFELINE_FD }, /* only its end: what it says is not for now */
+		{ .fd = LIFELINE_FD, .events = POLLIN },
 	};
 
 	while (!run->ended && !run->caller_gone) {
@@ -165,7 +180,7 @@ void run_follow(struct run *run)
 		if (n > 0 && fds[0].revents)
 			on_signals(run);
 		if (n > 0 && fds[1].revents)
-			run->caller_gone = true;
+			on_lifeline(run);
 	}
 }
 
@@ -271,7 +286,7 @@ static void run_plain(struct run *run, struct reply *reply)
 	struct failure f = FAILURE_NONE;
 
 	if (net_refuse(run->request, &f) == 0 && run_may_begin(run) &&
-	    command_start(run, false, &f) == 0) {
+	    terminal_take(run, &f) == 0 && command_start(run, false, &f) == 0) {
 		run_tell(run->request);
 		run_follow(run);
 		run_fill_reply(run, reply);

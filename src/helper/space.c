@@ -5,7 +5,7 @@
  * themselves: its capabilities then reach neither the mounts nor pid 1.
  *
  * All stay in the caller's session and process group: the terminal's signals and job control reach
- * the command directly.
+ * the command directly; unless it has a terminal of its own (helper/terminal.h).
  */
 #include "helper/space.h"
 
@@ -14,6 +14,7 @@
 #include "helper/fence.h"
 #include "helper/idmap.h"
 #include "helper/net.h"
+#include "helper/terminal.h"
 #include "helper/tree.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
@@ -164,7 +165,7 @@ static void live(struct space *s, struct tree *t, struct reply *reply, struct fa
 	(void)fs_write_all(s->status[1], &begun, sizeof(begun));
 	if (s->inside) {
 		(void)s->inside(run->request, f);
-	} else if (run_may_begin(run) &&
+	} else if (run_may_begin(run) && terminal_take(run, f) == 0 &&
 	           command_start(run, s->uid == 0 && !sabotage("user-ns"), f) == 0) {
 		(void)fs_write_all(s->status[1], &running, sizeof(running));
 		run_follow(run);

@@ -3,7 +3,9 @@
 #include "plan/exec-option.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -143,14 +145,63 @@ static int take_transcript(struct exec_wishes *w, const char *value, struct erro
 	return 0;
 }
 
+/* ---- descriptors ---- */
+
+static int take_descriptor(const char *value, int *ret, struct error *err)
+{
+	int64_t n = -1;
+
+	if (gitconfig_int(value, &n) < 0 || n < 0 || n > INT_MAX || fcntl((int)n, F_GETFD) < 0)
+		return error_set(err, -ATOLL_E_INVALID, "'%s' is no open descriptor", value);
+	*ret = (int)n;
+	return 0;
+}
+
+static int take_stdin(struct exec_wishes *w, const char *value, struct error *err)
+{
+	return take_descriptor(value, &w->stdio[STDIN_FILENO], err);
+}
+
+static int take_stdout(struct exec_wishes *w, const char *value, struct error *err)
+{
+	return take_descriptor(value, &w->stdio[STDOUT_FILENO], err);
+}
+
+static int take_stderr(struct exec_wishes *w, const char *value, struct error *err)
+{
+	return take_descriptor(value, &w->stdio[STDERR_FILENO], err);
+}
+
+static int take_control(struct exec_wishes *w, const char *value, struct error *err)
+{
+	return take_descriptor(value, &w->control, err);
+}
+
+static int take_terminal(struct exec_wishes *w, const char *value, struct error *err)
+{
+	if (strcmp(value, "1") != 0 && strcmp(value, "0") != 0)
+		return error_set(err, -ATOLL_E_INVALID, "'%s' is neither 1 nor 0", value);
+	w->terminal = *value == '1';
+	return 0;
+}
+
 static const struct {
 	const char *name;
 	int (*take)(struct exec_wishes *w, const char *value, struct error *err);
 } rows[] = {
-	{ "cpus", take_cpus },     { "env", take_env },
-	{ "memory", take_memory }, { "net", take_net },
-	{ "pids", take_pids },     { "background", take_job },
-	{ "shared", take_shared }, { "transcript", take_transcript },
+	{ "background", take_job },
+	{ "control", take_control },
+	{ "cpus", take_cpus },
+	{ "env", take_env },
+	{ "memory", take_memory },
+	{ "net", take_net },
+	{ "pids", take_pids },
+	{ "shared", take_shared },
+	{ "stderr", take_stderr },
+	{ "stdin", take_stdin },
+	{ "stdout", take_stdout },
+	{ "terminal", take_terminal },
+	{ "transcript", take_transcript },
 	{ "unset", take_unset },
 };
 
@@ -167,10 +218,29 @@ static int take(struct exec_wishes *w, const struct atoll_exec_option *o, struct
 	return error_set(err, -ATOLL_E_INVALID, "a command has no option '%s'", o->name);
 }
 
+static bool has_stdio(const struct exec_wishes *w)
+{
+	return w->stdio[0] != FD_NONE || w->stdio[1] != FD_NONE || w->stdio[2] != FD_NONE;
+}
+
+static int check_descriptors(const struct exec_wishes *w, struct error *err)
+{
+	if (w->job && (has_stdio(w) || w->terminal))
+		return error_set(err, -ATOLL_E_INVALID,
+		                 "a job has no input, and what it prints is kept: it takes no "
+		                 "descriptors");
+	if (w->terminal && !isatty(w->stdio[STDIN_FILENO]))
+		return error_set(err, -ATOLL_E_INVALID,
+		                 "option '--terminal': 'stdin' is not given, or is no terminal");
+	return 0;
+}
+
 static int check_together(const struct exec_wishes *w, struct error *err)
 {
+	int out = w->stdio[STDOUT_FILENO] == FD_NONE ? STDOUT_FILENO : w->stdio[STDOUT_FILENO];
+
 	/* Whoever would print to a terminal would print to a pipe. */
-	if (w->transcript > 0 && !w->job && isatty(STDOUT_FILENO)) {
+	if (w->transcript > 0 && !w->job && isatty(out)) {
 		(void)error_set(err, -ATOLL_E_UNSUPPORTED,
 		                "option '--transcript': standard output is a terminal, and the "
 		                "command would lose it");
@@ -181,7 +251,7 @@ static int check_together(const struct exec_wishes *w, struct error *err)
 	if (w->shared && (w->job || w->net))
 		return error_set(err, -ATOLL_E_INVALID,
 		                 "a command that joins another has its network, and is no job");
-	return 0;
+	return check_descriptors(w, err);
 }
 
 int exec_wishes_read(struct exec_wishes *w, const struct atoll_exec_option *v, size_t n,
@@ -195,6 +265,16 @@ int exec_wishes_read(struct exec_wishes *w, const struct atoll_exec_option *v, s
 			return r;
 	}
 	return check_together(w, err);
+}
+
+void exec_wishes_apply(const struct exec_wishes *w, struct control *control,
+                       struct exec_options *opt)
+{
+	opt->net = w->net;
+	memcpy(opt->limits, w->limits, sizeof(opt->limits));
+	opt->stdio = has_stdio(w) ? w->stdio : NULL;
+	opt->control = control->fd == FD_NONE ? NULL : control;
+	opt->terminal = w->terminal;
 }
 
 /* ---- where ---- */

@@ -22,14 +22,20 @@ struct exec_wishes {
 	int64_t transcript; /* bytes of output to keep; 0: none */
 	const char *job;    /* NULL: it is none */
 	bool shared;
+	int stdio[3]; /* as exec_options.stdio */
+	int control;  /* FD_NONE: none */
+	bool terminal;
 };
-#define EXEC_WISHES_INIT ((struct exec_wishes){ 0 })
+#define EXEC_WISHES_INIT ((struct exec_wishes){ .stdio = { -1, -1, -1 }, .control = -1 })
 void exec_wishes_done(struct exec_wishes *w);
 #define cleanup_exec_wishes __attribute__((__cleanup__(exec_wishes_done)))
 
 /* Reads them in order; a later one wins. -ATOLL_E_INVALID. */
 int exec_wishes_read(struct exec_wishes *w, const struct atoll_exec_option *v, size_t n,
                      struct error *err);
+/* Their part of OPT; both must live until the wait. CONTROL: of the wishes', or with FD_NONE. */
+void exec_wishes_apply(const struct exec_wishes *w, struct control *control,
+                       struct exec_options *opt);
 /* Where a command begins, GIVEN or (NULL) here; the caller frees. It may be there for the command alone,
  * so nobody looks at what it is. NULL and errno. */
 char *exec_absolute_cwd(const char *given);

@@ -113,6 +113,7 @@ static int run_there(struct joining *jn, const struct atoll_exec *exec,
 	cleanup_free char *cwd = exec_absolute_cwd(exec->cwd);
 	cleanup_free char *dir = NULL;
 	struct exec_output kept = { .max = (uint64_t)jn->wishes->transcript, .pass = true };
+	struct control control = { .fd = jn->wishes->control };
 	struct exec_options opt = { .argv = exec->argv,
 		                    .cwd = cwd,
 		                    .lock_fd = FD_NONE,
@@ -134,7 +135,7 @@ static int run_there(struct joining *jn, const struct atoll_exec *exec,
 	for (size_t i = 0; i < env.n; i++)
 		setenv[i] = env.v[i];
 	opt.setenv = setenv;
-	memcpy(opt.limits, jn->wishes->limits, sizeof(opt.limits));
+	exec_wishes_apply(jn->wishes, &control, &opt);
 	return exec_run(&opt, &jn->usage, err);
 }
 

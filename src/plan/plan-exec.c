@@ -82,6 +82,7 @@ struct use {
 	char output[OUTPUT_NAME_LEN]; /* the name of that, "": nothing is kept */
 	struct job_row *job;          /* NULL: it is none */
 	const char *line;             /* of the command, redacted; NULL: there is none */
+	struct control control;       /* FD_NONE: none */
 	bool recorded;
 	int64_t changes; /* afterwards, entries; -1: nobody counted */
 };
@@ -245,6 +246,8 @@ static int follow(struct use *use, const struct exec_options *opt, struct exec_u
 {
 	int r;
 
+	if (opt->control && control_cancels(opt->control))
+		return error_set(err, -ECANCELED, "nobody waits for the command; it was not run");
 	r = exec_start(opt, &use->exec, err);
 	if (r == 0)
 		r = record_use(use, err);
@@ -326,8 +329,7 @@ static int run(struct use *use, const struct atoll_exec *exec, const struct strl
 	opt->detached = use->job != NULL;
 	opt->began = use->job ? on_job.began : NULL;
 	opt->began_ctx = on_job.ctx;
-	opt->net = use->wishes->net;
-	memcpy(opt->limits, use->wishes->limits, sizeof(opt->limits));
+	exec_wishes_apply(use->wishes, &use->control, opt);
 	return follow_guarded(use, opt, ret, err);
 }
 
@@ -534,7 +536,12 @@ int plan_exec(struct atoll_plan *p, const struct atoll_exec *exec, const struct 
 		                             .detail = exec->argv[0],
 		                             .flags = OP_QUIET };
 	cleanup_free char *line = redact_command(exec->argv);
-	struct use use = { .op = &op, .changes = -1, .wishes = wishes, .line = line };
+	struct use use = { .op = &op,
+		           .changes = -1,
+		           .wishes = wishes,
+		           .line = line,
+		           .control = { .fd = wishes->control } };
+	cleanup_lock_cancel struct lock_cancel cancel = { 0 };
 	struct exec_usage usage = { 0 };
 	char old_output[REGISTRY_OUTPUT_LEN] = "";
 	struct job_row job;
@@ -543,6 +550,8 @@ int plan_exec(struct atoll_plan *p, const struct atoll_exec *exec, const struct 
 
 	if (wishes->shared)
 		return plan_exec_shared(p, exec, wishes, ret, err);
+	if (wishes->control != FD_NONE)
+		lock_cancel_begin(&cancel, control_cancels, &use.control);
 	r = plan_op_begin(&op, p, &opt, err);
 	if (r < 0)
 		return r;

@@ -201,7 +201,11 @@ int child_spawn(struct child *c, const struct child_options *opt)
 
 	if (r < 0)
 		return r;
-	r = spawn_with(&pid, opt, opt->leads_group ? POSIX_SPAWN_SETPGROUP : 0, &acts);
+	r = spawn_with(&pid, opt,
+	               opt->leads_session ? POSIX_SPAWN_SETSID
+	               : opt->leads_group ? POSIX_SPAWN_SETPGROUP
+	                                  : 0,
+	               &acts);
 	(void)posix_spawn_file_actions_destroy(&acts);
 	if (r < 0)
 		return r;
