@@ -488,7 +488,8 @@ ATOLL_API int atoll_plan_exec(struct atoll_plan *p, const struct atoll_exec *exe
  *           out. Its end ends the command: SIGTERM, SIGKILL half a second later, and everything it
  *           started. While the call still waits for the plan, its end and SIGHUP, SIGINT, SIGQUIT,
  *           SIGTERM and SIGKILL end that (-ECANCELED, nothing was run). The command has a session of
- *           its own, so that the caller's terminal neither sees it nor is seen by it
+ *           its own, so that the caller's terminal neither sees it nor is seen by it, and what the
+ *           caller ignores it does not
  *   terminal  "1": it has a session of its own, and stdin, which must be given and a terminal, is that
  *           session's: the caller makes a pseudo-terminal, gives this end, and keeps the other one,
  *           by which it also sets the size of the window

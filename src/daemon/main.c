@@ -2,6 +2,7 @@
 /* atolld: starts, waits for a signal, stops. */
 #include "daemon/daemon.h"
 #include "daemon/issued.h"
+#include "daemon/job.h"
 #include "daemon/listen.h"
 #include "daemon/log.h"
 #include "daemon/serve.h"
@@ -17,6 +18,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -123,8 +125,11 @@ int main(int argc, char **argv)
 	static struct daemon d = { .stop_fd = -1 };
 	struct error err = ERROR_INIT;
 	sigset_t signals;
-	int r = options_parse(&d.options, argc, argv, &err);
+	int r;
 
+	if (argc == 2 && strcmp(argv[1], JOB_ARGUMENT) == 0)
+		return job_main();
+	r = options_parse(&d.options, argc, argv, &err);
 	if (r >= 0 && d.options.version) {
 		(void)printf("atolld %s\n", atoll_version());
 		return EXIT_SUCCESS;

@@ -44,10 +44,15 @@ void problem_of_result(struct problem *p, int code, const struct atoll_result *r
 
 void problem_write(struct json *j, const struct problem *p)
 {
+	problem_write_as(j, NULL, p);
+}
+
+void problem_write_as(struct json *j, const char *key, const struct problem *p)
+{
 	char type[64];
 
 	(void)snprintf(type, sizeof(type), "urn:atoll:error:%s", error_code_name(p->code));
-	json_open_object(j, NULL);
+	json_open_object(j, key);
 	json_string(j, "type", type);
 	json_string(j, "title", MHD_get_reason_phrase_for(p->status));
 	json_uint(j, "status", p->status);

@@ -22,5 +22,7 @@ struct problem {
 void problem_of_error(struct problem *p, unsigned status, const struct error *err);
 void problem_of_result(struct problem *p, int code, const struct atoll_result *res);
 void problem_write(struct json *j, const struct problem *p);
+/* As member KEY of an open object. */
+void problem_write_as(struct json *j, const char *key, const struct problem *p);
 
 #endif

@@ -124,7 +124,7 @@ static int spawn_with(pid_t *ret_pid, const struct child_options *opt, short fla
 {
 	char *const *envp = opt->envp ? as_argv(opt->envp) : environ;
 	posix_spawnattr_t attr;
-	sigset_t none;
+	sigset_t none, all;
 	int r;
 
 	r = posix_spawnattr_init(&attr);
@@ -132,6 +132,9 @@ static int spawn_with(pid_t *ret_pid, const struct child_options *opt, short fla
 		return -r;
 	sigemptyset(&none);
 	r = posix_spawnattr_setsigmask(&attr, &none);
+	sigfillset(&all);
+	if (r == 0)
+		r = posix_spawnattr_setsigdefault(&attr, &all);
 	if (r == 0)
 		r = posix_spawnattr_setflags(&attr, (short)(POSIX_SPAWN_SETSIGMASK | flags));
 	if (r == 0)
@@ -202,7 +205,7 @@ int child_spawn(struct child *c, const struct child_options *opt)
 	if (r < 0)
 		return r;
 	r = spawn_with(&pid, opt,
-	               opt->leads_session ? POSIX_SPAWN_SETSID
+	               opt->leads_session ? POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGDEF
 	               : opt->leads_group ? POSIX_SPAWN_SETPGROUP
 	                                  : 0,
 	               &acts);

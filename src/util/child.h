@@ -26,7 +26,7 @@ struct child_options {
 	unsigned n_fds;     /* besides 0, 1, 2, which pass through unless named here */
 	const char *cwd;    /* NULL: the caller's */
 	bool leads_group;   /* a process group of its own, for child_kill_group() */
-	bool leads_session; /* the same, and no terminal */
+	bool leads_session; /* the same, no terminal, and no signal is ignored */
 };
 
 /* posix_spawn. 0 or -errno. Every descriptor but 0, 1, 2 and FDS is closed in the child, where no
