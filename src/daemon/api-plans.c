@@ -172,6 +172,7 @@ static int start_recorded(struct call *c, struct once *o, struct atoll_start *st
 		return r < 0 ? r : 0;
 	/* It was opened by its name (or_open). */
 	(void)snprintf(o->row.plan, sizeof(o->row.plan), "%s", atoll_plan_id(*ret));
+	o->row.name[0] = '\0';
 	r = once_made(c, o);
 	return r < 0 ? r : 1;
 }
@@ -236,9 +237,9 @@ static int reply_again(struct call *c, const struct once *o)
 
 	reply_header(c, "Idempotency-Replayed", "true");
 	if (atoll_plan_find(c->atoll, o->row.plan, &p, c->res) >= 0)
-		return reply_started(c, p, false);
+		return reply_started(c, p, !*o->row.name);
 	(void)error_set(&err, -ATOLL_E_NOT_FOUND, "plan '%s', which this request made, is gone",
-	                o->row.name);
+	                o->row.plan);
 	return reply_error_as(c, 410, &err);
 }
 

@@ -133,7 +133,9 @@ static int look(struct call *c, struct once *o)
 	if (strcmp(row.digest, o->row.digest) != 0 || row.kind != o->row.kind)
 		return answer(c, 422, -ATOLL_E_INVALID,
 		              "this Idempotency-Key was used for another request");
+	(void)pthread_mutex_lock(&mutex); /* others compare their keys with it */
 	o->row = row;
+	(void)pthread_mutex_unlock(&mutex);
 	o->again = true;
 	return 0;
 }

@@ -37,7 +37,8 @@ struct request_row {
 	enum request_kind kind;
 	char digest[HASH_TEXT_LEN];
 	char plan[PLAN_ID_LEN + 1]; /* the plan to be made, or in which something is */
-	char name[LIMIT_NAME + 1];  /* of the plan or job; of an ask its number */
+	/* Of the plan or job; of an ask its number; "": the plan was there, and opened. */
+	char name[LIMIT_NAME + 1];
 	bool made;
 	int64_t created_ms;
 };

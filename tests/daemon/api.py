@@ -319,7 +319,8 @@ def test_same_key_makes_one_plan(top):
         s.refused('POST /v1/plans', 409, 'exists', {'name': third['plan']['name'], 'resources': []}, Idempotency_Key='g')
         opened = s.ok('POST /v1/plans', {'name': third['plan']['name'], 'or_open': True, 'resources': []}, Idempotency_Key='h')
         same(opened['opened'], True, 'opened')
-        s.ok('POST /v1/plans', {'name': third['plan']['name'], 'or_open': True, 'resources': []}, 201, Idempotency_Key='h')
+        same(s.ok('POST /v1/plans', {'name': third['plan']['name'], 'or_open': True, 'resources': []}, Idempotency_Key='h'),
+             dict(opened, notes=[]), 'opened, again')
 
 
 def test_many_with_one_key_make_one_plan(top):
