@@ -48,7 +48,7 @@ static int exec(struct call *c)
 	if (r < 0)
 		return r;
 	if (q.background)
-		return job_reply(c, q.background);
+		return jobs_begin(c, q.background);
 	if (q.terminal)
 		return error_set(&c->err, -ATOLL_E_INVALID,
 		                 "a terminal needs a connection with 'Upgrade: " FRAME_PROTOCOL
@@ -57,6 +57,7 @@ static int exec(struct call *c)
 }
 
 const struct route exec_routes[] = {
-	{ "POST", "/v1/plans/{plan}/exec", MAY_AGENT, ROUTE_DATA | ROUTE_STORE, BODY_MAX, exec },
+	{ "POST", "/v1/plans/{plan}/exec", MAY_AGENT, ROUTE_DATA | ROUTE_STORE | ROUTE_CREATES,
+	  BODY_MAX, exec },
 	{ NULL, NULL, 0, 0, 0, NULL },
 };

@@ -2,6 +2,7 @@
 /* A job's start, on both sides of the pipe. */
 #include "daemon/job.h"
 
+#include "answer/answer.h"
 #include "daemon/command.h"
 #include "daemon/daemon.h"
 #include "daemon/exec-request.h"
@@ -19,6 +20,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,6 +84,35 @@ static void report(const struct problem *p)
 		(void)fs_write_all(REPORT_FD, text, len);
 }
 
+/* What is sent to this process is for the command: it stays, to tell how that ended. */
+static int control_to = FD_NONE;
+
+static void on_signal(int sig)
+{
+	char byte = (char)sig;
+	int saved = errno;
+
+	(void)(write(control_to, &byte, 1) < 0);
+	errno = saved;
+}
+
+/* The option `control`, as a number; its descriptor stays open as long as the process lives. */
+static int pass_signals_on(char text[16])
+{
+	static const int signals[] = { SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 };
+	struct sigaction act = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+	int ends[2];
+
+	if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
+		return -errno;
+	control_to = ends[1];
+	(void)snprintf(text, 16, "%d", ends[0]);
+	(void)sigemptyset(&act.sa_mask);
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+		(void)sigaction(signals[i], &act, NULL);
+	return 0;
+}
+
 static int run(const struct order_parts *o, struct atoll *a, struct atoll_result *res,
                struct error *err)
 {
@@ -91,21 +122,27 @@ static int run(const struct order_parts *o, struct atoll *a, struct atoll_result
 	cleanup_free struct atoll_exec_option *v = NULL;
 	cleanup_free char *cwd = NULL;
 	struct atoll_plan *p = NULL;
+	char control[16];
+	size_t n = 0;
 	int r = exec_request_read(&q, o->v[ORDER_REQUEST], strlen(o->v[ORDER_REQUEST]), &who, err);
 
 	if (r >= 0)
 		r = atoll_plan_find(a, o->v[ORDER_PLAN], &p, res);
 	if (r < 0)
 		return r;
-	v = xcalloc(q.options.n, sizeof(*v));
-	for (size_t i = 0; i < q.options.n; i++)
-		v[i] = (struct atoll_exec_option){ q.option_names.v[i], q.options.v[i] };
+	v = xcalloc(q.options.n + 1, sizeof(*v));
+	for (; n < q.options.n; n++)
+		v[n] = (struct atoll_exec_option){ q.option_names.v[n], q.options.v[n] };
+	r = pass_signals_on(control);
+	if (r < 0)
+		return error_sys(err, r, "make", "a pipe");
+	v[n++] = (struct atoll_exec_option){ "control", control };
 	cwd = q.cwd ? NULL : command_cwd(p);
 	q.exec.cwd = q.cwd ? q.cwd : cwd;
 	atoll_set_wait(a, strtoll(o->v[ORDER_WAIT], NULL, 10));
 	atoll_set_min_free(a, q.min_free);
 	plan_exec_on_job(on_began, NULL);
-	r = atoll_plan_exec_with(p, &q.exec, v, q.options.n, NULL, res);
+	r = atoll_plan_exec_with(p, &q.exec, v, n, NULL, res);
 	atoll_plan_free(p);
 	return r;
 }
@@ -220,30 +257,30 @@ static int fill_started(struct json *j, void *arg)
 {
 	const struct started *s = arg;
 
-	json_open_object(j, NULL);
-	json_string(j, "format", "atoll.job/1");
-	json_open_object(j, "plan");
-	json_string(j, "id", atoll_plan_id(s->plan));
-	json_string(j, "name", atoll_plan_name(s->plan));
-	json_close(j);
+	answer_begin(j, j->out, "job");
+	answer_plan_of(j, s->plan);
 	json_string(j, "job", s->name);
 	json_close(j);
 	return 0;
 }
 
-static int answer(struct call *c, struct atoll_plan *p, const char *name, char *said)
+int job_answer(struct call *c, struct atoll_plan *p, const char *name)
 {
 	struct started started = { p, name };
 	char place[128];
+
+	(void)snprintf(place, sizeof(place), "/v1/plans/%s/jobs/%s", atoll_plan_id(p), name);
+	reply_header(c, "Location", place);
+	return reply_json(c, 202, fill_started, &started);
+}
+
+static int answer(struct call *c, struct atoll_plan *p, const char *name, char *said)
+{
 	char *text = NULL;
 	unsigned long status;
 
-	if (strcmp(said, BEGAN) == 0) {
-		(void)snprintf(place, sizeof(place), "/v1/plans/%s/jobs/%s", atoll_plan_id(p),
-		               name);
-		reply_header(c, "Location", place);
-		return reply_json(c, 202, fill_started, &started);
-	}
+	if (strcmp(said, BEGAN) == 0)
+		return job_answer(c, p, name);
 	status = strtoul(said, &text, 10);
 	if (status < 400 || status > 599 || *text != ' ')
 		return error_set(&c->err, -EIO, "the process of the job ended without a word");

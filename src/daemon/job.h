@@ -14,6 +14,10 @@
 
 /* NAME: the job's. Answers 202 once the command runs, or with what went wrong. */
 int job_reply(struct call *c, const char *name);
+/* The answer to one that runs, or did so: 202. */
+int job_answer(struct call *c, struct atoll_plan *p, const char *name);
+/* job_reply(), once for each Idempotency-Key; in api-jobs.c. */
+int jobs_begin(struct call *c, const char *name);
 /* That process. An exit status. */
 int job_main(void);
 

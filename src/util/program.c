@@ -61,8 +61,6 @@ static char *beside(const char *dir, size_t layout, const struct program *p)
 	if (len < tail || strcmp(dir + len - tail, code) != 0)
 		return NULL;
 	top = xasprintf("%.*s", (int)(len - tail), dir);
-	if (programs && p->is_command)
-		programs = ATOLL_BIN_DIR;
 	file = programs ? xasprintf("%s/%s/%s", top, programs, p->name)
 	                : xasprintf("%s/%s/%s", top, p->folder, p->name);
 	if (is_for_all(top) || access(file, X_OK) < 0)
@@ -85,5 +83,5 @@ char *program_path(const struct program *p)
 				return file;
 		}
 	}
-	return xasprintf("%s/%s", p->is_command ? ATOLL_BIN_PATH : ATOLL_HELPER_HOME, p->name);
+	return xasprintf("%s/%s", ATOLL_HELPER_HOME, p->name);
 }

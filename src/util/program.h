@@ -3,13 +3,10 @@
 #ifndef UTIL_PROGRAM_H
 #define UTIL_PROGRAM_H
 
-#include <stdbool.h>
-
 struct program {
 	const char *name;
 	const char *folder;   /* of a build tree, where it is made */
 	const char *variable; /* of the environment; installed code does not ask it */
-	bool is_command;      /* installed where users look for commands */
 };
 
 /* For installed code, where it was installed. Else what the variable names, or what lies beside this

@@ -82,8 +82,7 @@ def test_description_has_every_route_and_no_other(top):
             same(operation['x-scopes'], scopes, f'who may {route}')
             same(operation.get('security', 'needed'), [] if not scopes else 'needed', f'{route} is open')
         told_here = Path(os.environ['ATOLL_SOURCE_ROOT'], 'docs/design/api.md').read_text()
-        ours = [' '.join(r) for r in table if r[1].startswith('/v1/') and r[1].split('/')[2] not in ('keys', 'sandboxes', 'events')
-                and not r[1].endswith('/exec')]
+        ours = [' '.join(r) for r in table if r[1].startswith('/v1/') and r[1].split('/')[2] not in ('keys', 'sandboxes', 'events')]
         same([r for r in ours if f'`{r}`' not in told_here], [], 'routes that docs/design/api.md leaves out')
         names = [operation['operationId'] for operation in told.values()]
         same(len(set(names)), len(names), 'names of operations')
@@ -271,8 +270,8 @@ def test_bad_bodies_are_refused_by_name(top):
             ('/v1/plans/p/commit', {'retain': '1h', 'no_undo': True}, "'retain'"),
             ('/v1/plans/p/rollback', {'force': True}, "'force'"),
             ('/v1/plans/p/reset', {'force': True}, "'force'"),
-            ('/v1/plans/p/jobs', {'name': 'j', 'argv': []}, "'argv'"),
-            ('/v1/plans/p/jobs', {'name': '-j', 'argv': ['true']}, "'name'"),
+            ('/v1/plans/p/exec', {'background': 'j', 'argv': []}, "'argv'"),
+            ('/v1/plans/p/exec', {'background': '-j', 'argv': ['true']}, "'-j'"),
             ('/v1/plans/p/asks', {'message': 'x', 'digest': 'y'}, "'digest'"),
             ('/v1/plans/p/asks', {'message': '', 'digest': 'y'}, "'message'"),
             ('/v1/clean', {'dry': True}, "'dry'"),
@@ -396,9 +395,9 @@ def test_other_things_are_made_once(top):
         ask = {'message': 'now', 'digest': s.digest('p')}
         ids = {s.ok('POST /v1/plans/p/asks', ask, 201, Idempotency_Key='a')['id'] for _ in range(2)}
         same(len(ids), 1, 'one ask')
-        job = {'name': 'j', 'argv': ['sh', '-c', f'echo x >>{top}/root/n']}
+        job = {'background': 'j', 'argv': ['sh', '-c', f'echo x >>{top}/root/n']}
         for _ in range(2):
-            s.ok('POST /v1/plans/p/jobs', job, 201, Idempotency_Key='j')
+            same(s.ok('POST /v1/plans/p/exec', job, 202, Idempotency_Key='j')['job'], 'j', 'begun')
             s.atoll('job', 'wait', 'p', 'j', check=True)
         need('+x' in s.ok('GET /v1/plans/p/diff?format=patch'), 'it ran')
         same(s.ok('GET /v1/plans/p/diff?detail=lines')['insertions'], 1, 'once')
@@ -438,10 +437,10 @@ def test_who_may_what(top):
             ('POST /v1/plans', {'resources': [{'root': str(s.root('none')), 'strategy': 'none'}]}, 403, 403, 403),
             (f'POST /v1/plans/{p}/asks', ask, 403, 201, 403),
             (f'POST /v1/plans/{q}/asks', ask, 403, 403, 403),
-            (f'POST /v1/plans/{p}/jobs', {'name': 'j', 'argv': ['true']}, 403, 201, 403),
-            (f'POST /v1/plans/{q}/jobs', {'name': 'j', 'argv': ['true']}, 403, 403, 403),
-            *((f'POST /v1/plans/{p}/jobs', dict({'name': 'k', 'argv': ['true']}, **more), 403, 403, 403) for more in
-              ({'rw': ['/']}, {'ro': ['/']}, {'profiles': ['x']}, {'home': 'real'})),
+            (f'POST /v1/plans/{p}/exec', {'background': 'j', 'argv': ['true']}, 403, 202, 403),
+            (f'POST /v1/plans/{q}/exec', {'background': 'j', 'argv': ['true']}, 403, 403, 403),
+            *((f'POST /v1/plans/{p}/exec', dict({'background': 'k', 'argv': ['true']}, **more), 403, 403, 403) for more in
+              ({'rw': ['/']}, {'ro': ['/']}, {'profile': ['x']}, {'home': 'real'})),
             (f'POST /v1/plans/{p}/commit', None, 403, 403, 200),
             (f'POST /v1/plans/{p}/rollback', None, 403, 403, 200),
             (f'POST /v1/plans/{p}/reset', None, 403, 200, 403),
@@ -453,7 +452,7 @@ def test_who_may_what(top):
             ('POST /v1/clean', None, 403, 403, 403),
         ]
         for line, body, *wanted in rows:
-            if 'jobs' in line and body:
+            if '/exec' in line and body:
                 s.atoll('job', 'wait', p, 'j')
             more = match if line.endswith('/commit') else {}
             got = [s.ask(line, body, key=key, **more).status for key in (agent, token, review)]
@@ -522,9 +521,9 @@ def test_jobs(top):
     with Api(top) as s:
         s.begin()
         same(s.ok('GET /v1/jobs')['jobs'], [], 'none')
-        job = {'name': 'j', 'argv': ['sh', '-c', 'echo $V; pwd; exec sleep 1000'], 'env': ['V=hello']}
-        same(s.ok('POST /v1/plans/p/jobs', job, 201)['state'], 'running', 'it runs')
-        need(s.refused('POST /v1/plans/p/jobs?wait=0', 423, 'busy', dict(job, name='k')), 'one at a time')
+        job = {'background': 'j', 'argv': ['sh', '-c', 'echo $V; pwd; exec sleep 1000'], 'env': ['V=hello']}
+        same(s.ok('POST /v1/plans/p/exec', job, 202)['job'], 'j', 'it runs')
+        need(s.refused('POST /v1/plans/p/exec?wait=0', 423, 'busy', dict(job, background='k')), 'one at a time')
         until = time.monotonic() + PATIENCE
         while s.ok('GET /v1/plans/p/jobs/j/output').count('\n') < 2 and time.monotonic() < until:
             time.sleep(0.05)
@@ -547,8 +546,8 @@ def test_jobs(top):
         same(s.ok(f'GET /v1/plans/p/log/{entry["output"]["id"]}/output'), f'hello\n{top}/root\n', 'by the log')
         s.refused(f'GET /v1/plans/q/log/{entry["output"]["id"]}/output', 404, 'not-found')
         s.refused('GET /v1/plans/p/log/x/output', 404, 'not-found')
-        s.refused('POST /v1/plans/p/jobs', 400, 'invalid', dict(job, net='moon'))
-        need('none-such' in s.refused('POST /v1/plans/p/jobs', 500, 'ENOENT', {'name': 'n', 'argv': ['none-such']}), 'which')
+        s.refused('POST /v1/plans/p/exec', 400, 'invalid', dict(job, net='moon'))
+        need('none-such' in s.refused('POST /v1/plans/p/exec', 422, 'ENOENT', {'background': 'n', 'argv': ['none-such']}), 'which')
 
 
 def test_keeping_house(top):
@@ -556,7 +555,7 @@ def test_keeping_house(top):
         s.begin()
         same(s.ok('GET /v1/locks')['locks'], [], 'no locks')
         same(s.ok('DELETE /v1/plans/p/lock')['broken'], False, 'nobody holds it')
-        s.ok('POST /v1/plans/p/jobs', {'name': 'j', 'argv': ['sleep', '1000']}, 201)
+        s.ok('POST /v1/plans/p/exec', {'background': 'j', 'argv': ['sleep', '1000']}, 202)
         pid = s.ok('GET /v1/plans/p/lock')['locks'][0]['pid']
         s.ask(f'DELETE /v1/plans/p/lock?pid={os.getpid()}')
         same(s.ok('GET /v1/plans/p/jobs/j')['jobs'][0]['state'], 'running', 'not that one')
