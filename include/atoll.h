@@ -322,7 +322,7 @@ ATOLL_API int atoll_plan_show(struct atoll_plan *p, atoll_plan_fn fn, void *user
                               struct atoll_result *res);
 ATOLL_API int atoll_plan_sandboxes(struct atoll_plan *p, atoll_sandbox_fn fn, void *user,
                                    struct atoll_result *res);
-/* Paths the store records for a plan (areas, workspaces); for scan, purge and tests. */
+/* Paths the store records for a plan; for scan, purge and tests. */
 typedef int (*atoll_path_fn)(void *user, const char *plan_id, const char *path);
 ATOLL_API int atoll_plan_paths(struct atoll_plan *p, atoll_path_fn fn, void *user,
                                struct atoll_result *res);
@@ -424,10 +424,9 @@ ATOLL_API int atoll_sandbox_state(struct atoll_plan *p, const char *sandbox,
 
 /* What a command sees of the user's home directory. */
 enum atoll_home {
-	ATOLL_HOME_SCRATCH =
-		0,       /* all, and what it changes is kept with the plan, never committed */
-	ATOLL_HOME_REAL, /* as it is: what is written there is written */
-	ATOLL_HOME_NONE, /* nothing: an empty directory, gone with the command */
+	ATOLL_HOME_SCRATCH = 0, /* all; what it changes is kept with the plan, never committed */
+	ATOLL_HOME_REAL,        /* as it is: what is written there is written */
+	ATOLL_HOME_NONE,        /* nothing: an empty directory, gone with the command */
 	ATOLL_HOME_END_
 };
 /* What else a command sees, and whether that will do. Paths are those of the caller; a longer one counts
@@ -642,10 +641,9 @@ struct atoll_commit {
 	unsigned flags;              /* as for atoll_plan_commit() */
 	const char *const *paths;    /* empty: everything */
 	const char *const *excludes; /* left out */
-	/* Conflicts at or below these paths, the nearest counts, are settled: for the plan's version, which takes the place
-	 * of what is there now (rollback puts that back), or for what is there now; the plan's version
-	 * is then kept as long as the commit can be undone, and a note says where. Of two that cover a
-	 * path the nearer one counts; the same path in both lists is -ATOLL_E_INVALID. */
+	/* Conflicts at or below these paths, of which the nearest counts, are settled: for the plan's
+	 * version (rollback puts back what it displaced), or for what is there now; the plan's is then
+	 * kept as long as the commit can be undone, see the notes. In both: -ATOLL_E_INVALID. */
 	const char *const *ours;
 	const char *const *theirs;
 	int64_t retain_ms; /* how long it can be undone; 0: as the handle says; < 0: until stop */

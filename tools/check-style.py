@@ -56,6 +56,7 @@ PRINTS_ALLOWED = {
 
 LINES_WARN = 600
 LINES_MAX = 1000
+WHOLE = {'include/atoll.h'}  # the public interface, which is one header
 
 SOURCES = ('include/*.h', 'src/**/*.[ch]', 'tests/**/*.[ch]', 'tools/*.c', 'bench/**/*.[ch]')
 SCRIPTS = ('setup', '.ci/run', '**/meson.build', 'meson_options.txt', 'tools/*.py', 'tools/*.sh',
@@ -148,7 +149,7 @@ def check_file_length():
     bad = []
     for path in find('include/*.h', 'src/**/*.[ch]'):
         lines = read(path).count('\n')
-        if lines >= LINES_MAX:
+        if lines >= LINES_MAX and str(path) not in WHOLE:
             bad.append(f'{path}: {lines} lines, split it')
         elif lines > LINES_WARN:
             print(f'# {path}: {lines} lines, look again')
