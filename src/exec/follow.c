@@ -59,7 +59,6 @@ static void end(struct child *c, struct channels *ch, const struct exec_options 
 	int64_t kill_at = clock_deadline(grace_ms);
 
 	(void)child_kill(c, SIGTERM);
-	send_signal(ch, SIGCONT); /* a stopped one would not hear it */
 	while (clock_boot_ns() < kill_at) {
 		if (has_reply(ch, NULL, clock_deadline(LOOK_MS)))
 			return;

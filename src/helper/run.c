@@ -124,6 +124,14 @@ static bool is_for_command(const struct run *run, const struct signalfd_siginfo 
 	return run->pass_code ? si->ssi_code == run->pass_code : si->ssi_code != SI_KERNEL;
 }
 
+/* A stopped one would not hear that it is to end. */
+static void pass_on(const struct run *run, int sig)
+{
+	(void)kill(run->pid, sig);
+	if (sig == SIGTERM)
+		(void)kill(run->pid, SIGCONT);
+}
+
 static void on_signals(struct run *run)
 {
 	struct signalfd_siginfo si;
@@ -134,7 +142,7 @@ static void on_signals(struct run *run)
 		else if (run->terminal && si.ssi_signo == SIGHUP && si.ssi_code == SI_KERNEL)
 			terminal_hang_up(run);
 		else if (!run->ended && is_for_command(run, &si))
-			(void)kill(run->pid, (int)si.ssi_signo);
+			pass_on(run, (int)si.ssi_signo);
 	}
 }
 
@@ -147,8 +155,7 @@ static void on_deadline(struct run *run)
 	}
 	run->timed_out = true;
 	run->deadline = clock_deadline(GRACE_MS);
-	(void)kill(run->pid, SIGTERM);
-	(void)kill(run->pid, SIGCONT); /* a stopped one would not hear it */
+	pass_on(run, SIGTERM);
 }
 
 /* Signals of the caller, or its end. */
