@@ -14,12 +14,14 @@
 #include "daemon/call.h"
 #include "daemon/log.h"
 #include "daemon/reply.h"
+#include "plan/plan.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/mem.h"
 
 #include <errno.h>
 #include <microhttpd.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -190,9 +192,29 @@ static enum MHD_Result add_body(struct call *c, const char *data, size_t len)
 
 /* ---- the answer ---- */
 
+/* Nobody waits for a lock on behalf of a client that is gone, or while the daemon stops. */
+static bool is_over(void *ctx)
+{
+	const struct call *c = ctx;
+	struct pollfd client = { .fd = c->peer->fd, .events = POLLRDHUP };
+
+	return atomic_load(&c->d->stopping) || poll(&client, 1, 0) > 0;
+}
+
+static int withdrawn(struct call *c)
+{
+	error_done(&c->err);
+	(void)error_set(&c->err, -ECANCELED, "the daemon stops; nothing was changed");
+	error_hint(&c->err, "ask again when it has been started");
+	return reply_error_as(c, MHD_HTTP_SERVICE_UNAVAILABLE, &c->err);
+}
+
 static int run_handler(struct call *c)
 {
+	cleanup_lock_cancel struct lock_cancel cancel = { 0 };
 	int r = 0;
+
+	lock_cancel_begin(&cancel, is_over, c);
 
 	if (!c->body)
 		c->body = xstrdup("");
@@ -204,6 +226,8 @@ static int run_handler(struct call *c)
 		r = c->route->handle(c);
 	if (c->answered || r >= 0)
 		return r;
+	if (r == -ECANCELED)
+		return withdrawn(c);
 	if (c->err.code)
 		return reply_error(c, &c->err);
 	if (c->res)

@@ -178,6 +178,22 @@ def stopping_lets_requests_finish(top):
         same(d.end(), 0, 'exit status')
 
 
+def stopping_withdraws_who_waits(top):
+    with Daemon(top, '--stop-timeout=60') as d:
+        new_plan(d, 'p')
+        held = Held(d, 'p')
+        with d.connect() as wire:
+            waits_for_the_lock(d, 'p', wire)
+            begun = time.monotonic()
+            d.tell(signal.SIGTERM)
+            answer = wire.answer(see_end=True)
+            same((answer.status, answer.closed), (503, True), 'withdrawn')
+            need('nothing was changed' in answer.json()['detail'], answer.body)
+            same(d.end(), 0, 'exit status')
+            need(time.monotonic() - begun < 20, 'at once')
+        held.let_go()
+
+
 def stopping_waits_no_longer_than_said(top):
     with Daemon(top, '--stop-timeout=0.3') as d:
         new_plan(d, 'p')
@@ -209,6 +225,21 @@ def killed_it_leaves_what_any_command_leaves(top):
     with Daemon(top) as again:
         same(again.ask('POST /v1/plans/p/rollback', b'{}', JSON).status, 200, 'and with the next daemon')
     same((Path(top) / 'p/file').read_text(), 'one\n', 'rolled back')
+
+
+def clients_that_go_give_their_place_up(top):
+    with Daemon(top) as d:
+        new_plan(d, 'p')
+        held = Held(d, 'p')
+        wires = [d.connect() for _ in range(8)]
+        for wire in wires[1:]:
+            wire.send(request('POST /v1/plans/p/reset?wait=600', b'{}', JSON))
+        waits_for_the_lock(d, 'p', wires[0])
+        for wire in wires:
+            wire.close()
+        until(lambda: not somebody_waits(d), 'nobody waits')
+        until(lambda: d.ask('GET /metrics').body.count(b'atolld_requests_running 1\n'), 'nothing runs')
+        held.let_go()
 
 
 def many_at_once(top):
@@ -244,4 +275,5 @@ def many_at_once(top):
 if __name__ == '__main__':
     main([slow_bodies_are_ended, bodies_have_limits, bodies_arrive_in_pieces, what_commands_change_is_seen_at_once,
           what_is_changed_is_seen_by_commands_at_once, waiting_has_an_end, stopping_lets_requests_finish,
-          stopping_waits_no_longer_than_said, killed_it_leaves_what_any_command_leaves, many_at_once])
+          stopping_withdraws_who_waits, stopping_waits_no_longer_than_said, killed_it_leaves_what_any_command_leaves,
+          clients_that_go_give_their_place_up, many_at_once])
