@@ -12,6 +12,7 @@
 
 #include "fs/atomic.h"
 #include "fs/remove.h"
+#include "strategy/dir.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/crashpoint.h"
@@ -331,6 +332,8 @@ int git_commit(struct atoll_participant *p)
 
 	if (r == 0)
 		r = rec ? carry_out(p, rec) : git_files(p)->commit(p);
+	else if (r > 0 && !p->batch.redoing && dir_used_up(p))
+		p->stale = true; /* the files' commit says so, of which nobody lived to tell */
 	drop_view(p);
 	git_load_end(p, &h);
 	return r < 0 ? r : 0;

@@ -8,6 +8,7 @@ new, git finds nothing wrong, and no lock is left. Prints TAP.
 usage: git-crash.py root|user [git|worktree]
 """
 
+import json
 import os
 import random
 import shutil
@@ -180,6 +181,9 @@ class World:
         self.new = self.look()
         if self.new == self.old:
             raise Broken('the work is lost')
+        left = json.loads(self.must('diff', '--json', 'p'))['changes']
+        if left:
+            raise Broken(f'after the commit the plan has {left}')
         self.must('rollback', 'p')
         if self.state() != 'old':
             raise Broken('not undone')
