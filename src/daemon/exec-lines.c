@@ -259,7 +259,7 @@ int exec_lines_reply(struct call *c, struct exec_request *request)
 		(void)error_set(&c->err, r, "the client went; the command was ended");
 	if (r < 0)
 		return r;
-	if (l->state == LINES_LAST && l->cmd->result < 0 && !l->err.code)
+	if (l->state == LINES_LAST && !l->err.code && l->cmd->result < 0)
 		return refuse(c, l);
 	stream.arg = take_ptr(l);
 	return reply_stream(c, 200, &stream);
