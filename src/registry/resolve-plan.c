@@ -103,9 +103,10 @@ int registry_plan_resolve(struct registry *r, const char *ref, struct plan_row *
 		return error_set(err, -ATOLL_E_INVALID, "the name of the plan is empty");
 	if (strcmp(ref, "-") == 0)
 		return resolve_prefix(r, "", ret, err);
-	k = plan_find(r, PLAN_OPEN_BY_NAME, ref, &row, err);
+	/* The id first: nobody takes another's place by a name that looks like its id. */
+	k = plan_find(r, PLAN_OPEN_BY_ID, ref, &row, err);
 	if (k == 0)
-		k = plan_find(r, PLAN_OPEN_BY_ID, ref, &row, err);
+		k = plan_find(r, PLAN_OPEN_BY_NAME, ref, &row, err);
 	if (k == 0)
 		return resolve_prefix(r, ref, ret, err);
 	if (k > 0)
