@@ -74,9 +74,13 @@ static bool is_orphan(int fd)
 static int clear_path(const struct sockaddr_un *sun)
 {
 	cleanup_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	struct stat st;
 
 	if (fd < 0)
 		return -errno;
+	/* To anything else nobody listens, either, and it is not ours. */
+	if (lstat(sun->sun_path, &st) == 0 && !S_ISSOCK(st.st_mode))
+		return -ENOTSOCK;
 	if (connect(fd, (const struct sockaddr *)sun, sizeof(*sun)) == 0) {
 		if (!is_orphan(fd))
 			return -EADDRINUSE;
