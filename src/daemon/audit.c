@@ -2,6 +2,7 @@
 #include "daemon/audit.h"
 
 #include "auth/audit.h"
+#include "auth/secret.h"
 #include "daemon/daemon.h"
 #include "daemon/log.h"
 
@@ -14,6 +15,21 @@ static bool is_audited(const struct call *c)
 	       strcmp(c->route->method, "GET") != 0;
 }
 
+/* Somebody who puts a secret where a name belongs has made a mistake; it is not kept. */
+static bool is_secret(const char *arg)
+{
+	return strlen(arg) >= SECRET_LEN / 2 &&
+	       (strncmp(arg, "atk_", 4) == 0 || strncmp(arg, "ats_", 4) == 0);
+}
+
+static const char *place(const struct call *c)
+{
+	for (size_t i = 0; i < c->match.n_args; i++)
+		if (is_secret(c->args[i]))
+			return c->route->path;
+	return c->path;
+}
+
 static int note(const struct call *c, const char *outcome, struct error *err)
 {
 	char what[256];
@@ -22,11 +38,12 @@ static int note(const struct call *c, const char *outcome, struct error *err)
 		                       .who = c->who.name,
 		                       .credential = c->who.credential.id,
 		                       .what = what,
-		                       .plan = plan < 0 ? "" : c->args[plan],
+		                       .plan = plan < 0 || is_secret(c->args[plan]) ? ""
+		                                                                    : c->args[plan],
 		                       .request = c->id,
 		                       .outcome = outcome };
 
-	(void)snprintf(what, sizeof(what), "%s %s", c->route->method, c->path);
+	(void)snprintf(what, sizeof(what), "%s %s", c->route->method, place(c));
 	return audit_write(auth_store(c->d->auth), &e, err);
 }
 
