@@ -142,6 +142,9 @@ static int choose(struct call *c, struct once *o, const char *name)
 	int r = 1;
 
 	random_hex(o->row.plan, PLAN_ID_LEN);
+	if (name && strlen(name) >= sizeof(o->row.name))
+		return error_set(&c->err, -ATOLL_E_INVALID, "'%.*s...' is no name for a plan",
+		                 LIMIT_NAME, name);
 	if (name) {
 		(void)snprintf(o->row.name, sizeof(o->row.name), "%s", name);
 		return 0;
