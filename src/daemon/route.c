@@ -118,11 +118,10 @@ int route_plan_arg(const struct route *r)
 	return -1;
 }
 
+/* By its whole id: anything longer could be another plan's name. */
 static bool names_plan(const char *arg, const char *plan)
 {
-	size_t len = strlen(plan);
-
-	return strncmp(arg, plan, len) == 0 && (arg[len] == '\0' || arg[len] == '-');
+	return strcmp(arg, plan) == 0;
 }
 
 static int allow_bound(const struct route_match *m, const struct identity *who, struct error *err)

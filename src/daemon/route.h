@@ -53,9 +53,13 @@ struct route_match {
 int route_find(const char *method, const char *path, struct route_match *ret);
 void route_match_done(struct route_match *m);
 
-/* May WHO use it, with these arguments? A bearer bound to a plan must name that plan by its id (or a
- * sandbox of it) in the path. 0, or -ATOLL_E_DENIED with the reason. */
+/* May WHO use it, with these arguments? A bearer bound to a plan must name that plan by its id in
+ * the path. 0, or -ATOLL_E_DENIED with the reason. */
 int route_allows(const struct route_match *m, const struct identity *who, struct error *err);
+
+/* Is every word of QUERY (or NULL) known to it? One that is not may be one that matters, misspelt. 0, or
+ * -ATOLL_E_INVALID. */
+int route_knows(const struct route *r, const char *query, struct error *err);
 
 /* The number of the {..} that names the plan, or a sandbox of it; -1: none does. */
 int route_plan_arg(const struct route *r);
