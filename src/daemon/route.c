@@ -155,3 +155,62 @@ int route_allows(const struct route_match *m, const struct identity *who, struct
 	}
 	return 0;
 }
+
+/* ---- queries ---- */
+
+/* Beside "wait" of those with a store; each between blanks. */
+static const struct {
+	const char *method, *path, *words;
+} queries[] = {
+	{ "GET", "/v1/plans", " wait " },
+	{ "DELETE", "/v1/plans/{plan}", " force " },
+	{ "GET", "/v1/plans/{plan}/diff",
+	  " after conflicts context detail exclude format limit path " },
+	{ "GET", "/v1/log", " limit " },
+	{ "GET", "/v1/plans/{plan}/log", " limit " },
+	{ "GET", "/v1/events", " after plan " },
+	{ "GET", "/v1/plans/{plan}/jobs/{job}/output", " offset " },
+	{ "DELETE", "/v1/plans/{plan}/lock", " pid " },
+	{ "GET", "/v1/doctor", " path " },
+};
+
+static const char *words_of(const struct route *r)
+{
+	for (size_t i = 0; i < sizeof(queries) / sizeof(queries[0]); i++)
+		if (strcmp(queries[i].method, r->method) == 0 &&
+		    strcmp(queries[i].path, r->path) == 0)
+			return queries[i].words;
+	return "";
+}
+
+static bool is_word(const char *words, const char *name, size_t len)
+{
+	char want[16];
+
+	if (len == 0 || len + 2 >= sizeof(want))
+		return false;
+	(void)snprintf(want, sizeof(want), " %.*s ", (int)len, name);
+	return memchr(name, ' ', len) == NULL && strstr(words, want);
+}
+
+int route_knows(const struct route *r, const char *query, struct error *err)
+{
+	const char *words = words_of(r);
+
+	if (r->flags & ROUTE_OPEN)
+		return 0;
+	for (const char *p = query; p && *p; p += *p == '&') {
+		size_t len = strcspn(p, "=&");
+
+		if (!is_word(words, p, len) &&
+		    !((r->flags & ROUTE_STORE) && is_word(" wait ", p, len))) {
+			(void)error_set(err, -ATOLL_E_INVALID, "the query's '%.*s' is not known",
+			                len < 64 ? (int)len : 64, p);
+			error_hint(err, "known are:%s%s", words,
+			           r->flags & ROUTE_STORE ? " wait" : "");
+			return -ATOLL_E_INVALID;
+		}
+		p += strcspn(p, "&");
+	}
+	return 0;
+}

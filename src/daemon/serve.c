@@ -138,7 +138,7 @@ static unsigned check_route(struct call *c)
 	}
 	if (!(c->route->flags & ROUTE_OPEN) && route_allows(&c->match, &c->who, &c->err) < 0)
 		return MHD_HTTP_FORBIDDEN;
-	return 0;
+	return route_knows(c->route, c->query, &c->err) < 0 ? MHD_HTTP_BAD_REQUEST : 0;
 }
 
 static unsigned check_length(struct call *c, const struct guard_head *head)

@@ -310,7 +310,7 @@ def said_of_a_request(top):
         lines = {x['id']: x for x in d.log() if 'id' in x}
         same(sorted(lines), sorted(ids), 'ids')
         same([(lines[i]['method'], lines[i]['route'], lines[i]['status']) for i in ids],
-             [('GET', '/healthz', 200), ('', '', 401), ('GET', '/metrics', 200)], 'lines')
+             [('GET', '/healthz', 200), ('', '', 401), ('GET', '/metrics', 400)], 'lines')
         same([lines[i]['from'] for i in ids], ['127.0.0.1', '', ''], 'from')
         need(lines[ids[2]]['who'] == f'uid {os.geteuid()}', 'who')
         need('secret' not in d.log_path.read_text(), 'no secrets')
