@@ -340,12 +340,13 @@ def exec_a_client_that_goes_ends_its_command(top):
 def exec_survives_kills_of_the_daemon(top):
     with World(top) as d:
         p = d.plan('p')
-        with Exec(d, p, argv=['sh', '-c', 'echo kept >made; sync; echo ready; exec sleep 1000']) as e:
+        own = 100000 + os.getpid()  # other tests sleep at the same time
+        with Exec(d, p, argv=['sh', '-c', f'echo kept >made; sync; echo ready; exec sleep {own}']) as e:
             e.expect(b'ready')
             d.process.kill()
             d.process.wait()
             need(d.is_free(p, 20), 'the command went with it')
-            need(not any(b'sleep\x001000' in cmdline(pid) for pid in pids()), 'nothing is left running')
+            need(not any(f'sleep\0{own}'.encode() in cmdline(pid) for pid in pids()), 'nothing is left running')
         need(b'made' in d.atoll('diff', p, '--name-status').stdout, 'its work is there')
         d.states.clear()
         d.start()
