@@ -104,8 +104,10 @@ int exec_joinable(const char *dir, char **ret)
 	fd = openat(dir_fd, EXEC_RUNNING, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0 || fs_read_all(fd, RECORD_MAX, &text, &len) < 0 ||
 	    sscanf(text, "%d %" SCNu64 " %39s", &pid, &start, boot) != 3 ||
-	    strcmp(boot, clock_boot_id()) != 0 || !strstr(text, "\n" JOINABLE))
+	    strcmp(boot, clock_boot_id()) != 0)
 		return 0;
+	if (!strstr(text, "\n" JOINABLE))
+		return -EAGAIN;
 	*ret = xasprintf("%d %" PRIu64, pid, start);
 	return 1;
 }

@@ -151,7 +151,7 @@ bool exec_idle(void);
 int exec_run(const struct exec_options *opt, struct exec_usage *ret, struct error *err);
 
 /* Who runs on record in DIR, in a form for exec_options.join; the caller frees. 1, or 0: nobody, or
- * what runs there has no namespaces of its own. */
+ * what runs there has no namespaces of its own; -EAGAIN: it has just begun, and will be. */
 int exec_joinable(const char *dir, char **ret);
 /* After a dead holder of the plan's lock: ends the command recorded in DIR, if it still lives, and
  * waits until all of its namespace is gone. */

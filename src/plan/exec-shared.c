@@ -23,6 +23,9 @@
 #include "util/list.h"
 #include "util/mem.h"
 
+#define JOIN_WAIT_MS 5000
+#define JOIN_LOOK_NS INT64_C(5000000)
+
 struct joining {
 	struct atoll_plan *p;
 	const struct exec_wishes *wishes;
@@ -69,11 +72,25 @@ static int check_fence(const struct atoll_fence *f, struct error *err)
 	return -ATOLL_E_UNSUPPORTED;
 }
 
+/* A command that has just begun is marked as one to join a moment later. */
+static bool is_joinable(const struct joining *jn, const char *area, char **ret)
+{
+	int64_t deadline = clock_deadline(JOIN_WAIT_MS);
+	int r = 0;
+
+	while (plan_lock_held(jn->p->a, jn->p->id)) {
+		r = exec_joinable(area, ret);
+		if (r != -EAGAIN || clock_boot_ns() >= deadline)
+			break;
+		clock_sleep_ns(JOIN_LOOK_NS);
+	}
+	return r > 0;
+}
+
 static int find_running(const struct joining *jn, const struct sandboxes *boxes, char **ret,
                         struct error *err)
 {
-	if (boxes->n > 0 && plan_lock_held(jn->p->a, jn->p->id) &&
-	    exec_joinable(boxes->v[0].area, ret) > 0)
+	if (boxes->n > 0 && is_joinable(jn, boxes->v[0].area, ret))
 		return 0;
 	(void)error_set(err, -ATOLL_E_STATE,
 	                "nothing runs in plan '%s' that could be joined; the command was not run",

@@ -859,7 +859,9 @@ static void token_fork_in_the_middle_of_a_request(void **state)
 		          atoll_token_wait_result(w, &token, NULL) == -ECANCELED;
 
 		atoll_token_wait_free(w);
+#ifndef __SANITIZE_THREAD__ /* which still counts the parent's threads here, and stumbles over a new one */
 		ok = ok && atoll_token_get(asked, 20000, 0, &token, NULL) == 0;
+#endif
 		atoll_tokens_close(t);
 		_exit(ok ? 0 : 1);
 	}
