@@ -246,6 +246,12 @@ static int reply_again(struct call *c, const struct once *o)
 	return reply_error_as(c, 410, &err);
 }
 
+/* To a plan that is there, which may be another's, an agent's key adds nothing. */
+static unsigned open_flags(const struct call *c)
+{
+	return ATOLL_START_OR_OPEN | (c->who.scope == SCOPE_AGENT ? ATOLL_START_AS_IS : 0);
+}
+
 static int start(struct call *c)
 {
 	cleanup_body struct body b = BODY_INIT;
@@ -266,7 +272,7 @@ static int start(struct call *c)
 		return reply_again(c, &o);
 	api_settle(c);
 	how = (struct atoll_start){ .name = want.name,
-		                    .flags = want.or_open ? ATOLL_START_OR_OPEN : 0,
+		                    .flags = want.or_open ? open_flags(c) : 0,
 		                    .resources = resources,
 		                    .n_resources = want.resources.n };
 	r = start_once(c, &o, &how, &p);

@@ -56,6 +56,10 @@ def test_asking_twice_is_not_starting(top):
             same(begin(s, key, 'p', 200, or_open=True, once='k'), p, 'opened')
             same(s.call('POST', f'/v1/sandboxes/{p}/auth', key=key).status, 403, 'a token of the plan of another')
         same(s.sql('SELECT starter FROM plan WHERE id = ?', p), [('',)], 'who started it')
+        more = s.top / 'more'
+        more.mkdir()
+        same(begin(s, key, 'p', 200, or_open=True, resources=[{'root': str(more), 'strategy': 'copy'}]), p, 'opened, to add to it')
+        same(s.sql('SELECT count(*) FROM sandbox WHERE plan = ?', p), [(1,)], 'nothing was added')
 
 
 def test_a_name_that_is_too_long_is_not_cut(top):
