@@ -294,14 +294,20 @@ static int fill_show(struct json *j, void *arg)
 	return r;
 }
 
-static int show(struct call *c)
+/* With what FILL has to say of the plan. */
+static int reply_plan(struct call *c, reply_fill_fn fill)
 {
 	cleanup_plan struct atoll_plan *p = NULL;
 	struct api_fill f = { .c = c };
 	int r = call_plan(c, 0, &p);
 
 	f.plan = p;
-	return r < 0 ? r : reply_json(c, 200, fill_show, &f);
+	return r < 0 ? r : reply_json(c, 200, fill, &f);
+}
+
+static int show(struct call *c)
+{
+	return reply_plan(c, fill_show);
 }
 
 static int stop(struct call *c)
@@ -335,12 +341,7 @@ static int fill_sandboxes(struct json *j, void *arg)
 
 static int sandboxes(struct call *c)
 {
-	cleanup_plan struct atoll_plan *p = NULL;
-	struct api_fill f = { .c = c };
-	int r = call_plan(c, 0, &p);
-
-	f.plan = p;
-	return r < 0 ? r : reply_json(c, 200, fill_sandboxes, &f);
+	return reply_plan(c, fill_sandboxes);
 }
 
 /* Is the resource in the plan already? Then an earlier try of this request added it. */

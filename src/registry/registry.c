@@ -222,20 +222,35 @@ void registry_tend(struct registry *r)
 	ticket_release(&ticket);
 }
 
-int registry_read(struct registry *r, const char *sql, struct args args, backend_row_fn fn,
-                  void *ctx, struct error *err)
+/* The connection, for who may be in a transaction on it already. */
+static int connection_enter(struct registry *r, bool *ret_inside, struct error *err)
 {
-	bool inside;
 	int k = check_process(r, err);
 
 	if (k < 0)
 		return k;
-	inside = is_owner(r);
-	if (!inside)
+	*ret_inside = is_owner(r);
+	if (!*ret_inside)
 		connection_lock(r);
-	k = r->ops->run(r->backend, sql, args, fn, ctx, err);
+	return 0;
+}
+
+static void connection_leave(struct registry *r, bool inside)
+{
 	if (!inside)
 		connection_unlock(r);
+}
+
+int registry_read(struct registry *r, const char *sql, struct args args, backend_row_fn fn,
+                  void *ctx, struct error *err)
+{
+	bool inside;
+	int k = connection_enter(r, &inside, err);
+
+	if (k < 0)
+		return k;
+	k = r->ops->run(r->backend, sql, args, fn, ctx, err);
+	connection_leave(r, inside);
 	return k;
 }
 
@@ -391,16 +406,12 @@ int registry_damaged(const struct registry *r, struct error *err, const char *wh
 int registry_version(struct registry *r, uint64_t *ret, struct error *err)
 {
 	bool inside;
-	int k = check_process(r, err);
+	int k = connection_enter(r, &inside, err);
 
 	if (k < 0)
 		return k;
-	inside = is_owner(r);
-	if (!inside)
-		connection_lock(r);
 	k = r->ops->version(r->backend, ret, err);
-	if (!inside)
-		connection_unlock(r);
+	connection_leave(r, inside);
 	return k;
 }
 

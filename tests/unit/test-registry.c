@@ -218,13 +218,13 @@ static void sto_06_resolve(void **state)
 
 	(void)add_plan_id(r, "fix-421", "aaaa000000000002");
 	(void)add_plan_id(r, "deploy", "bbbb000000000003");
-	/* Looks like the beginning of an id; the name wins. */
+	/* Named as another's id: the id wins, or one would pass for the other. */
 	(void)add_plan_id(r, "aaaa000000000002", "cccc000000000004");
 
 	check_ok(registry_plan_resolve(r, "fix-42", &got, err)); /* exact before prefix */
 	assert_string_equal(got.id, "aaaa000000000001");
 	check_ok(registry_plan_resolve(r, "aaaa000000000002", &got, err));
-	assert_string_equal(got.id, "cccc000000000004");
+	assert_string_equal(got.name, "fix-421");
 	check_ok(registry_plan_resolve(r, "aaaa000000000001", &got, err));
 	assert_string_equal(got.name, "fix-42");
 	check_ok(registry_plan_resolve(r, "d", &got, err));
