@@ -287,18 +287,76 @@ int plan_history(struct atoll_plan *p, atoll_event_fn fn, void *user, struct err
 	return r < 0 ? r : 0;
 }
 
+#define DIFF_LOOKS 16
+
 struct counting {
 	atoll_change_fn fn;
 	void *user;
 	int64_t n;
+	bool ended; /* by FN */
 };
 
 static int count_change(void *user, const struct atoll_change *change)
 {
 	struct counting *c = user;
+	int r;
 
 	c->n++;
-	return c->fn ? c->fn(c->user, change) : 0;
+	r = c->fn ? c->fn(c->user, change) : 0;
+	c->ended = r < 0;
+	return r;
+}
+
+/* Does the sandbox have another workspace by now, or none? Then *ROW is as it is now. 1, 0 or a code. */
+static int look_again(struct atoll_plan *p, struct sandboxes *boxes, size_t i, struct error *err)
+{
+	cleanup_sandboxes struct sandboxes now = SANDBOXES_INIT;
+	struct sandbox_row *row = &boxes->v[i], swap;
+	size_t k = 0;
+	int r = load(p, &now, err);
+
+	if (r < 0)
+		return r;
+	while (k < now.n && strcmp(now.v[k].id, row->id) != 0)
+		k++;
+	if (k == now.n) {
+		row->state = ATOLL_SANDBOX_CLEANED_UP;
+		return 1;
+	}
+	if (now.v[k].generation == row->generation && now.v[k].stale == row->stale &&
+	    now.v[k].state == row->state)
+		return 0;
+	swap = *row;
+	*row = now.v[k];
+	now.v[k] = swap;
+	return 1;
+}
+
+/* No lock is held: a commit, a reset or a rollback may put another workspace in its place meanwhile, and
+ * remove the one that is looked at. */
+static int diff_one(struct atoll_plan *p, struct sandboxes *boxes, size_t i, struct counting *c,
+                    struct error *err)
+{
+	int64_t before = c->n;
+
+	for (int look = 0;; look++) {
+		cleanup_error struct error later = ERROR_INIT;
+		int r = sandbox_diff(p->a, p->name, &boxes->v[i], count_change, c, err);
+		int again;
+
+		if (r >= 0 || c->ended)
+			return r;
+		again = look_again(p, boxes, i, &later);
+		if (again <= 0)
+			return r;
+		error_done(err);
+		if (c->n == before && look < DIFF_LOOKS)
+			continue;
+		(void)error_set(err, -EAGAIN, "'%s' was decided about while it was looked at",
+		                boxes->v[i].root);
+		error_hint(err, "look again");
+		return -EAGAIN;
+	}
 }
 
 int64_t plan_diff(struct atoll_plan *p, atoll_change_fn fn, void *user, struct error *err)
@@ -308,7 +366,7 @@ int64_t plan_diff(struct atoll_plan *p, atoll_change_fn fn, void *user, struct e
 	int r = load(p, &boxes, err);
 
 	for (size_t i = 0; r >= 0 && i < boxes.n; i++)
-		r = sandbox_diff(p->a, p->name, &boxes.v[i], count_change, &c, err);
+		r = diff_one(p, &boxes, i, &c, err);
 	return r < 0 ? r : c.n;
 }
 

@@ -809,6 +809,41 @@ static void dif_06_random_trees(void **state)
 	}
 }
 
+struct meddler {
+	struct fix *f;
+	struct atoll_plan *p; /* NULL: it has been */
+	const char *root;
+};
+
+/* At the first change that is told the second workspace, not yet looked at, gives way to another. */
+static int meddle(void *user, const struct atoll_change *change)
+{
+	struct meddler *m = user;
+
+	(void)change;
+	if (m->p) {
+		expect_eq(atoll_plan_reset(m->p, NULL), 0);
+		put_text(fix_path(m->f, "%s/other", fix_work(m->f, m->p, m->root)), "2");
+	}
+	m->p = NULL;
+	return 0;
+}
+
+static void dif_decided_about_while_looked_at(void **state)
+{
+	struct fix *f = *state;
+	const char *one = fix_dir(f, "one"), *two = fix_dir(f, "two");
+	struct atoll_plan *p = fix_plan(f, "looked");
+	struct meddler m = { .f = f, .p = p, .root = two };
+
+	fix_add(f, p, one, "copy");
+	fix_add(f, p, two, "copy");
+	put_text(fix_path(f, "%s/file", fix_work(f, p, one)), "1");
+	put_text(fix_path(f, "%s/file", fix_work(f, p, two)), "1");
+	expect_eq(atoll_plan_diff(p, meddle, &m, f->res), 2);
+	expect_eq(atoll_plan_diff(p, NULL, NULL, f->res), 1);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct atest_child children[] = { { NULL, NULL } };
@@ -821,6 +856,7 @@ int main(int argc, char **argv)
 		mtest(dif_05_forged_times_hide_nothing),
 		mtest(dif_05_edits_within_the_tick_of_creation),
 		mtest(dif_05_no_change_is_no_change),
+		mtest(dif_decided_about_while_looked_at),
 		mtest(dif_06_scripts_in_the_store_s_area),
 		mtest(dif_06_scripts_in_an_area_beside),
 		mtest(dif_06_scripts_with_work_in_the_store),
