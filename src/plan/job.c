@@ -33,10 +33,24 @@ struct looking {
 	void *user;
 };
 
-static int tell(void *ctx, const struct job_row *row)
+/* The same run, as it has ended by now. */
+static int take_end(void *ctx, const struct job_row *row)
+{
+	struct job_row *now = ctx;
+
+	if (strcmp(row->name, now->name) == 0 && row->epoch == now->epoch) {
+		now->ended_ms = row->ended_ms;
+		now->exit_code = row->exit_code;
+		now->term_signal = row->term_signal;
+	}
+	return 0;
+}
+
+static int tell(void *ctx, const struct job_row *read)
 {
 	const struct looking *l = ctx;
 	struct output_size size = { 0 };
+	struct job_row now = *read, *row = &now;
 	struct plan_row plan;
 	pid_t pid;
 	bool runs = is_running(l->a, row, &pid);
@@ -53,6 +67,14 @@ static int tell(void *ctx, const struct job_row *row)
 		                 .term_signal = row->term_signal,
 		                 .pid = pid };
 
+	/* It may have ended, and let go of the lock, since its row was read. */
+	if (job.state == ATOLL_JOB_LOST &&
+	    registry_job_list(l->a->reg, row->plan, take_end, &now, NULL) == 0 && now.ended_ms) {
+		job.state = ATOLL_JOB_ENDED;
+		job.ended_ms = now.ended_ms;
+		job.exit_code = now.exit_code;
+		job.term_signal = now.term_signal;
+	}
 	if (registry_plan_get(l->a->reg, row->plan, &plan, NULL) == 0)
 		job.plan_name = plan.name;
 	if (output_size(l->a, row->plan, row->output, &size) > 0) {
