@@ -96,6 +96,13 @@ static void on_signal(int sig)
 	errno = saved;
 }
 
+/* A daemon that died while the job began reads no report: the job goes on. A handler, for what is ignored
+ * would be in the command, too. */
+static void on_nobody_reads(int sig)
+{
+	(void)sig;
+}
+
 /* The option `control`, as a number; its descriptor stays open as long as the process lives. */
 static int pass_signals_on(char text[16])
 {
@@ -153,8 +160,11 @@ int job_main(void)
 	struct order_parts o = { 0 };
 	struct atoll_result *res = atoll_result_new();
 	struct atoll *a = NULL;
+	const struct sigaction act = { .sa_handler = on_nobody_reads, .sa_flags = SA_RESTART };
 	struct problem p;
 	int r = read_order(&o);
+
+	(void)sigaction(SIGPIPE, &act, NULL);
 
 	if (r < 0)
 		(void)error_sys(&err, r, "read", "what to do");
