@@ -499,6 +499,38 @@ def exec_starts_jobs(top):
         same((answer.status, answer.json()['code']), (422, 'ENOENT'), 'what cannot run is no job')
 
 
+def exec_a_job_goes_on_when_the_daemon_dies_before_it_begins(top):
+    with World(top) as d:
+        p = d.plan('p')
+        with Exec(d, p, argv=['sh', '-c', 'echo held; read line']) as holder:
+            holder.expect(b'held')
+
+            def ask():
+                try:
+                    lines(d, p, argv=['sh', '-c', 'echo done'], background='work', wait=60)
+                except Exception:  # pylint: disable=broad-except
+                    pass  # nobody answers it
+
+            asker = threading.Thread(target=ask)
+            asker.start()
+            until = time.monotonic() + 20
+            while not any(lock['waiting'] for lock in json.loads(d.atoll('lock', 'show', p, '--json').stdout)['locks']):
+                need(time.monotonic() < until, 'the job waits for the plan')
+                time.sleep(0.05)
+            d.process.kill()
+            d.process.wait()
+        asker.join()
+        until = time.monotonic() + 20
+        while True:
+            jobs = json.loads(d.atoll('job', 'list', '--json').stdout)['jobs']
+            if jobs and jobs[0]['state'] != 'running' or time.monotonic() > until:
+                break
+            time.sleep(0.05)
+        same([(job['name'], job['state'], job['exit_code']) for job in jobs], [('work', 'ended', 0)], 'how it ended')
+        d.states.clear()
+        d.start()
+
+
 if __name__ == '__main__':
     main([
         exec_says_what_a_command_says,
@@ -520,4 +552,5 @@ if __name__ == '__main__':
         exec_by_token_over_tls,
         exec_in_lines,
         exec_starts_jobs,
+        exec_a_job_goes_on_when_the_daemon_dies_before_it_begins,
     ])
