@@ -141,6 +141,14 @@ int listen_unix(const char *path, int *ret_fd, struct error *err)
 		error_hint(err, "a daemon serves there already; --socket PATH names another place");
 		return r;
 	}
+	if (r == -ENOTSOCK) {
+		(void)error_set(
+			err, r,
+			"cannot listen on '%s': it is there, is no socket, and was left alone",
+			path);
+		error_hint(err, "--socket PATH takes a path where nothing is");
+		return r;
+	}
 	if (r < 0)
 		return error_sys(err, r, "listen on", path);
 	*ret_fd = take_fd(&fd);
