@@ -5,7 +5,8 @@
 The argument is a file with one line per stage: name, exit status, and Meson's JSON log,
 separated by tabs; "-" is a stage that is one result by itself, "" one that counts only when it
 fails. Single TAP results are counted, not programs. A failure without a "not ok" (a crash, a
-time-out, a broken plan, a build that stopped) counts as one failed.
+time-out, a broken plan, a build that stopped) counts as one failed. What a program says of a
+failure, in comments right behind it, is said again here: the end is what is read first.
 
 A result skipped in one stage but passed in another is not a skip: root-only cases in the
 user's run, for example. What no stage ran is reported as ", N skipped", and counts as failed
@@ -20,18 +21,20 @@ import sys
 RESULT = re.compile(
     r'(?P<not>not )?ok\b\s*(?P<number>\d+)?[\s-]*(?P<name>[^#]*?)\s*'
     r'(?:#\s*(?P<directive>skip|todo)\S*\s*(?P<reason>.*))?$', re.I)
+MOST_SAID = 12
 PLAN = re.compile(r'1\.\.(\d+)(?:\s*#\s*skip\S*\s*(.*))?', re.I)
 
 
 def plain(program):
-    """"suite / x-user" is x once more, run by root as an ordinary user."""
-    return re.sub(r'-user$', '', program.split(' / ')[-1])
+    """"suite / x-user" is x once more, run by root as an ordinary user; "x-strings" is x once more
+    as root, and what is about ordinary users is left to x."""
+    return re.sub(r'-(user|strings)$', '', program.split(' / ')[-1])
 
 
 class Sum:
     def __init__(self):
         self.passed = []   # (program, result)
-        self.failed = []   # text
+        self.failed = []   # text, with what the program said of it
         self.skipped = []  # (program, result, stage, reason)
 
     def add_program(self, stage, run):
@@ -40,7 +43,13 @@ class Sum:
         before = len(self.failed)
         plan = None
         count = 0
+        said = 0           # how many more lines of a failure are kept
         for line in run['stdout'].splitlines():
+            if said and line.startswith('#'):
+                said -= 1
+                self.failed[-1] += '\n    ' + line
+            else:
+                said = 0
             found = PLAN.match(line)
             if found:
                 plan = found
@@ -48,7 +57,8 @@ class Sum:
             found = RESULT.match(line)
             if found:
                 count += 1
-                self.add_result(stage, program, found)
+                if self.add_result(stage, program, found):
+                    said = MOST_SAID
 
         where = f'{stage}: {program}'
         if plan and plan[1] == '0' and plan[2]:
@@ -61,6 +71,7 @@ class Sum:
             self.failed.append(f'{where}: no results, and no reason given')
 
     def add_result(self, stage, program, found):
+        """True when it is a failure."""
         name = found['name'] or found['number'] or ''
         directive = (found['directive'] or '').lower()
         if directive == 'skip' and found['not'] and not found['name']:
@@ -70,8 +81,10 @@ class Sum:
             self.skipped.append((program, name, stage, found['reason']))
         elif found['not'] or directive == 'todo':
             self.failed.append(f'{stage}: {program}: {name}')
+            return True
         else:
             self.passed.append((program, name))
+        return False
 
     def add_stage(self, stage, status, log):
         before = len(self.failed)

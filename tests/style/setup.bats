@@ -79,6 +79,13 @@ sum() {
 	[ "$status" -eq 1 ]
 }
 
+@test "sum-tests says again what a program said of a failure" {
+	log_run a FAIL $'1..2\nnot ok 1 - x\n# 1 != 2\n# here\nok 2 - y\n# and so on'
+	printf 'one\t1\t%s\n' "$log" >"$stages"
+	sum '1 passed, 1 failed'
+	[[ $output == *$'failed: one: a: x\n    # 1 != 2\n    # here\n1 passed'* ]]
+}
+
 @test "sum-tests counts what broke without saying not ok" {
 	log_run crash ERROR $'1..2\nok 1 - x'
 	log_run silent OK ''
@@ -134,4 +141,8 @@ sum() {
 	log_run 's / b-user' OK $'1..1\nok 1 - z'
 	log_run 's / b' SKIP '1..0 # SKIP needs root'
 	CI=true sum '3 passed, 1 failed'
+	log_run 's / c-strings' OK $'1..1\nok 1 - u # SKIP is about ordinary users'
+	CI=true sum '3 passed, 2 failed'
+	log_run 's / c' OK $'1..1\nok 1 - u'
+	CI=true sum '4 passed, 1 failed'
 }
