@@ -146,9 +146,10 @@ static int make(struct atoll *a, struct making *m, int64_t life_ms, store_write_
 		return r;
 	set_life(&m->row, life_ms);
 	r = store_write(a, REGISTRY_DURABLE, write, m, err);
-	if (r == 0)
-		*ret_secret = secret;
-	return r;
+	if (r < 0)
+		return error_prefix(err, r, "no %s was made", credential_kind_name(m->row.kind));
+	*ret_secret = secret;
+	return 0;
 }
 
 int credential_new_key(struct atoll *a, const struct key_wish *wish, struct secret *ret_secret,

@@ -5,6 +5,7 @@
  * live for ever.
  */
 #include "auth/credential.h"
+#include "daemon/body.h"
 #include "daemon/grant.h"
 #include "util/json-read.h"
 
@@ -141,8 +142,10 @@ static int auth_post(struct call *c)
 	if (r == 0)
 		r = check_plan(c, &w.plan);
 	if (r == 0)
+		r = body_expect_json(c);
+	if (r == 0)
 		r = read_wish(c, &w);
-	return r < 0 ? r : grant_answer(c, &g);
+	return r < 0 ? r : r > 0 ? 0 : grant_answer(c, &g);
 }
 
 /* ---- DELETE ---- */

@@ -24,6 +24,8 @@ static int readyz(struct call *c)
 		return reply_error_as(c, 503, &c->err);
 	}
 	r = stores_version(c->d->stores, &version, &c->err);
+	if (r == 0)
+		r = stores_writable(c->d->stores, &c->err);
 	return r < 0 ? reply_error_as(c, 503, &c->err) : healthz(c);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Keys, for who may everything: what `atoll token` does, with the same JSON. */
 #include "auth/credential.h"
+#include "daemon/body.h"
 #include "daemon/grant.h"
 #include "util/json-read.h"
 
@@ -101,8 +102,11 @@ static int keys_post(struct call *c)
 {
 	struct wish w = { .c = c };
 	const struct grant g = { .subject = "", .make = make_key, .arg = &w, .fill = fill_key };
-	int r = json_members(c->body, c->body_len, take_member, &w);
+	int r = body_expect_json(c);
 
+	if (r != 0)
+		return r < 0 ? r : 0;
+	r = json_members(c->body, c->body_len, take_member, &w);
 	if (r < 0 && !c->err.code)
 		return error_set(&c->err, -ATOLL_E_INVALID, "the body is no JSON object");
 	if (r < 0)

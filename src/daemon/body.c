@@ -232,19 +232,28 @@ static bool is_json(const char *type)
 	return len == strlen("application/json") && strncasecmp(type, "application/json", len) == 0;
 }
 
-int body_read(struct call *c, struct body *b, const struct body_member *table, void *ret)
+int body_expect_json(struct call *c)
 {
-	struct reading r = { .b = b, .err = &c->err, .where = "", .table = table, .ret = ret };
 	const char *type = call_header(c, "Content-Type");
 	struct error err = ERROR_INIT;
 	int e;
 
-	if (c->body_len == 0)
-		return read_object(&r, "{}", 2, "the body");
-	if (type && is_json(type))
-		return read_object(&r, c->body, c->body_len, "the body");
+	if (c->body_len == 0 || (type && is_json(type)))
+		return 0;
 	(void)error_set(&err, -ATOLL_E_INVALID,
 	                "the body's Content-Type is to be application/json");
 	e = reply_error_as(c, 415, &err);
 	return e < 0 ? e : 1;
+}
+
+int body_read(struct call *c, struct body *b, const struct body_member *table, void *ret)
+{
+	struct reading r = { .b = b, .err = &c->err, .where = "", .table = table, .ret = ret };
+	int e = body_expect_json(c);
+
+	if (e != 0)
+		return e;
+	if (c->body_len == 0)
+		return read_object(&r, "{}", 2, "the body");
+	return read_object(&r, c->body, c->body_len, "the body");
 }

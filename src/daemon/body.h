@@ -58,9 +58,11 @@ struct body {
 void body_done(struct body *b);
 #define cleanup_body __attribute__((__cleanup__(body_done)))
 
+/* 0: there is no body, or one that says it is JSON; 1: it does not, and the request is answered (415). */
+int body_expect_json(struct call *c);
+
 /* Fills RET, which is zero or holds what is to be where nothing is given. No body at all is an empty
- * object. -ATOLL_E_INVALID with the member in c->err, or, where the body says it is no JSON, the
- * request is answered (415): 1. */
+ * object. -ATOLL_E_INVALID with the member in c->err, or, as body_expect_json(), 1. */
 int body_read(struct call *c, struct body *b, const struct body_member *table, void *ret);
 
 #endif

@@ -87,5 +87,15 @@ int call_store(struct call *c)
 
 int call_plan(struct call *c, size_t i, struct atoll_plan **ret)
 {
-	return atoll_plan_find(c->atoll, c->args[i], ret, c->res);
+	const char *ref = c->args[i];
+	int r = atoll_plan_find(c->atoll, ref, ret, c->res);
+
+	if (r < 0 || strcmp(ref, atoll_plan_id(*ret)) == 0 ||
+	    strcmp(ref, atoll_plan_name(*ret)) == 0)
+		return r;
+	(void)error_set(&c->err, -ATOLL_E_NOT_FOUND, "there is no plan '%s'", ref);
+	error_hint(&c->err, "name the plan in full, by its id or its name");
+	atoll_plan_free(*ret);
+	*ret = NULL;
+	return -ATOLL_E_NOT_FOUND;
 }

@@ -79,7 +79,8 @@ int call_stop_fd(const struct call *c);
 /* Opens the store, for c->atoll and c->res, as ROUTE_STORE does before the handler runs; for one that
  * needs it only sometimes. */
 int call_store(struct call *c);
-/* Finds the plan that args[I] names, with c->atoll; c->res says why not. */
+/* Finds the plan that args[I] names, with c->atoll; c->res or c->err says why not. In full: a program has
+ * no use for "the only one that begins so", and what it would decide about is another one tomorrow. */
 int call_plan(struct call *c, size_t i, struct atoll_plan **ret);
 
 #endif

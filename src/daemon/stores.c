@@ -6,8 +6,11 @@
 #include "plan/settings.h"
 #include "util/mem.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #define STORES_IDLE 4 /* kept for the next request: each is a connection with its cache */
 
@@ -89,6 +92,13 @@ void stores_give(struct stores *s, struct atoll *a)
 int stores_version(struct stores *s, uint64_t *ret, struct error *err)
 {
 	return registry_version(s->watch->reg, ret, err);
+}
+
+int stores_writable(const struct stores *s, struct error *err)
+{
+	if (faccessat(AT_FDCWD, s->watch->home, W_OK | X_OK, AT_EACCESS) == 0)
+		return 0;
+	return error_sys(err, -errno, "write to the store", s->watch->home);
 }
 
 unsigned stores_policy(const struct stores *s)

@@ -22,6 +22,8 @@ void stores_give(struct stores *s, struct atoll *a);
 
 /* A number that is another one after any change of the registry, by whatever process. Cheap. */
 int stores_version(struct stores *s, uint64_t *ret, struct error *err);
+/* Could anything be written there now? */
+int stores_writable(const struct stores *s, struct error *err);
 /* ATOLL_DENY_* that the settings ask for. */
 unsigned stores_policy(const struct stores *s);
 const char *stores_home(const struct stores *s);

@@ -253,7 +253,7 @@ def bodies_have_an_end(s):
                         f'127.0.0.1:{s.port}')
             same((got.status, got.closed), (413, True), f'{method} {path} of {size} bytes')
             s.evil += 1
-    for path in ('/v1/plans', f'/v1/plans/{s.p}/reset', f'/v1/plans/{s.p}/commit', '/v1/clean'):
+    for path in ('/v1/plans', f'/v1/plans/{s.p}/reset', f'/v1/plans/{s.p}/commit', '/v1/clean', '/v1/keys', f'/v1/sandboxes/{s.p}/auth'):
         for kind in ('text/plain', 'application/x-www-form-urlencoded', 'multipart/form-data', 'application/jsonx', '',
                      'application/json-patch+json', 'text/json'):
             s.refused('POST', path, 415, kind, key=s.admin, body='{}', headers={'Content-Type': kind})

@@ -286,6 +286,16 @@ def test_bad_bodies_are_refused_by_name(top):
         same([p['name'] for p in s.ok('GET /v1/plans')['plans']], ['p'], 'nothing was made')
 
 
+def test_plans_are_named_in_full(top):
+    with Api(top) as s:
+        plan = s.ok('POST /v1/plans', {'name': 'only', 'resources': [{'root': str(s.root()), 'strategy': 'copy'}]}, 201)['plan']
+        for ref in (plan['id'][:8], 'onl', '-'):
+            for line in (f'GET /v1/plans/{ref}', f'POST /v1/plans/{ref}/reset', f'DELETE /v1/plans/{ref}'):
+                s.refused(line, 404, 'not-found')
+        for ref in (plan['id'], 'only'):
+            same(s.ok(f'GET /v1/plans/{ref}')['plan']['id'], plan['id'], ref)
+
+
 # ---- made once ----
 
 

@@ -298,7 +298,7 @@ def main(tests):
         sys.exit(bool(failed))
     print(f'1..{2 * len(tests)}', flush=True)
     failed = run_all(tests, 'root')
-    user = ['setpriv', f'--reuid={NOBODY}', f'--regid={NOBODY}', '--clear-groups', sys.executable, sys.argv[0], 'as-user']
+    user = ['setpriv', f'--reuid={NOBODY}', f'--regid={NOBODY}', '--clear-groups', sys.executable, sys.argv[0], 'as-user', *sys.argv[1:]]
     home = tempfile.mkdtemp(prefix='atolld.', dir='/var/tmp')
     os.chown(home, NOBODY, NOBODY)
     try:
