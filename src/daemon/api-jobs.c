@@ -164,7 +164,7 @@ static int begin(struct call *c, struct once *o, const char *name)
 	int r = once_record(c, o);
 
 	if (r == 0)
-		r = job_reply(c, name);
+		r = job_reply(c, name, o->held_fd);
 	if (r < 0 || c->status != 202) {
 		once_failed(c, o);
 		return r;
@@ -181,6 +181,9 @@ int jobs_begin(struct call *c, const char *name)
 
 	if (r == 0)
 		r = once_begin(c, &o, REQUEST_JOB);
+	if (r != 0)
+		return r < 0 ? r : 0;
+	r = once_hold(c, &o);
 	if (r != 0)
 		return r < 0 ? r : 0;
 	if (o.again && (o.row.made || was_begun(c, &o, name)))

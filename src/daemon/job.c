@@ -29,6 +29,7 @@
 
 #define ORDER_FD  3
 #define REPORT_FD 4
+#define HELD_FD   5
 #define ORDER_MAX (4u << 20)
 #define SAYS_MAX  (64u << 10)
 #define BEGAN     "began"
@@ -59,11 +60,12 @@ static int read_order(struct order_parts *o)
 
 static void on_began(void *ctx)
 {
-	int fd = REPORT_FD;
+	int fd = REPORT_FD, held_fd = HELD_FD;
 
 	(void)ctx;
 	(void)fs_write_all(fd, BEGAN, sizeof(BEGAN) - 1);
 	close_fd(&fd);
+	close_fd(&held_fd);
 	(void)(chdir("/") < 0);
 }
 
@@ -162,9 +164,13 @@ int job_main(void)
 	struct atoll *a = NULL;
 	const struct sigaction act = { .sa_handler = on_nobody_reads, .sa_flags = SA_RESTART };
 	struct problem p;
-	int r = read_order(&o);
+	int r;
 
+	/* None of them is the command's. */
+	for (int fd = ORDER_FD; fd <= HELD_FD; fd++)
+		(void)fcntl(fd, F_SETFD, FD_CLOEXEC);
 	(void)sigaction(SIGPIPE, &act, NULL);
+	r = read_order(&o);
 
 	if (r < 0)
 		(void)error_sys(&err, r, "read", "what to do");
@@ -215,7 +221,7 @@ static int write_order(struct call *c, const char *plan, int *ret_fd)
 	return r;
 }
 
-static int spawn(int order_fd, int *ret_fd)
+static int spawn(int order_fd, int held_fd, int *ret_fd)
 {
 	static const char *const argv[] = { "atolld", JOB_ARGUMENT, NULL };
 	cleanup_close int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -228,13 +234,14 @@ static int spawn(int order_fd, int *ret_fd)
 	report_fd = ends[0];
 	report_to = ends[1];
 	const struct child_fd fds[] = {
-		{ null_fd, 0 },         { null_fd, 1 },           { null_fd, 2 },
-		{ order_fd, ORDER_FD }, { report_to, REPORT_FD },
+		{ null_fd, 0 },           { null_fd, 1 },
+		{ null_fd, 2 },           { order_fd, ORDER_FD },
+		{ report_to, REPORT_FD }, { held_fd == FD_NONE ? null_fd : held_fd, HELD_FD },
 	};
 	const struct child_options opt = { .file = "/proc/self/exe",
 		                           .argv = argv,
 		                           .fds = fds,
-		                           .n_fds = 5,
+		                           .n_fds = 6,
 		                           .leads_session = true };
 	r = child_spawn_detached(&opt);
 	if (r == 0)
@@ -297,7 +304,7 @@ static int answer(struct call *c, struct atoll_plan *p, const char *name, char *
 	return reply_text(c, (unsigned)status, PROBLEM_TYPE, xstrdup(text + 1), strlen(text + 1));
 }
 
-int job_reply(struct call *c, const char *name)
+int job_reply(struct call *c, const char *name, int held_fd)
 {
 	cleanup_close int order_fd = FD_NONE;
 	cleanup_close int report_fd = FD_NONE;
@@ -309,7 +316,7 @@ int job_reply(struct call *c, const char *name)
 		return r;
 	r = write_order(c, atoll_plan_id(p), &order_fd);
 	if (r == 0)
-		r = spawn(order_fd, &report_fd);
+		r = spawn(order_fd, held_fd, &report_fd);
 	if (r < 0) {
 		(void)error_sys(&c->err, r, "start", "the process of the job");
 	} else {

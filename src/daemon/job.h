@@ -12,8 +12,9 @@
 
 #define JOB_ARGUMENT "--job"
 
-/* NAME: the job's. Answers 202 once the command runs, or with what went wrong. */
-int job_reply(struct call *c, const char *name);
+/* NAME: the job's. Answers 202 once the command runs, or with what went wrong. The job's process has a copy
+ * of HELD_FD (or FD_NONE) until the job is on record, or is not to be. */
+int job_reply(struct call *c, const char *name, int held_fd);
 /* The answer to one that runs, or did so: 202. */
 int job_answer(struct call *c, struct atoll_plan *p, const char *name);
 /* job_reply(), once for each Idempotency-Key; in api-jobs.c. */

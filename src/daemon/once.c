@@ -42,6 +42,7 @@ void once_done(struct once *o)
 {
 	if (!o->given)
 		return;
+	close_fd(&o->held_fd);
 	(void)pthread_mutex_lock(&mutex);
 	for (struct once **at = &under_way; *at; at = &(*at)->next) {
 		if (*at != o)
@@ -152,6 +153,16 @@ int once_begin(struct call *c, struct once *o, enum request_kind kind)
 	if (!enter(o))
 		return once_busy(c);
 	return look(c, o);
+}
+
+int once_hold(struct call *c, struct once *o)
+{
+	if (!o->given)
+		return 0;
+	o->held_fd = registry_request_hold(c->atoll->reg, o->row.sender, o->row.key);
+	if (o->held_fd == -ATOLL_E_BUSY)
+		return once_busy(c);
+	return o->held_fd < 0 ? error_sys(&c->err, o->held_fd, "hold", "the request") : 0;
 }
 
 int once_record(struct call *c, struct once *o)

@@ -19,12 +19,16 @@ struct once {
 	struct request_row row;
 	bool given;
 	bool again;        /* row is that of an earlier try */
+	int held_fd;       /* of once_hold() */
 	struct once *next; /* of those under way */
 };
-#define ONCE_INIT ((struct once){ 0 })
+#define ONCE_INIT ((struct once){ .held_fd = -1 })
 
 /* 0; 1: the request is answered; negative: c->err. O stays where it is until once_done(). */
 int once_begin(struct call *c, struct once *o, enum request_kind kind);
+/* Others who are at the request are those that have held_fd, or a copy of it, too. Before it is known
+ * whether an earlier try got as far as to make something. The same answers. */
+int once_hold(struct call *c, struct once *o);
 /* PLAN and NAME are set in the row. The same answers. */
 int once_record(struct call *c, struct once *o);
 /* What was made is called otherwise than the row says. */

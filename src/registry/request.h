@@ -43,6 +43,9 @@ struct request_row {
 	int64_t created_ms;
 };
 
+/* A descriptor that says that somebody is at the request, in whatever process it is open; for what begins
+ * in a process that outlives the one that was asked. -ATOLL_E_BUSY: somebody is. */
+int registry_request_hold(struct registry *r, const char *sender, const char *key);
 /* 1 and *ret, or 0. */
 int registry_request_get(struct registry *r, const char *sender, const char *key,
                          struct request_row *ret, struct error *err);

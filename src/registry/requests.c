@@ -2,9 +2,16 @@
 /* Requests by their sender's key. */
 #include "registry/request.h"
 
+#include "lock/range.h"
 #include "registry/rows-impl.h"
+#include "util/cleanup.h"
+#include "util/hash.h"
+#include "util/mem.h"
 
 #include <limits.h>
+#include <string.h>
+
+#define HELD_FILE "requests"
 
 static void read_request(struct cols *c, void *item)
 {
@@ -18,6 +25,13 @@ static void read_request(struct cols *c, void *item)
 	cols_text(c, row->name, sizeof(row->name));
 	row->made = cols_bool(c);
 	row->created_ms = cols_int(c, INT64_MIN, INT64_MAX);
+}
+
+int registry_request_hold(struct registry *r, const char *sender, const char *key)
+{
+	cleanup_free char *who = xasprintf("%s %s", sender, key);
+
+	return range_try(registry_locks_fd(r), HELD_FILE, hash64(who, strlen(who)));
 }
 
 int registry_request_get(struct registry *r, const char *sender, const char *key,

@@ -531,6 +531,47 @@ def exec_a_job_goes_on_when_the_daemon_dies_before_it_begins(top):
         d.start()
 
 
+def exec_a_job_asked_for_again_while_it_waits_begins_once(top):
+    """Its daemon died; its own process waits for the plan, and has nothing on record yet."""
+    with World(top) as d:
+        p = d.plan('p')
+
+        def ask():
+            return d.ask(f'POST /v1/plans/{p}/exec?wait=60', {'background': 'work', 'argv': ['sh', '-c', 'echo x >>ran']},
+                         ['Content-Type: application/json', 'Idempotency-Key: k'])
+
+        def ask_in_vain():
+            try:
+                ask()
+            except Exception:  # pylint: disable=broad-except
+                pass  # nobody answers it
+
+        with subprocess.Popen([os.environ['ATOLL'], 'exec', p, '--', 'sh', '-c', 'echo held; read line'], env=d.env, cwd=d.dir,
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+            same(holder.stdout.readline(), b'held\n', 'somebody has the plan')
+            asker = threading.Thread(target=ask_in_vain)
+            asker.start()
+            until = time.monotonic() + 20
+            while not any(lock['waiting'] for lock in json.loads(d.atoll('lock', 'show', p, '--json').stdout)['locks']):
+                need(time.monotonic() < until, 'the job waits for the plan')
+                time.sleep(0.05)
+            d.process.kill()
+            d.process.wait()
+            asker.join()
+            d.states.clear()
+            d.start()
+            same(ask().status, 409, 'somebody is at it')
+            holder.communicate(b'\n')
+        until = time.monotonic() + 20
+        while (answer := ask()).status == 409:
+            need(time.monotonic() < until, 'it is never known')
+            time.sleep(0.05)
+        same(answer.status, 202, 'it has begun')
+        while json.loads(d.atoll('job', 'list', '--json').stdout)['jobs'][0]['state'] == 'running':
+            time.sleep(0.05)
+        same(d.atoll('exec', p, '--', 'cat', 'ran').stdout, b'x\n', 'once')
+
+
 if __name__ == '__main__':
     main([
         exec_says_what_a_command_says,
@@ -553,4 +594,5 @@ if __name__ == '__main__':
         exec_in_lines,
         exec_starts_jobs,
         exec_a_job_goes_on_when_the_daemon_dies_before_it_begins,
+        exec_a_job_asked_for_again_while_it_waits_begins_once,
     ])
