@@ -4,7 +4,7 @@
 #include "daemon/exec-lines.h"
 #include "daemon/exec-request.h"
 #include "daemon/exec-stream.h"
-#include "daemon/frame.h"
+#include "sync/frame.h"
 #include "daemon/job.h"
 #include "daemon/reply.h"
 #include "daemon/route.h"

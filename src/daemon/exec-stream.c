@@ -4,7 +4,7 @@
 
 #include "daemon/command.h"
 #include "daemon/daemon.h"
-#include "daemon/frame.h"
+#include "sync/frame.h"
 #include "daemon/problem.h"
 #include "daemon/reply.h"
 #include "daemon/wire.h"
@@ -240,23 +240,15 @@ static int take_frame(struct session *s, const struct frame *f)
 {
 	if (!s->cmd)
 		return start(s, f);
-	switch (f->type) {
-	case FRAME_STDIN:
+	if (f->type == FRAME_STDIN)
 		return take_stdin(s, f);
-	case FRAME_RESIZE:
+	if (f->type == FRAME_RESIZE) {
 		command_resize(s->cmd, frame_u16(f->data), frame_u16(f->data + 2));
 		return 0;
-	case FRAME_SIGNAL:
+	}
+	if (f->type == FRAME_SIGNAL) {
 		command_signal(s->cmd, f->data[0]);
 		return 0;
-	case FRAME_REQUEST:
-	case FRAME_STDOUT:
-	case FRAME_STDERR:
-	case FRAME_NOTICE:
-	case FRAME_ERROR:
-	case FRAME_EXIT:
-	case FRAME_WINDOW_MORE:
-		break;
 	}
 	return fail(s, -EPROTO, 400, "a frame that does not belong here");
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A command over an upgraded connection (frame.h), in that connection's thread. The session:
+ * A command over an upgraded connection (sync/frame.h), in that connection's thread. The session:
  *
  *   asked     the first frame says what to run
  *   running   frames go to the command and come from it, each as fast as the other side takes them;

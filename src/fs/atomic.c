@@ -200,6 +200,11 @@ int fs_rename_over(int dir_fd, const char *from, const char *to)
 	return done(renameat(dir_fd, from, dir_fd, to));
 }
 
+int fs_rename_over_at(int from_fd, const char *from, int to_fd, const char *to)
+{
+	return done(renameat(from_fd, from, to_fd, to));
+}
+
 int fs_link_at(int from_fd, const char *from, int to_fd, const char *to)
 {
 	return done(linkat(from_fd, from, to_fd, to, 0));
@@ -329,6 +334,11 @@ int fs_allocate(int fd, uint64_t size)
 	if (r == -EOPNOTSUPP || r == -ENOSYS)
 		r = fill_zeros(fd, st.size < size ? st.size : size, size);
 	return r;
+}
+
+int fs_set_size(int fd, uint64_t size)
+{
+	return done(ftruncate(fd, (off_t)size));
 }
 
 int fs_sync_file(int fd)

@@ -39,6 +39,8 @@ int fs_link_at(int from_fd, const char *from, int to_fd, const char *to);
 
 /* Plain rename within a directory of ours, replacing; not durable by itself. */
 int fs_rename_over(int dir_fd, const char *from, const char *to);
+/* The same between two directories. */
+int fs_rename_over_at(int from_fd, const char *from, int to_fd, const char *to);
 
 /* Explicit change of ctime, times kept: marks an entry as touched by us. */
 int fs_bump_ctime(int dir_fd, const char *name);
@@ -47,6 +49,8 @@ int fs_set_mode(int dir_fd, const char *name, mode_t mode);       /* not on link
 int fs_set_owner(int dir_fd, const char *name, uid_t uid, gid_t gid);
 /* Size of a file of ours; ballast. Really allocated, not a hole. */
 int fs_allocate(int fd, uint64_t size);
+/* Cut there, or with a hole up to there. */
+int fs_set_size(int fd, uint64_t size);
 
 int fs_sync_file(int fd); /* fsync; one error is final, never retry */
 int fs_sync_dir(int dir_fd);

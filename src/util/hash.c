@@ -3,6 +3,7 @@
 #include "util/hash.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -45,6 +46,19 @@ static void put_text(XXH128_hash_t sum, char out[HASH_TEXT_LEN])
 void hash_text(struct hash *h, char out[HASH_TEXT_LEN])
 {
 	put_text(XXH3_128bits_digest(&h->state), out);
+}
+
+void hash_bytes(struct hash *h, unsigned char out[HASH_SIZE])
+{
+	XXH128_canonical_t bytes;
+
+	XXH128_canonicalFromHash(&bytes, XXH3_128bits_digest(&h->state));
+	memcpy(out, bytes.digest, HASH_SIZE);
+}
+
+void hash_reset(struct hash *h)
+{
+	(void)XXH3_128bits_reset(&h->state);
 }
 
 void hash_free(struct hash *h)

@@ -10,11 +10,14 @@
 #include <stdint.h>
 
 #define HASH_TEXT_LEN 33 /* 32 hex digits and NUL */
+#define HASH_SIZE     16
 
 struct hash;
 struct hash *hash_new(void);
 void hash_add(struct hash *h, const void *data, size_t len);
-void hash_text(struct hash *h, char out[HASH_TEXT_LEN]); /* may go on adding */
+void hash_text(struct hash *h, char out[HASH_TEXT_LEN]);       /* may go on adding */
+void hash_bytes(struct hash *h, unsigned char out[HASH_SIZE]); /* the same digits as bytes */
+void hash_reset(struct hash *h);                               /* as new */
 void hash_free(struct hash *h);
 
 void hash_buffer(const void *data, size_t len, char out[HASH_TEXT_LEN]);

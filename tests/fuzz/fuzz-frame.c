@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes of a client or (by the first type) of a server: read without harm, in pieces of any size with the
+ * Any bytes of a client or a server, in either protocol: read without harm, in pieces of any size with the
  * same outcome; and what was taken for frames, written again, is what was sent.
  */
-#include "daemon/frame.h"
+#include "sync/frame.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -67,11 +67,9 @@ static struct outcome read_all(const uint8_t *data, size_t size, enum frame_side
 	return o;
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static void try_side(const uint8_t *data, size_t size, enum frame_side from)
 {
 	static const size_t pieces[] = { 1, 3, 5, 4096, FRAME_HEAD + FRAME_MAX };
-	enum frame_side from =
-		size > 0 && data[0] >= FRAME_STDOUT ? FRAME_OF_SERVER : FRAME_OF_CLIENT;
 	struct outcome whole = read_all(data, size, from, SIZE_MAX);
 
 	for (size_t i = 0; i < sizeof(pieces) / sizeof(pieces[0]); i++) {
@@ -79,5 +77,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 		must(o.frames == whole.frames && o.bytes == whole.bytes && o.last == whole.last);
 	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	for (int side = 0; side < FRAME_SIDE_END_; side++)
+		try_side(data, size, (enum frame_side)side);
 	return 0;
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A client of POST /v1/plans/{plan}/exec, over frames; src/daemon/frame.h says what they are.
+"""A client of POST /v1/plans/{plan}/exec, over frames; src/sync/frame.h says what they are.
 
     with Exec(d, 'plan', argv=['cat']) as e:
         e.send(b'hello')

@@ -17,7 +17,7 @@ setup_file() {
 
 setup() {
 	export LC_ALL=C.UTF-8 NO_COLOR=1
-	unset LD_LIBRARY_PATH ATOLL ATOLL_HELPER ATOLL_POSTGRES ATOLL_PLAN ATOLL_PLAN_ID
+	unset LD_LIBRARY_PATH ATOLL ATOLL_HELPER ATOLL_POSTGRES ATOLL_SYNC ATOLL_PLAN ATOLL_PLAN_ID
 }
 
 # layered SCRIPT: run by sh with / being a layer over the real one, $1 the packages, $2 the source.

@@ -12,7 +12,7 @@ setup_file() {
 
 setup() {
 	export LC_ALL=C.UTF-8 NO_COLOR=1
-	unset LD_LIBRARY_PATH ATOLL ATOLL_HELPER ATOLL_POSTGRES ATOLL_PLAN ATOLL_PLAN_ID
+	unset LD_LIBRARY_PATH ATOLL ATOLL_HELPER ATOLL_POSTGRES ATOLL_SYNC ATOLL_PLAN ATOLL_PLAN_ID
 	top=$stage$ATOLL_PREFIX
 	libs=$top/$ATOLL_LIB_DIR
 	# Not below /tmp, which a command of a plan has to itself.
@@ -70,6 +70,7 @@ compile_and_run() {
 
 @test "install puts everything in its place and nothing anywhere else" {
 	for file in bin/atoll "$ATOLL_HELPER_DIR/atoll-helper" "$ATOLL_HELPER_DIR/atoll-postgres" \
+		"$ATOLL_HELPER_DIR/atoll-sync" \
 		"$ATOLL_HELPER_DIR/atolld" lib/systemd/system/atolld.service lib/systemd/user/atolld.socket \
 		include/atoll.h \
 		"$ATOLL_LIB_DIR/libatoll.so" "$ATOLL_LIB_DIR/libatoll.so.0" \
@@ -80,7 +81,7 @@ compile_and_run() {
 			return 1
 		}
 	done
-	run bash -c "find '$stage' ! -type d | grep -Ev '/(bin/atoll|atoll-(helper|postgres)|atolld|systemd/(system|user)/atolld\.(service|socket)|atoll\.h|atoll\.pc|libatoll\.so[.0-9]*)$|/share/(man|doc/atoll|atoll|bash-completion|zsh|fish)/'"
+	run bash -c "find '$stage' ! -type d | grep -Ev '/(bin/atoll|atoll-(helper|postgres|sync)|atolld|systemd/(system|user)/atolld\.(service|socket)|atoll\.h|atoll\.pc|libatoll\.so[.0-9]*)$|/share/(man|doc/atoll|atoll|bash-completion|zsh|fish)/'"
 	echo "$output"
 	[ -z "$output" ]
 	# Modes for everybody, set-id for nobody.
@@ -97,7 +98,7 @@ compile_and_run() {
 }
 
 @test "installed programs and library are hardened" {
-	for file in "$top/bin/atoll" "$top/$ATOLL_HELPER_DIR"/atoll{-helper,-postgres,d} \
+	for file in "$top/bin/atoll" "$top/$ATOLL_HELPER_DIR"/atoll{-helper,-postgres,-sync,d} \
 		"$libs/libatoll.so.0"; do
 		echo "$file"
 		readelf -hlWd "$file" >elf

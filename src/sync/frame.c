@@ -1,35 +1,59 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Frames, from bytes and to bytes. Reads and writes nothing itself. */
-#include "daemon/frame.h"
+#include "sync/frame.h"
 
 #include "util/error.h"
 
 #include <errno.h>
 #include <string.h>
 
+#define BIT(side)   (1u << (side))
+#define CLIENTS     (BIT(FRAME_OF_CLIENT) | BIT(FRAME_OF_SYNC_CLIENT))
+#define SERVERS     (BIT(FRAME_OF_SERVER) | BIT(FRAME_OF_SYNC_SERVER))
+#define SYNC_CLIENT BIT(FRAME_OF_SYNC_CLIENT)
+#define SYNC_SERVER BIT(FRAME_OF_SYNC_SERVER)
+
 /* Who may send it, and how long it may be. */
 static const struct {
 	enum frame_type type;
-	enum frame_side from;
+	unsigned from;
 	size_t min, max;
 } kinds[] = {
-	{ FRAME_STDIN, FRAME_OF_CLIENT, 0, FRAME_MAX },
-	{ FRAME_RESIZE, FRAME_OF_CLIENT, 4, 4 },
-	{ FRAME_SIGNAL, FRAME_OF_CLIENT, 1, 1 },
-	{ FRAME_REQUEST, FRAME_OF_CLIENT, 2, FRAME_MAX },
-	{ FRAME_STDOUT, FRAME_OF_SERVER, 1, FRAME_MAX },
-	{ FRAME_STDERR, FRAME_OF_SERVER, 1, FRAME_MAX },
-	{ FRAME_NOTICE, FRAME_OF_SERVER, 2, FRAME_MAX },
-	{ FRAME_ERROR, FRAME_OF_SERVER, 2, FRAME_MAX },
-	{ FRAME_EXIT, FRAME_OF_SERVER, 2, FRAME_MAX },
-	{ FRAME_WINDOW_MORE, FRAME_OF_SERVER, 4, 4 },
+	{ FRAME_STDIN, CLIENTS, 0, FRAME_MAX },
+	{ FRAME_RESIZE, CLIENTS, 4, 4 },
+	{ FRAME_SIGNAL, CLIENTS, 1, 1 },
+	{ FRAME_REQUEST, CLIENTS, 2, FRAME_MAX },
+	{ FRAME_OPEN, SYNC_CLIENT, 2, FRAME_MAX },
+	{ FRAME_PUSH, SYNC_CLIENT, 2, FRAME_MAX },
+	{ FRAME_PUSH_DATA, SYNC_CLIENT, 1, FRAME_MAX },
+	{ FRAME_PUSH_END, SYNC_CLIENT, 0, 0 },
+	{ FRAME_PULL, SYNC_CLIENT, 2, FRAME_MAX },
+	{ FRAME_RECEIVED, SYNC_CLIENT, 2, FRAME_MAX },
+	{ FRAME_LIST, SYNC_CLIENT, 2, FRAME_MAX },
+	{ FRAME_CLOSE, SYNC_CLIENT, 0, 0 },
+	{ FRAME_PING, SYNC_CLIENT, 0, 0 },
+	{ FRAME_STDOUT, SERVERS, 1, FRAME_MAX },
+	{ FRAME_STDERR, SERVERS, 1, FRAME_MAX },
+	{ FRAME_NOTICE, SERVERS, 2, FRAME_MAX },
+	{ FRAME_ERROR, SERVERS, 2, FRAME_MAX },
+	{ FRAME_EXIT, SERVERS, 2, FRAME_MAX },
+	{ FRAME_WINDOW_MORE, SERVERS, 4, 4 },
+	{ FRAME_OPENED, SYNC_SERVER, 2, FRAME_MAX },
+	{ FRAME_PUSHED, SYNC_SERVER, 2, FRAME_MAX },
+	{ FRAME_PULL_DATA, SYNC_SERVER, 1, FRAME_MAX },
+	{ FRAME_PULL_END, SYNC_SERVER, 2, FRAME_MAX },
+	{ FRAME_RECEIVED_TOO, SYNC_SERVER, 2, FRAME_MAX },
+	{ FRAME_CLOSED, SYNC_SERVER, 0, 0 },
+	{ FRAME_PONG, SYNC_SERVER, 0, 0 },
 };
 
-static bool is_good(enum frame_side from, unsigned type, size_t len)
+/* May one of the sides FROM send it? */
+static bool is_good(unsigned from, unsigned type, size_t len)
 {
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
 		if ((unsigned)kinds[i].type == type)
-			return kinds[i].from == from && len >= kinds[i].min && len <= kinds[i].max;
+			return (kinds[i].from & from) != 0 && len >= kinds[i].min &&
+			       len <= kinds[i].max;
 	return false;
 }
 
@@ -68,7 +92,7 @@ int frame_next(struct frame_reader *r, struct frame *ret)
 	if (have < FRAME_HEAD)
 		return 0;
 	len = frame_u32(p + 1);
-	if (!is_good(r->from, p[0], len)) {
+	if (!is_good(BIT(r->from), p[0], len)) {
 		r->broken = true;
 		return -EPROTO;
 	}
@@ -86,7 +110,7 @@ bool frame_reader_is_empty(const struct frame_reader *r)
 
 void frame_head(unsigned char out[FRAME_HEAD], enum frame_type type, size_t len)
 {
-	if (!is_good(type < FRAME_STDOUT ? FRAME_OF_CLIENT : FRAME_OF_SERVER, type, len))
+	if (!is_good(CLIENTS | SERVERS, type, len))
 		BUG("a frame of type %d with %zu bytes", (int)type, len);
 	out[0] = (unsigned char)type;
 	frame_put_u32(out + 1, (uint32_t)len);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Frames: what goes over a connection that was upgraded to atoll-exec/1, both ways. For the daemon and
- * for its clients; knows nothing of either.
+ * Frames: what goes over a connection that was upgraded to atoll-exec/1 or atoll-sync/1, both ways. For
+ * the daemon and for its clients; knows nothing of either.
  *
  *   u8 type, u32 length of the payload (big-endian, at most FRAME_MAX), payload
  *
@@ -16,6 +16,25 @@
  *           20 exit     a JSON object; the last frame
  *           21 window   u32: so many bytes more of stdin may be sent
  *
+ * In atoll-sync/1 also these; request is not the first, and exit and error end a step, not the session:
+ *
+ *   client  4 open      a JSON object; the first frame, and only that
+ *           5 push      a JSON object; then data and end
+ *           6 data      bytes of the stream that is pushed (stream.h)
+ *           7 end       nothing: that was all of it
+ *           8 pull      a JSON object
+ *           9 received  a JSON object
+ *           10 list     a JSON object
+ *           11 close    nothing
+ *           12 ping     nothing
+ *   server  22 opened   a JSON object
+ *           23 pushed   a JSON object
+ *           24 data     bytes of a stream
+ *           25 end      a JSON object
+ *           26 received a JSON object
+ *           27 closed   nothing
+ *           28 pong     nothing
+ *
  * A client may send FRAME_WINDOW bytes of stdin, and then as many as it is told by window frames, which
  * come as the command reads. So the server always reads what comes: a signal is never stuck behind
  * input that nobody wants, a client that goes is noticed, and memory is bounded.
@@ -23,31 +42,55 @@
  * Strict: a type that is not the sender's, a length that the type does not have, more than FRAME_MAX,
  * and an end within a frame are errors, after which nothing more is read.
  */
-#ifndef DAEMON_FRAME_H
-#define DAEMON_FRAME_H
+#ifndef SYNC_FRAME_H
+#define SYNC_FRAME_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define FRAME_PROTOCOL "atoll-exec/1"
-#define FRAME_HEAD     5
-#define FRAME_MAX      (64u << 10)
-#define FRAME_WINDOW   (256u << 10)
+#define FRAME_PROTOCOL      "atoll-exec/1"
+#define FRAME_SYNC_PROTOCOL "atoll-sync/1"
+#define FRAME_HEAD          5
+#define FRAME_MAX           (64u << 10)
+#define FRAME_WINDOW        (256u << 10)
 
 enum frame_type {
 	FRAME_STDIN = 0,
 	FRAME_RESIZE = 1,
 	FRAME_SIGNAL = 2,
 	FRAME_REQUEST = 3,
+	FRAME_OPEN = 4,
+	FRAME_PUSH = 5,
+	FRAME_PUSH_DATA = 6,
+	FRAME_PUSH_END = 7,
+	FRAME_PULL = 8,
+	FRAME_RECEIVED = 9,
+	FRAME_LIST = 10,
+	FRAME_CLOSE = 11,
+	FRAME_PING = 12,
 	FRAME_STDOUT = 16,
 	FRAME_STDERR = 17,
 	FRAME_NOTICE = 18,
 	FRAME_ERROR = 19,
 	FRAME_EXIT = 20,
 	FRAME_WINDOW_MORE = 21,
+	FRAME_OPENED = 22,
+	FRAME_PUSHED = 23,
+	FRAME_PULL_DATA = 24,
+	FRAME_PULL_END = 25,
+	FRAME_RECEIVED_TOO = 26,
+	FRAME_CLOSED = 27,
+	FRAME_PONG = 28,
 };
-enum frame_side { FRAME_OF_CLIENT = 0, FRAME_OF_SERVER, FRAME_SIDE_END_ };
+/* Who sends, and in which protocol. */
+enum frame_side {
+	FRAME_OF_CLIENT = 0, /* of atoll-exec/1 */
+	FRAME_OF_SERVER,
+	FRAME_OF_SYNC_CLIENT, /* of atoll-sync/1 */
+	FRAME_OF_SYNC_SERVER,
+	FRAME_SIDE_END_
+};
 
 struct frame {
 	enum frame_type type;
