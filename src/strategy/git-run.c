@@ -10,6 +10,7 @@
 
 #include "util/cleanup.h"
 #include "util/clock.h"
+#include "util/git-env.h"
 #include "util/list.h"
 #include "util/mem.h"
 #include "util/run.h"
@@ -21,71 +22,10 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct strlist base_env; /* immutable after ONCE */
 static char *program;           /* NULL: there is no git */
 
-static const char *const fixed_env[] = {
-	"GIT_CONFIG_NOSYSTEM=1",
-	"GIT_TERMINAL_PROMPT=0",
-	"GIT_OPTIONAL_LOCKS=0",
-	"GIT_NO_REPLACE_OBJECTS=1",
-	"GIT_NO_LAZY_FETCH=1",
-	"GIT_LITERAL_PATHSPECS=1",
-	"GIT_ASKPASS=/bin/false",
-	"GIT_EDITOR=/bin/false",
-	"GIT_PAGER=cat",
-	"GIT_ATTR_NOSYSTEM=1",
-	"LC_ALL=C",
-};
-
-/* Hooks are the original's, and do not run; what else could start programs or leave work for later is
- * off. */
-static const struct {
-	const char *key, *value;
-} fixed_config[] = {
-	{ "core.hooksPath", "/dev/null" },
-	{ "core.fsmonitor", "false" },
-	{ "gc.auto", "0" },
-	{ "maintenance.auto", "false" },
-	{ "protocol.allow", "never" },
-	{ "core.splitIndex", "false" },
-	{ "core.fsyncMethod", "fsync" },
-	{ "core.multiPackIndex", "false" },
-	{ "log.showSignature", "false" }, /* runs gpg.program, and prints what that says */
-};
-#define N_CONFIG (sizeof(fixed_config) / sizeof(fixed_config[0]))
-
-static char *find_program(const char *name)
-{
-	const char *path = getenv("PATH");
-
-	if (!path || !*path)
-		path = "/usr/local/bin:/usr/bin:/bin";
-	while (*path) {
-		size_t len = strcspn(path, ":");
-		cleanup_free char *file = xasprintf("%.*s/%s", (int)len, path, name);
-
-		if (*path == '/' && access(file, X_OK) == 0)
-			return take_ptr(file);
-		path += len + (path[len] == ':');
-	}
-	return NULL;
-}
-
 static void make_env(void)
 {
-	for (char **e = environ; e && *e; e++)
-		if (strncmp(*e, "GIT_", 4) != 0 && strncmp(*e, "LC_", 3) != 0 &&
-		    strncmp(*e, "LANGUAGE=", 9) != 0 && strncmp(*e, "SSH_", 4) != 0)
-			strlist_add(&base_env, *e);
-	for (size_t i = 0; i < sizeof(fixed_env) / sizeof(fixed_env[0]); i++)
-		strlist_add(&base_env, fixed_env[i]);
-	for (size_t i = 0; i < N_CONFIG; i++) {
-		cleanup_free char *key = xasprintf("GIT_CONFIG_KEY_%zu=%s", i, fixed_config[i].key);
-		cleanup_free char *value =
-			xasprintf("GIT_CONFIG_VALUE_%zu=%s", i, fixed_config[i].value);
-
-		strlist_add(&base_env, key);
-		strlist_add(&base_env, value);
-	}
-	program = find_program("git");
+	git_env_base(&base_env);
+	program = git_env_program();
 }
 
 static int64_t time_limit(void)
@@ -106,9 +46,9 @@ static void add_env(struct strlist *env, const char *name, const char *value)
 
 static void call_env(const struct git *g, struct strlist *env)
 {
-	cleanup_free char *fsync_key = xasprintf("GIT_CONFIG_KEY_%zu", N_CONFIG);
-	cleanup_free char *fsync_value = xasprintf("GIT_CONFIG_VALUE_%zu", N_CONFIG);
-	cleanup_free char *count = xasprintf("%zu", N_CONFIG + 1);
+	cleanup_free char *fsync_key = xasprintf("GIT_CONFIG_KEY_%zu", GIT_ENV_CONFIGS);
+	cleanup_free char *fsync_value = xasprintf("GIT_CONFIG_VALUE_%zu", GIT_ENV_CONFIGS);
+	cleanup_free char *count = xasprintf("%zu", GIT_ENV_CONFIGS + 1);
 
 	add_env(env, "GIT_CONFIG_COUNT", count);
 	add_env(env, fsync_key, "core.fsync");

@@ -2,11 +2,13 @@
 #include "sync/send.h"
 
 #include "fs/atomic.h"
-#include "fs/resolve.h"
 #include "fs/walk.h"
 #include "sync/content.h"
+#include "sync/git.h"
 #include "sync/path.h"
+#include "sync/place.h"
 #include "util/cleanup.h"
+#include "util/list.h"
 #include "util/mem.h"
 
 #include <dirent.h>
@@ -18,13 +20,17 @@
 #define PATHS_MAX (1ull << 30) /* of all paths, bytes */
 
 struct sending {
-	int root_fd;
+	struct sync_place place;
+	struct strlist objects; /* names */
+	bool is_repository;
 	struct sync_look *look;
 	struct sync_writer *w;
 };
 
 static void sending_done(struct sending *s)
 {
+	sync_place_done(&s->place);
+	strlist_done(&s->objects);
 	sync_look_free(s->look);
 	sync_writer_free(s->w);
 }
@@ -34,11 +40,13 @@ static int begin(struct sending *s, int root_fd, sync_write_fn fn, void *ctx, st
 {
 	int r = sync_writer_new(fn, ctx, &s->w);
 
+	s->place = SYNC_PLACE_AT(root_fd);
+	s->look = sync_look_new();
 	if (r < 0)
 		return error_set(err, r, "no memory to write a stream");
-	s->root_fd = root_fd;
-	s->look = sync_look_new();
-	return 0;
+	r = sync_git_is_repository(root_fd);
+	s->is_repository = r > 0;
+	return r < 0 ? error_sys(err, r, "look at", ".git") : 0;
 }
 
 static int end(const struct sending *s, struct error *err)
@@ -114,22 +122,21 @@ static bool is_absent(int r)
 	return r == -ENOENT || r == -ENOTDIR || r == -ELOOP;
 }
 
-/* Is something at PATH? Not a link's, nor beyond one. */
-static int is_there(const struct sending *s, const char *path, bool *ret)
+/* Is something at PATH? Not beyond a link. */
+static int is_there(struct sending *s, const char *path, bool *ret)
 {
-	cleanup_close int dir_fd = FD_NONE;
 	struct fs_stat st;
 	const char *name;
-	int r = resolve_parent(s->root_fd, path, &dir_fd, &name);
+	int r = sync_place_enter(&s->place, path, &name);
 
 	if (r == 0)
-		r = fs_stat_at(dir_fd, name, 0, &st);
+		r = fs_stat_at(s->place.dir_fd, name, 0, &st);
 	*ret = r == 0;
 	return is_absent(r) ? 0 : r;
 }
 
 /* Before everything else, deepest first. */
-static int send_gone(const struct sending *s, const struct paths *p, struct error *err)
+static int send_gone(struct sending *s, const struct paths *p, struct error *err)
 {
 	for (size_t i = p->n; i-- > 0;) {
 		const struct sync_record gone = { .type = SYNC_GONE, .path = p->v[i] };
@@ -145,16 +152,89 @@ static int send_gone(const struct sending *s, const struct paths *p, struct erro
 	return 0;
 }
 
-static int send_one(const struct sending *s, const char *path)
+static int send_one(struct sending *s, const char *path)
 {
-	cleanup_close int dir_fd = FD_NONE;
+	char object[SYNC_GIT_NAME_MAX];
 	struct sync_content c;
 	const char *name;
-	int r = resolve_parent(s->root_fd, path, &dir_fd, &name);
+	bool is_object = s->is_repository && sync_git_is_object(path, object);
+	int r = sync_place_enter(&s->place, path, &name);
 
 	if (r == 0)
-		r = sync_look_at(s->look, dir_fd, name, path, false, s->w, &c);
+		r = sync_look_at(s->look, s->place.dir_fd, name, path, false,
+		                 is_object ? NULL : s->w, &c);
+	if (r == 0 && is_object && S_ISREG(c.st.mode))
+		strlist_add(&s->objects, object);
 	return is_absent(r) ? 0 : r;
+}
+
+/* The objects in one pack, and which they were, so that the other side knows that it has them. */
+static int send_objects(struct sending *s, struct error *err)
+{
+	int r = s->objects.n > 0 ? sync_git_send_objects(s->place.root_fd, &s->objects, s->w, err)
+	                         : 0;
+
+	for (size_t i = 0; r == 0 && i < s->objects.n; i++) {
+		const char *name = s->objects.v[i];
+		cleanup_free char *path = xasprintf(".git/objects/%.2s/%s", name, name + 2);
+		const struct sync_record rec = { .type = SYNC_ENTRY,
+			                         .path = path,
+			                         .mode = S_IFREG | 0444 };
+
+		r = sync_write(s->w, &rec);
+		if (r < 0)
+			return error_sys(err, r, "send", path);
+	}
+	return r;
+}
+
+/* ---- what stays here ---- */
+
+/* Does a directory above PATH, other than the root, hold a `.git`? The rules of this repository do not
+ * reach into that one. */
+static bool is_foreign(const struct sending *s, const char *path)
+{
+	cleanup_free char *above = xstrdup(path);
+	struct fs_stat st;
+
+	for (char *slash; (slash = strrchr(above, '/')) != NULL;) {
+		cleanup_free char *git = NULL;
+
+		*slash = '\0';
+		git = xasprintf("%s/.git", above);
+		if (fs_stat_at(s->place.root_fd, git, 0, &st) == 0)
+			return true;
+	}
+	return false;
+}
+
+static bool is_of_git(const char *path)
+{
+	return strncmp(path, ".git", 4) == 0 && (path[4] == '/' || path[4] == '\0');
+}
+
+/* Out of PATHS with git's own passing files and with what it ignores. */
+static int leave_out(const struct sending *s, struct paths *p, struct error *err)
+{
+	cleanup_sync_ignored struct sync_ignored ignored = { 0 };
+	cleanup_free const char **asked = calloc(p->n + 1, sizeof(*asked));
+	size_t n = 0;
+	int r;
+
+	if (!asked)
+		return error_set(err, -ENOMEM, "no memory for the paths");
+	for (size_t i = 0; i < p->n; i++)
+		if (!is_of_git(p->v[i]) && !is_foreign(s, p->v[i]))
+			asked[n++] = p->v[i];
+	r = sync_git_check(s->place.root_fd, asked, n, &ignored, err);
+	if (r < 0)
+		return r;
+	n = 0;
+	for (size_t i = 0; i < p->n; i++)
+		if (!sync_git_is_passing(p->v[i]) && !sync_ignored_has(&ignored, p->v[i]))
+			p->v[n++] = p->v[i];
+	p->n = n;
+	return 0;
 }
 
 int sync_send_paths(int root_fd, int paths_fd, sync_write_fn fn, void *ctx, struct error *err)
@@ -165,6 +245,8 @@ int sync_send_paths(int root_fd, int paths_fd, sync_write_fn fn, void *ctx, stru
 
 	if (r == 0)
 		r = read_paths(paths_fd, &p, err);
+	if (r == 0 && s.is_repository)
+		r = leave_out(&s, &p, err);
 	if (r == 0)
 		r = send_gone(&s, &p, err);
 	if (r < 0)
@@ -174,18 +256,28 @@ int sync_send_paths(int root_fd, int paths_fd, sync_write_fn fn, void *ctx, stru
 		if (r < 0)
 			return error_sys(err, r, "send", p.v[i]);
 	}
-	return end(&s, err);
+	r = send_objects(&s, err);
+	return r < 0 ? r : end(&s, err);
 }
 
 /* ---- lists ---- */
 
+struct listing {
+	struct sending s;
+	struct sync_ignored ignored;
+};
+
 static int list_one(void *ctx, int dir_fd, const char *name, const char *path, unsigned char type)
 {
-	const struct sending *s = ctx;
+	struct listing *l = ctx;
 	struct sync_content c;
 	struct sync_record rec = { .type = SYNC_ENTRY, .path = path };
-	int r = sync_look_at(s->look, dir_fd, name, path, type == DT_REG, NULL, &c);
+	int r;
 
+	if (l->s.is_repository &&
+	    (sync_git_is_passing(path) || sync_ignored_has(&l->ignored, path)))
+		return WALK_SKIP;
+	r = sync_look_at(l->s.look, dir_fd, name, path, type == DT_REG, NULL, &c);
 	if (r < 0 || c.st.mode == 0)
 		return r;
 	rec.mode = c.st.mode;
@@ -195,16 +287,24 @@ static int list_one(void *ctx, int dir_fd, const char *name, const char *path, u
 	rec.other = c.target;
 	rec.size = c.len;
 	memcpy(rec.hash, c.hash, sizeof(rec.hash));
-	return sync_write(s->w, &rec);
+	return sync_write(l->s.w, &rec);
+}
+
+static void listing_done(struct listing *l)
+{
+	sending_done(&l->s);
+	sync_ignored_done(&l->ignored);
 }
 
 int sync_send_list(int root_fd, sync_write_fn fn, void *ctx, struct error *err)
 {
-	cleanup_sending struct sending s = { 0 };
-	int r = begin(&s, root_fd, fn, ctx, err);
+	__attribute__((__cleanup__(listing_done))) struct listing l = { 0 };
+	int r = begin(&l.s, root_fd, fn, ctx, err);
 
+	if (r == 0 && l.s.is_repository)
+		r = sync_git_ignored(root_fd, SYNC_GIT_OWN, &l.ignored, err);
 	if (r < 0)
 		return r;
-	r = walk_tree(root_fd, "", list_one, NULL, &s);
-	return r < 0 ? error_sys(err, r, "list", "the tree") : end(&s, err);
+	r = walk_tree(root_fd, "", list_one, NULL, &l);
+	return r < 0 ? error_sys(err, r, "list", "the tree") : end(&l.s, err);
 }

@@ -11,8 +11,9 @@
  * order, then DONE with the length of it all. Nothing else comes between. END is last, with the number
  * of records before it, content included, and XXH3-128 over every byte of the frame up to itself.
  *
- * Order, as the senders here keep it: PACK; DIR of what is moved into, MOVE; GONE, deepest first; then
- * DIR, FILE, LINK, META as a walk meets them.
+ * Order, as the senders here keep it: DIR of what is moved into, MOVE; GONE, deepest first; then DIR, FILE,
+ * LINK, META as a walk meets them; PACK, for which there must be a repository, and an ENTRY for each of its
+ * objects where the other side is to note them.
  *
  * Strict: what is not so is refused (-EPROTO), as is a stream that is cut or goes on after its end. A
  * reader needs as much memory as its largest record and zstd's window, which it bounds.

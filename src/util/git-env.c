@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "util/git-env.h"
+
+#include "util/cleanup.h"
+#include "util/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *const fixed_env[] = {
+	"GIT_CONFIG_NOSYSTEM=1",
+	"GIT_TERMINAL_PROMPT=0",
+	"GIT_OPTIONAL_LOCKS=0",
+	"GIT_NO_REPLACE_OBJECTS=1",
+	"GIT_NO_LAZY_FETCH=1",
+	"GIT_LITERAL_PATHSPECS=1",
+	"GIT_ASKPASS=/bin/false",
+	"GIT_EDITOR=/bin/false",
+	"GIT_PAGER=cat",
+	"GIT_ATTR_NOSYSTEM=1",
+	"LC_ALL=C",
+};
+
+/* Hooks are the original's, and do not run; what else could start programs or leave work for later is
+ * off. */
+static const struct {
+	const char *key, *value;
+} fixed_config[] = {
+	{ "core.hooksPath", "/dev/null" },
+	{ "core.fsmonitor", "false" },
+	{ "gc.auto", "0" },
+	{ "maintenance.auto", "false" },
+	{ "protocol.allow", "never" },
+	{ "core.splitIndex", "false" },
+	{ "core.fsyncMethod", "fsync" },
+	{ "core.multiPackIndex", "false" },
+	{ "log.showSignature", "false" }, /* runs gpg.program, and prints what that says */
+};
+_Static_assert(sizeof(fixed_config) / sizeof(fixed_config[0]) == GIT_ENV_CONFIGS,
+               "counted in the header");
+
+char *git_env_program(void)
+{
+	const char *path = getenv("PATH");
+
+	if (!path || !*path)
+		path = "/usr/local/bin:/usr/bin:/bin";
+	while (*path) {
+		size_t len = strcspn(path, ":");
+		cleanup_free char *file = xasprintf("%.*s/git", (int)len, path);
+
+		if (*path == '/' && access(file, X_OK) == 0)
+			return take_ptr(file);
+		path += len + (path[len] == ':');
+	}
+	return NULL;
+}
+
+void git_env_base(struct strlist *env)
+{
+	for (char **e = environ; e && *e; e++)
+		if (strncmp(*e, "GIT_", 4) != 0 && strncmp(*e, "LC_", 3) != 0 &&
+		    strncmp(*e, "LANGUAGE=", 9) != 0 && strncmp(*e, "SSH_", 4) != 0)
+			strlist_add(env, *e);
+	for (size_t i = 0; i < sizeof(fixed_env) / sizeof(fixed_env[0]); i++)
+		strlist_add(env, fixed_env[i]);
+	for (size_t i = 0; i < GIT_ENV_CONFIGS; i++) {
+		cleanup_free char *key = xasprintf("GIT_CONFIG_KEY_%zu=%s", i, fixed_config[i].key);
+		cleanup_free char *value =
+			xasprintf("GIT_CONFIG_VALUE_%zu=%s", i, fixed_config[i].value);
+
+		strlist_add(env, key);
+		strlist_add(env, value);
+	}
+}

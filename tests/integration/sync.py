@@ -1,0 +1,415 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trees from one place to another: scanned, sent and applied, with what the two sides agreed on kept in a
+manifest. Real trees, edited at random; the other side is the same tree then.
+
+    sync.py                   as whoever starts it; ATOLL_LONG=1 works for longer
+
+A failing round names its seed: ATOLL_SYNC_SEED=N repeats it.
+"""
+
+import json
+import os
+import random
+import resource
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, os.environ['ATOLL_TEST_LIB'])
+from expect import Broken, need, same  # noqa: E402
+
+SYNC = os.environ['ATOLL_SYNC']
+SIDE = os.environ['ATOLL_TEST_SYNC_SIDE']
+LONG = os.environ.get('ATOLL_LONG') == '1'
+SEED = int(os.environ.get('ATOLL_SYNC_SEED', random.SystemRandom().randrange(1 << 30)))
+ROUNDS = 300 if LONG else 15
+GIT = {**os.environ, 'GIT_CONFIG_GLOBAL': '/dev/null', 'GIT_CONFIG_NOSYSTEM': '1', 'GIT_AUTHOR_NAME': 'a',
+       'GIT_AUTHOR_EMAIL': 'a@b', 'GIT_COMMITTER_NAME': 'a', 'GIT_COMMITTER_EMAIL': 'a@b'}
+
+
+def run(*words, data=b'', code=0, **more):
+    done = subprocess.run(words, input=data, capture_output=True, timeout=120, **more)
+    need(done.returncode == code, f'{words[:2]} ended with {done.returncode}: {done.stderr.decode()[:500]}')
+    return done
+
+
+def git(root, *words):
+    return run('git', *words, cwd=root, env=GIT).stdout.decode()
+
+
+def below(root, skip=()):
+    """Paths of everything in a tree, as bytes, parents first."""
+    root = os.fsencode(root)
+    found = []
+    for path, dirs, files in os.walk(root):
+        dirs.sort()
+        here = os.path.relpath(path, root)
+        for name in sorted(dirs + files):
+            found.append(name if here == b'.' else here + b'/' + name)
+        dirs[:] = [d for d in dirs if not os.path.islink(os.path.join(path, d))
+                   and (d if here == b'.' else here + b'/' + d) not in skip]
+    return sorted(found)
+
+
+def picture(root, objects=True, skip=()):
+    """What a tree is: type, mode, content, time of what is no directory."""
+    told = {}
+    for path in below(root, skip):
+        full = os.path.join(os.fsencode(root), path)
+        st = os.lstat(full)
+        if stat.S_ISDIR(st.st_mode):
+            told[path] = ('dir', stat.S_IMODE(st.st_mode))
+        elif stat.S_ISLNK(st.st_mode):
+            told[path] = ('link', os.readlink(full), st.st_mtime_ns)
+        elif stat.S_ISREG(st.st_mode):
+            if not objects and path.startswith(b'.git/objects/'):
+                continue
+            with open(full, 'rb') as f:
+                told[path] = ('file', stat.S_IMODE(st.st_mode), st.st_mtime_ns, f.read())
+    return told
+
+
+def differ(a, b, **more):
+    a, b = picture(a, **more), picture(b, **more)
+    return [f'{path!r}: {str(a.get(path))[:90]} | {str(b.get(path))[:90]}'
+            for path in sorted(a.keys() | b.keys()) if a.get(path) != b.get(path)][:10]
+
+
+class Pair:
+    """A tree here, its image there, and what they agreed on."""
+
+    def __init__(self, top):
+        self.dir = Path(tempfile.mkdtemp(dir=top))
+        self.here, self.there, self.manifest = self.dir / 'here', self.dir / 'there', self.dir / 'manifest'
+        self.here.mkdir()
+        self.there.mkdir()
+
+    def look(self):
+        return json.loads(run(SIDE, 'look', self.here, self.manifest).stderr)
+
+    def push(self, settle=True):
+        if settle:
+            time.sleep(0.02)  # so that nothing was changed at the time of the scan
+        done = run(SIDE, 'push', self.here, self.manifest)
+        run(SYNC, 'apply', self.there, data=done.stdout)
+        return json.loads(done.stderr)
+
+    def pull(self, paths):
+        done = run(SYNC, 'send', self.there, data=b''.join(p + b'\0' for p in paths))
+        run(SYNC, 'apply', self.here, data=done.stdout)
+        return json.loads(run(SIDE, 'take', self.manifest, data=done.stdout).stderr)
+
+    def is_same(self, what, **more):
+        found = differ(self.here, self.there, **more)
+        need(not found, f'{what}:\n' + '\n'.join(found))
+
+
+class Editor:
+    """Changes a tree at random: every kind of entry, and of change."""
+
+    def __init__(self, root, rng, fifos=False):
+        self.root, self.rng, self.fifos = os.fsencode(root), rng, fifos
+
+    def name(self):
+        kinds = (lambda: b'%d' % self.rng.randrange(12),
+                 lambda: bytes(self.rng.choice(range(1, 256)) for _ in range(self.rng.randint(1, 6))),
+                 lambda: self.rng.choice([b'a', b'a.b', b'a-', b'a b', b'\n', b'-', b'...', b'\xff' * 200]))
+        name = self.rng.choice(kinds)().replace(b'/', b'_')
+        return name if name not in (b'.', b'..', b'.git') else b'x'
+
+    def all(self, kind=None):
+        return [p for p in below(self.root) if kind is None or kind(self.full(p))]
+
+    def full(self, path):
+        return os.path.join(self.root, path)
+
+    def dirs(self):
+        return [b''] + self.all(lambda f: os.path.isdir(f) and not os.path.islink(f))
+
+    def remove(self, full):
+        if os.path.isdir(full) and not os.path.islink(full):
+            shutil.rmtree(full)
+        elif os.path.lexists(full):
+            os.unlink(full)
+
+    def place(self):
+        """A path for something new; what was there gives way."""
+        full = os.path.join(self.root, self.rng.choice(self.dirs()), self.name())
+        self.remove(full)
+        return full
+
+    def content(self):
+        size = self.rng.choice([0, 1, 10, 4096, 65536, 65537, self.rng.randrange(200000)])
+        return self.rng.randbytes(size) if self.rng.random() < 0.5 else b'text\n' * (size // 5)
+
+    def file(self):
+        with open(self.place(), 'wb') as f:
+            f.write(self.content())
+
+    def sparse(self):
+        with open(self.place(), 'wb') as f:
+            f.seek(self.rng.randrange(1 << 20))
+            f.write(b'x' * self.rng.randrange(9))
+            f.truncate(self.rng.randrange(1 << 22))
+
+    def directory(self):
+        os.mkdir(self.place())
+
+    def deep(self):
+        full = self.place()
+        os.makedirs(full + b'/d' * self.rng.randint(2, 40))
+
+    def link(self):
+        os.symlink(self.rng.choice([b'x', b'../up', b'/etc/passwd', self.rng.randbytes(9).replace(b'\0', b'0')]),
+                   self.place())
+
+    def some(self, kind=None):
+        found = self.all(kind)
+        return self.full(self.rng.choice(found)) if found else None
+
+    def edit(self):
+        full = self.some(lambda f: os.path.isfile(f) and not os.path.islink(f) and os.access(f, os.W_OK))
+        if full:
+            with open(full, 'r+b') as f:
+                f.seek(self.rng.randrange(os.path.getsize(full) + 1))
+                f.write(self.rng.randbytes(self.rng.randint(1, 9)))
+
+    def mode(self):
+        full = self.some(lambda f: not os.path.islink(f))
+        if full:
+            os.chmod(full, self.rng.choice([0o700, 0o755, 0o775] if os.path.isdir(full) else
+                                           [0o600, 0o644, 0o755, 0o444, 0o4711]))
+
+    def touch(self):
+        full = self.some(lambda f: not os.path.isdir(f) or os.path.islink(f))
+        if full:
+            os.utime(full, ns=(1, self.rng.randrange(-10**18, 2 * 10**18)), follow_symlinks=False)
+
+    def gone(self):
+        full = self.some()
+        if full:
+            self.remove(full)
+
+    def move(self):
+        full, to = self.some(), self.rng.choice(self.dirs())
+        to = os.path.join(self.root, to, self.name())
+        if full and not (to + b'/').startswith(full + b'/') and not (full + b'/').startswith(to + b'/'):
+            self.remove(to)
+            os.rename(full, to)
+
+    def fifo(self):
+        """Does not travel, and so a directory that has one on the other side stays there."""
+        if self.fifos:
+            os.mkfifo(self.place())
+
+    def work(self, n):
+        deeds = (self.file, self.file, self.edit, self.edit, self.directory, self.deep, self.link, self.sparse, self.mode,
+                 self.touch, self.gone, self.gone, self.move, self.move, self.fifo)
+        for _ in range(n):
+            self.rng.choice(deeds)()
+
+
+def sync_random_edits_arrive(top):
+    rng = random.Random(SEED)
+    pair = Pair(top)
+    editor = Editor(pair.here, rng, fifos=True)
+    editor.work(60)
+    for i in range(ROUNDS):
+        pair.push(settle=rng.random() < 0.5)
+        pair.is_same(f'round {i} of seed {SEED}')
+        editor.work(rng.randint(1, 25))
+    pair.push()
+    same(pair.look()['changes'], 0, f'changes after a push, seed {SEED}')
+
+
+def sync_random_edits_come_back(top):
+    """What is changed there is sent by its paths, applied here, and then nothing differs."""
+    rng = random.Random(SEED + 1)
+    pair = Pair(top)
+    Editor(pair.here, rng).work(60)
+    editor = Editor(pair.there, rng)
+    pair.push()
+    for i in range(ROUNDS):
+        before = picture(pair.there)
+        editor.work(rng.randint(1, 25))
+        after = picture(pair.there)
+        pair.pull([p for p in before.keys() | after.keys() if before.get(p) != after.get(p)])
+        pair.is_same(f'round {i} of seed {SEED + 1}')
+        same(pair.look()['changes'], 0, f'changes after a pull, round {i} of seed {SEED + 1}')
+        if rng.random() < 0.3:
+            Editor(pair.here, rng).work(3)
+            pair.push()
+            pair.is_same(f'push in round {i} of seed {SEED + 1}')
+
+
+def sync_list_tells_what_is_there(top):
+    """Without a manifest: of a list one is made, and only what differs is sent."""
+    rng = random.Random(SEED + 2)
+    pair = Pair(top)
+    Editor(pair.here, rng).work(80)
+    pair.push()
+    pair.manifest.unlink()
+    Editor(pair.there, rng).work(5)
+    Editor(pair.here, rng).work(5)
+    run(SIDE, 'listed', pair.manifest, data=run(SYNC, 'list', pair.there).stdout)
+    pair.push()
+    pair.is_same(f'seed {SEED + 2}')
+    run(SIDE, 'listed', pair.manifest, data=run(SYNC, 'list', pair.there).stdout)
+    same(pair.look()['changes'], 0, 'changes after all')
+
+
+def sync_reads_nothing_when_nothing_changed(top):
+    pair = Pair(top)
+    Editor(pair.here, random.Random(5)).work(80)
+    pair.push()
+    pair.push()  # what was changed at the time of the first has been read again
+    told = pair.look()
+    same((told['changes'], told['hashed']), (0, 0), 'changes and files read')
+    (pair.here / 'one').write_text('new')
+    told = pair.look()
+    same((told['changes'], told['hashed']), (1, 0), 'changes and files read, after one')
+
+
+def sync_sees_racy_edits(top):
+    """The same size and the same time of change, written as quickly as can be after a scan."""
+    pair = Pair(top)
+    file = pair.here / 'file'
+    for i in range(30):
+        file.write_text(f'{i:05}')
+        os.utime(file, ns=(1, 1))
+        pair.push(settle=False)
+        file.write_text(f'{i + 1:05}')
+        os.utime(file, ns=(1, 1))
+        same(pair.look()['changes'], 1, f'changes in round {i}')
+
+
+def sync_pulled_edits_are_not_missed(top):
+    """A file that came and is edited at once, with its size and time as they came."""
+    pair = Pair(top)
+    (pair.there / 'file').write_text('there')
+    os.utime(pair.there / 'file', ns=(1, 1))
+    pair.pull([b'file'])
+    same((pair.here / 'file').read_text(), 'there', 'pulled')
+    (pair.here / 'file').write_text('HERE!')
+    os.utime(pair.here / 'file', ns=(1, 1))
+    same(pair.look()['changes'], 1, 'changes')
+
+
+def sync_torn_manifest_is_none(top):
+    pair = Pair(top)
+    Editor(pair.here, random.Random(6)).work(30)
+    pair.push()
+    whole = pair.manifest.read_bytes()
+    rng = random.Random(SEED)
+    entries = pair.look()['entries']
+    cuts = [whole[:n] for n in (0, 1, 39, 40, 100, len(whole) - 1)] + [whole + b'x']
+    for _ in range(20):
+        at = rng.randrange(len(whole))
+        cuts.append(whole[:at] + bytes([whole[at] ^ 1 << rng.randrange(8)]) + whole[at + 1:])
+    for torn in cuts:
+        pair.manifest.write_bytes(torn)
+        same(pair.look()['changes'], entries, 'changes without a manifest')
+    pair.push()
+    pair.is_same('after a torn manifest')
+
+
+def sync_moves_are_not_sent_again(top):
+    pair = Pair(top)
+    (pair.here / 'a').mkdir()
+    for i in range(20):
+        (pair.here / 'a' / f'{i}').write_bytes(random.Random(i).randbytes(50000))
+    pair.push()
+    os.rename(pair.here / 'a', pair.here / 'b')
+    os.chmod(pair.here / 'b' / '3', 0o600)
+    time.sleep(0.02)
+    done = run(SIDE, 'push', pair.here, pair.manifest)
+    need(len(done.stdout) < 5000, f'{len(done.stdout)} bytes for a renamed directory')
+    run(SYNC, 'apply', pair.there, data=done.stdout)
+    pair.is_same('after a rename')
+    os.utime(pair.here / 'b' / '4', ns=(1, 1))
+    done = run(SIDE, 'push', pair.here, pair.manifest)
+    need(len(done.stdout) < 500, f'{len(done.stdout)} bytes for a time')
+    run(SYNC, 'apply', pair.there, data=done.stdout)
+    pair.is_same('after a touch')
+
+
+def sync_large_sparse_file_takes_little(top):
+    """Two GiB, most of it holes: little memory, little disk, little to send."""
+    pair = Pair(top)
+    with open(pair.here / 'big', 'wb') as f:
+        f.truncate(2 << 30)
+        f.seek(1 << 30)
+        f.write(os.urandom(300000))
+    def limit():
+        resource.setrlimit(resource.RLIMIT_DATA, (64 << 20, 64 << 20))
+    bound = {} if 'ASAN_OPTIONS' in os.environ and b'__asan' in Path(SYNC).read_bytes() else {'preexec_fn': limit}
+    done = run(SIDE, 'push', pair.here, pair.manifest, **bound)
+    need(len(done.stdout) < 400000, f'{len(done.stdout)} bytes were sent')
+    run(SYNC, 'apply', pair.there, data=done.stdout, **bound)
+    st = os.stat(pair.there / 'big')
+    same(st.st_size, 2 << 30, 'size')
+    need(st.st_blocks * 512 < 4 << 20, f'{st.st_blocks * 512} bytes on disk')
+    run('cmp', pair.here / 'big', pair.there / 'big')
+
+
+def sync_what_cannot_travel_is_named(top):
+    pair = Pair(top)
+    os.mkfifo(pair.here / 'fifo')
+    (pair.here / 'file').write_text('x')
+    same(pair.push()['skipped'], 1, 'skipped')
+    same(below(pair.there), [b'file'], 'there')
+    (pair.here / 'file').unlink()
+    os.mkfifo(pair.here / 'file')
+    pair.push()
+    same(below(pair.there), [], 'there after a file became a FIFO')
+
+
+def sync_locked_directories_are_no_hindrance(top):
+    """For an ordinary user a directory of mode 0555 cannot be written to."""
+    pair = Pair(top)
+    (pair.here / 'd' / 'e').mkdir(parents=True)
+    (pair.here / 'd' / 'e' / 'f').write_text('1')
+    (pair.here / 'd' / 'g').write_text('1')
+    for mode in (0o555, 0o500):
+        os.chmod(pair.here / 'd' / 'e', mode)
+        os.chmod(pair.here / 'd', mode)
+        pair.push()
+        pair.is_same(f'made with mode {mode:o}')
+        os.chmod(pair.here / 'd', 0o755)
+        os.chmod(pair.here / 'd' / 'e', 0o755)
+        (pair.here / 'd' / 'e' / 'f').write_text(f'{mode}')
+        (pair.here / 'd' / 'e' / f'h{mode}').write_text('new')
+        (pair.here / 'd' / 'g').unlink(missing_ok=True)
+        os.chmod(pair.here / 'd' / 'e', mode)
+        os.chmod(pair.here / 'd', mode)
+        pair.push()
+        pair.is_same(f'changed below mode {mode:o}')
+        os.chmod(pair.here / 'd', 0o755)
+        os.chmod(pair.here / 'd' / 'e', 0o755)
+        pair.push()
+        pair.is_same('opened')
+
+
+def main():
+    where = '/dev/shm' if os.access('/dev/shm', os.W_OK) else '/var/tmp'
+    tests = [fn for name, fn in globals().items() if name.startswith('sync_')]
+    failed = 0
+    print(f'1..{len(tests)}')
+    with tempfile.TemporaryDirectory(prefix='atoll-sync.', dir=where, ignore_cleanup_errors=True) as top:
+        for n, test in enumerate(tests, 1):
+            try:
+                test(top)
+                print(f'ok {n} - {test.__name__}', flush=True)
+            except (Broken, subprocess.SubprocessError, OSError) as e:
+                failed += 1
+                print(f'not ok {n} - {test.__name__}', flush=True)
+                print('\n'.join(f'# {line}' for line in str(e).splitlines()), flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
