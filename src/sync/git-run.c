@@ -38,11 +38,17 @@ static void add_config(struct strlist *env, size_t at, const char *key, const ch
 
 static void make_env(struct strlist *env, const char *root, enum sync_git_rules rules)
 {
+	static const char literal[] = "GIT_LITERAL_PATHSPECS=";
+	cleanup_strlist struct strlist base = STRLIST_INIT;
 	bool own = rules == SYNC_GIT_OWN;
 	cleanup_free char *dir = xasprintf("%s/.git", root);
 	cleanup_free char *count = xasprintf("%zu", GIT_ENV_CONFIGS + (own ? 2 : 1));
 
-	git_env_base(env);
+	git_env_base(&base);
+	/* check-ignore refuses to run with it. */
+	for (size_t i = 0; i < base.n; i++)
+		if (strncmp(base.v[i], literal, strlen(literal)) != 0)
+			strlist_add(env, base.v[i]);
 	add_config(env, GIT_ENV_CONFIGS, "core.fsync", "none");
 	if (own) {
 		add_config(env, GIT_ENV_CONFIGS + 1, "core.excludesFile", "/dev/null");

@@ -129,6 +129,7 @@ static int split(struct sync_ignored *i, size_t len)
 {
 	for (char *at = i->text; at < i->text + len;) {
 		size_t n = strlen(at);
+		char *path = strncmp(at, "./", 2) == 0 ? at + 2 : at;
 		void *v = i->v;
 		int r = grow(&v, &i->cap, i->n + 1, sizeof(*i->v));
 
@@ -137,8 +138,8 @@ static int split(struct sync_ignored *i, size_t len)
 			return r;
 		if (n > 0 && at[n - 1] == '/')
 			at[n - 1] = '\0';
-		if (sync_path_is_good(at, strlen(at)))
-			i->v[i->n++] = at;
+		if (sync_path_is_good(path, strlen(path)))
+			i->v[i->n++] = path;
 		at += n + 1;
 	}
 	if (i->n > 1)
@@ -194,8 +195,11 @@ int sync_git_check(int root_fd, const char *const *paths, size_t n, struct sync_
 	static const char *const args[] = { "check-ignore", "-z", "--stdin", NULL };
 	cleanup_strbuf struct strbuf in = STRBUF_INIT;
 
-	for (size_t i = 0; i < n; i++)
+	/* With a dot before it nothing in a path has a meaning of its own. */
+	for (size_t i = 0; i < n; i++) {
+		strbuf_puts(&in, "./");
 		strbuf_add(&in, paths[i], strlen(paths[i]) + 1);
+	}
 	if (n == 0)
 		return 0;
 	return ask(&(struct sync_git_how){ .root_fd = root_fd, .args = args, .in = &in }, ret, err);

@@ -27,7 +27,7 @@ SIDE = os.environ['ATOLL_TEST_SYNC_SIDE']
 LONG = os.environ.get('ATOLL_LONG') == '1'
 SEED = int(os.environ.get('ATOLL_SYNC_SEED', random.SystemRandom().randrange(1 << 30)))
 ROUNDS = 300 if LONG else 15
-GIT = {**os.environ, 'GIT_CONFIG_GLOBAL': '/dev/null', 'GIT_CONFIG_NOSYSTEM': '1', 'GIT_AUTHOR_NAME': 'a',
+GIT = {**os.environ, 'GIT_OPTIONAL_LOCKS': '0', 'GIT_CONFIG_GLOBAL': '/dev/null', 'GIT_CONFIG_NOSYSTEM': '1', 'GIT_AUTHOR_NAME': 'a',
        'GIT_AUTHOR_EMAIL': 'a@b', 'GIT_COMMITTER_NAME': 'a', 'GIT_COMMITTER_EMAIL': 'a@b'}
 
 
@@ -392,6 +392,170 @@ def sync_locked_directories_are_no_hindrance(top):
         os.chmod(pair.here / 'd' / 'e', 0o755)
         pair.push()
         pair.is_same('opened')
+
+
+# ---- repositories ----
+
+def repository(pair):
+    git(pair.here, 'init', '-q', '-b', 'main')
+    (pair.here / '.gitignore').write_text('*.o\nnode/\n!kept.o\n')
+    (pair.here / 'file').write_text('1')
+    (pair.here / 'forced.o').write_text('tracked though ignored')
+    git(pair.here, 'add', '-f', 'file', 'forced.o', '.gitignore')
+    git(pair.here, 'commit', '-qm', 'one')
+
+
+def status(root):
+    return (git(root, 'status', '--porcelain', '-b', '--untracked-files=all'), git(root, 'stash', 'list'), git(root, 'for-each-ref'))
+
+
+def sync_repositories_are_the_same(top):
+    """HEAD, index, refs, stash, staged and unstaged; new objects as a pack; whatever git did with them."""
+    pair = Pair(top)
+    repository(pair)
+    deeds = [
+        [],
+        ['commit -q --allow-empty -m two'],
+        ['checkout -qb side'],
+        ['stash'],
+        ['tag -am t t'],
+        ['gc -q'],
+        ['checkout -q main', 'branch -D side'],
+        ['repack -adq', 'prune'],
+    ]
+    for i, deed in enumerate(deeds):
+        (pair.here / f'new{i}').write_text(f'{i}\n' * 100)
+        git(pair.here, 'add', f'new{i}')
+        (pair.here / 'file').write_text(f'unstaged {i}')
+        for words in deed:
+            git(pair.here, *words.split())
+        pair.push()
+        pair.is_same(f'after {deed}', objects=False)
+        same(status(pair.there), status(pair.here), f'status after {deed}')
+        git(pair.there, 'fsck', '--full', '--strict')
+    same(pair.look()['changes'], 0, 'changes after all')
+
+
+def sync_commits_come_back(top):
+    pair = Pair(top)
+    repository(pair)
+    pair.push()
+    before = picture(pair.there)
+    (pair.there / 'file').write_text('changed there')
+    git(pair.there, 'commit', '-qam', 'there')
+    git(pair.there, 'gc', '-q')
+    (pair.there / 'more').write_text('x')
+    git(pair.there, 'add', 'more')
+    git(pair.there, 'commit', '-qm', 'more')
+    after = picture(pair.there)
+    pair.pull([p for p in before.keys() | after.keys() if before.get(p) != after.get(p)])
+    same(status(pair.here), status(pair.there), 'status')
+    git(pair.here, 'fsck', '--full', '--strict')
+    pair.is_same('after a pull', objects=False)
+    same(pair.look()['changes'], 0, 'changes, objects that came as a pack among them')
+
+
+def sync_objects_travel_as_a_pack(top):
+    """Versions of one text are little to send."""
+    pair = Pair(top)
+    repository(pair)
+    pair.push()
+    text = ''.join(f'{random.Random(i).random()}\n' for i in range(3000))
+    for i in range(15):
+        (pair.here / 'file').write_text(text + f'{i}\n')
+        git(pair.here, 'commit', '-qam', f'{i}')
+    stream = run(SIDE, 'push', pair.here, pair.manifest).stdout
+    need(len(stream) < 200000, f'{len(stream)} bytes for versions of a text of {len(text)}')
+    run(SYNC, 'apply', pair.there, data=stream)
+    git(pair.there, 'fsck', '--full', '--strict')
+    pair.is_same('after the commits', objects=False)
+
+
+def sync_ignored_files_stay_where_they_are(top):
+    pair = Pair(top)
+    repository(pair)
+    for root in (pair.here, pair.there):
+        (root / 'node' / 'x').mkdir(parents=True)
+        (root / 'node' / 'x' / 'y').write_text(str(root))
+        (root / 'd' / 'e').mkdir(parents=True)
+        (root / 'd' / 'e' / 'f.o').write_text(str(root))
+    (pair.here / 'd' / 'e' / 'kept.o').write_text('kept')
+    (pair.here / 'd' / 'e' / 'plain').write_text('plain')
+    pair.push()
+    same((pair.there / 'd' / 'e' / 'kept.o').read_text(), 'kept', 'what a rule excepts')
+    for root in (pair.here, pair.there):
+        same((root / 'node' / 'x' / 'y').read_text(), str(root), 'a file in an ignored directory')
+        same((root / 'd' / 'e' / 'f.o').read_text(), str(root), 'an ignored file')
+    same((pair.there / 'forced.o').read_text(), 'tracked though ignored', 'a tracked file')
+    # The directory is gone here, and stays there with what is ignored.
+    shutil.rmtree(pair.here / 'd')
+    pair.push()
+    same(below(pair.there / 'd'), [b'e', b'e/f.o'], 'what is left of a directory')
+    # A file that is ignored from now on stays on both sides.
+    (pair.here / 'later').write_text('x')
+    pair.push()
+    (pair.here / '.gitignore').write_text('*.o\nnode/\nlater\n')
+    pair.push()
+    (pair.here / 'later').unlink()
+    pair.push()
+    need((pair.there / 'later').exists(), 'a file that became ignored is gone there')
+    # And what is asked for by its path, on the other side.
+    (pair.there / 'x.o').write_text('x')
+    (pair.there / 'x.c').write_text('x')
+    (pair.there / ':(top)z.o').write_text('x')
+    (pair.there / ':!q').write_text('x')
+    pair.pull([b':(top)z.o', b':!q', b'x.o', b'x.c', b'node/x/y', b'node', b'.git/index.lock', b'forced.o', b'gone.o'])
+    came = [name for name in ('x.o', 'x.c', ':(top)z.o', ':!q') if (pair.here / name).exists()]
+    same(came, ['x.c', ':!q'], 'what came')
+    same((pair.here / 'node' / 'x' / 'y').read_text(), str(pair.here), 'an ignored file after a pull')
+    listed = run(SYNC, 'list', pair.there).stdout
+    run(SIDE, 'listed', pair.manifest, data=listed)
+    same(pair.look()['changes'], 2, 'changes to a list: the directories that had to stay there')
+
+
+def sync_takes_one_moment_of_a_repository(top):
+    """Commits go on while it is scanned and sent: what arrives is whole, or it is said that it is not."""
+    pair = Pair(top)
+    repository(pair)
+    for i in range(300):
+        (pair.here / f'f{i}').write_text('x')
+    script = ('i=0; while [ $i -lt 20 ]; do i=$((i+1)); echo $i >file; git add file f$i; git commit -qm $i; done')
+    work = subprocess.Popen(['sh', '-c', script], cwd=pair.here, env=GIT, stdout=subprocess.DEVNULL)
+    whole = 0
+    while work.poll() is None or whole == 0:
+        done = subprocess.run([SIDE, 'push', pair.here, pair.manifest], capture_output=True, timeout=60, check=False)
+        if done.returncode:
+            need(b'EAGAIN' in done.stderr or b'busy' in done.stderr, done.stderr.decode())
+            continue
+        whole += 1
+        run(SYNC, 'apply', pair.there, data=done.stdout)
+        git(pair.there, 'fsck', '--full', '--strict')
+        need('D ' not in git(pair.there, 'status', '--porcelain'), 'a file of the index is not there')
+    work.wait()
+    pair.push()
+    pair.is_same('after all', objects=False)
+
+
+def sync_runs_nothing_of_a_repository(top):
+    """Settings and hooks that name programs: none of them runs, here or there."""
+    pair = Pair(top)
+    repository(pair)
+    mark = pair.dir / 'ran'
+    evil = pair.dir / 'evil'
+    evil.write_text(f'#!/bin/sh\necho "$@" >>{mark}\n')
+    evil.chmod(0o755)
+    for key in ('core.fsmonitor', 'core.pager', 'core.editor', 'core.sshCommand', 'gpg.program', 'diff.external',
+                'filter.x.clean', 'filter.x.smudge', 'core.alternateRefsCommand', 'uploadpack.packObjectsHook'):
+        git(pair.here, 'config', key, str(evil))
+    (pair.here / '.gitattributes').write_text('* filter=x\n')
+    for hook in ('post-index-change', 'pre-commit', 'post-checkout', 'reference-transaction'):
+        shutil.copy(evil, pair.here / '.git' / 'hooks' / hook)
+    with open(pair.here / '.git' / 'config', 'a') as f:
+        f.write('[include]\n\tpath = /dev/null\n')
+    pair.push()
+    run(SYNC, 'list', pair.there)
+    run(SYNC, 'send', pair.there, data=b'file\0x.o\0.git/HEAD\0')
+    need(not mark.exists(), f'ran: {mark.exists() and mark.read_text()}')
 
 
 def main():
