@@ -281,7 +281,7 @@ static int list_one(void *ctx, int dir_fd, const char *name, const char *path, u
 	if (r < 0 || c.st.mode == 0)
 		return r;
 	rec.mode = c.st.mode;
-	if (!S_ISDIR(c.st.mode) && !S_ISREG(c.st.mode) && !S_ISLNK(c.st.mode))
+	if ((!S_ISDIR(c.st.mode) && !S_ISREG(c.st.mode) && !S_ISLNK(c.st.mode)) || c.st.mount_root)
 		rec.type = SYNC_SKIPPED;
 	rec.mtime_ns = S_ISDIR(c.st.mode) ? 0 : c.st.mtime_ns;
 	rec.other = c.target;

@@ -388,6 +388,80 @@ static void sync_bounds_what_zstd_takes(void **state)
 	nothing_beside(d->fd);
 }
 
+/* ---- scans ---- */
+
+static int drop(void *ctx, const void *data, size_t len)
+{
+	(void)ctx;
+	(void)data;
+	(void)len;
+	return 0;
+}
+
+/* The same size and the same time of change, put there by hand. */
+static void rewrite(int dir_fd, const char *text)
+{
+	const struct timespec times[2] = { { .tv_sec = 1 }, { .tv_sec = 1 } };
+
+	write_file(dir_fd, "file", text);
+	assert_int_equal(utimensat(dir_fd, "file", times, 0), 0);
+}
+
+static struct sync_manifest *scan_and_send(int root_fd, const struct sync_manifest *old,
+                                           uint64_t *ret_changes)
+{
+	cleanup_sync_changes struct sync_changes *c = NULL;
+	struct sync_manifest *now = NULL;
+
+	assert_int_equal(sync_scan(root_fd, old, &c, &now, NULL), 0);
+	*ret_changes = sync_changes_counts(c)->changes;
+	assert_int_equal(sync_send(root_fd, c, now, drop, NULL, NULL), 0);
+	return now;
+}
+
+/* An edit right behind a scan, within the same tick of the clock that files have their times from. */
+static void sync_sees_edits_of_the_same_tick(void **state)
+{
+	unsigned unknown = 0;
+
+	for_each_dir(d, state)
+	{
+		for (int i = 0; i < 100; i++) {
+			cleanup_sync_manifest struct sync_manifest *first = NULL, *second = NULL;
+			uint64_t changes;
+
+			rewrite(d->fd, "1234");
+			first = scan_and_send(d->fd, NULL, &changes);
+			rewrite(d->fd, "5678");
+			assert_int_equal(changes, 1);
+			unknown += first->v[0].flags & SYNC_ENTRY_UNKNOWN;
+			second = scan_and_send(d->fd, first, &changes);
+			assert_int_equal(changes, 1);
+		}
+	}
+	assert_true(unknown > 0);
+}
+
+/* What came from the other side is read, whatever it looks like. */
+static void sync_reads_what_is_not_known(void **state)
+{
+	struct fixture_dir *d = ((struct fixture *)*state)->dir;
+	cleanup_sync_manifest struct sync_manifest *old = NULL, *now = NULL;
+	uint64_t changes;
+
+	rewrite(d->fd, "1234");
+	usleep(50000);
+	old = scan_and_send(d->fd, NULL, &changes);
+	assert_int_equal(old->v[0].flags, 0);
+	old->v[0].hash[0] ^= 1;
+	now = scan_and_send(d->fd, old, &changes);
+	assert_int_equal(changes, 0); /* for it looks the same */
+	old->v[0].flags = SYNC_ENTRY_UNKNOWN;
+	sync_manifest_free(now);
+	now = scan_and_send(d->fd, old, &changes);
+	assert_int_equal(changes, 1);
+}
+
 /* ---- paths ---- */
 
 static void sync_orders_paths_as_a_walk_does(void **state)
@@ -452,6 +526,8 @@ int main(void)
 		row(sync_refuses_records_out_of_place),
 		row(sync_refuses_what_is_cut_or_goes_on),
 		row(sync_bounds_what_zstd_takes),
+		row(sync_sees_edits_of_the_same_tick),
+		row(sync_reads_what_is_not_known),
 		cmocka_unit_test(sync_orders_paths_as_a_walk_does),
 		cmocka_unit_test(sync_frames_are_for_their_protocol),
 	};
