@@ -251,6 +251,22 @@ ATOLL_API int atoll_plan_find(struct atoll *a, const char *ref, struct atoll_pla
                               struct atoll_result *res);
 /* An owned plan lives on when its handle closes: nobody owns it any more. */
 ATOLL_API int atoll_plan_keep(struct atoll_plan *p, struct atoll_result *res);
+/*
+ * Takes the plan's lock and keeps it, so that several operations are one for everybody else. Those made
+ * through P, by any thread of the process, use the lock that is held, one at a time; through any other
+ * handle they wait, also in this process. WHAT (may be NULL) is told to those who wait. The call itself
+ * waits as the handle's limit says, first come first served, and not for ever when CANCEL_FD (-1: none)
+ * becomes readable or is hung up: -ECANCELED. -ATOLL_E_WOULD_DEADLOCK: it is held through P already.
+ *
+ * Nothing but the lock is held: resources are free between the operations. The lock is free when it is
+ * let go of, when P is freed, and when the process ends; a command that still runs then is ended first.
+ */
+ATOLL_API int atoll_plan_hold(struct atoll_plan *p, const char *what, int cancel_fd,
+                              struct atoll_result *res);
+/* Waits for the operation under way through P, if there is one. -ATOLL_E_STATE: it is not held through P;
+ * -ATOLL_E_WOULD_DEADLOCK: called from within an operation. */
+ATOLL_API int atoll_plan_let_go(struct atoll_plan *p, struct atoll_result *res);
+/* Of a plan that is held through P it lets go. */
 ATOLL_API void atoll_plan_free(struct atoll_plan *p);
 ATOLL_API const char *atoll_plan_id(const struct atoll_plan *p);
 ATOLL_API const char *atoll_plan_name(const struct atoll_plan *p);

@@ -5,12 +5,14 @@
  */
 #include "plan/plan.h"
 
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "plan/digest.h"
 #include "plan/exec-option.h"
+#include "plan/hold.h"
 #include "plan/job.h"
 #include "plan/news.h"
 #include "strategy/strategy.h"
@@ -191,6 +193,8 @@ int atoll_plan_find(struct atoll *a, const char *ref, struct atoll_plan **ret_pl
 
 void atoll_plan_free(struct atoll_plan *p)
 {
+	if (p)
+		plan_hold_end(p);
 	free(p);
 }
 
@@ -210,6 +214,34 @@ int atoll_plan_add(struct atoll_plan *p, const struct atoll_resource *resource,
 	if (!resource || !is_resource(resource))
 		return refuse(res, "which resource? Its root, strategy or parent is empty");
 	ANSWER(check_plan(p, res), plan_add(p, resource, res, &err));
+}
+
+static bool is_readable(void *ctx)
+{
+	struct pollfd p = { .fd = *(const int *)ctx, .events = POLLIN };
+
+	return poll(&p, 1, 0) > 0;
+}
+
+static int hold(struct atoll_plan *p, const char *what, int cancel_fd, struct error *err)
+{
+	cleanup_lock_cancel struct lock_cancel cancel = { 0 };
+
+	if (cancel_fd >= 0)
+		lock_cancel_begin(&cancel, is_readable, &cancel_fd);
+	return plan_hold(p, "hold", what, err);
+}
+
+int atoll_plan_hold(struct atoll_plan *p, const char *what, int cancel_fd, struct atoll_result *res)
+{
+	if (what && !*what)
+		return refuse(res, "what for? The text is empty");
+	ANSWER(check_plan(p, res), hold(p, what, cancel_fd, &err));
+}
+
+int atoll_plan_let_go(struct atoll_plan *p, struct atoll_result *res)
+{
+	ANSWER(check_plan(p, res), plan_let_go(p, &err));
 }
 
 int atoll_plan_list(struct atoll *a, atoll_plan_fn fn, void *user, struct atoll_result *res)

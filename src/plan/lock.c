@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "fs/atomic.h"
+#include "plan/hold.h"
 #include "util/cleanup.h"
 #include "util/crashpoint.h"
 #include "util/mem.h"
@@ -29,6 +30,13 @@ void lock_cancel_end(struct lock_cancel *c)
 	if (c->cancelled)
 		cancel_of_thread = c->outer;
 	c->cancelled = NULL;
+}
+
+bool lock_cancelled(void)
+{
+	const struct lock_cancel *c = cancel_of_thread;
+
+	return c && c->cancelled(c->ctx);
 }
 
 struct waiting {
@@ -81,7 +89,7 @@ int lock_ticket(struct ticket *t, struct atoll *a, const char *file, const char 
 	return r;
 }
 
-static bool thread_holds(const char *plan_id)
+bool plan_lock_of_thread(const char *plan_id)
 {
 	for (const struct plan_lock *l = held_by_thread; l; l = l->next)
 		if (strcmp(l->plan, plan_id) == 0)
@@ -89,34 +97,26 @@ static bool thread_holds(const char *plan_id)
 	return false;
 }
 
-int plan_lock_acquire(struct plan_lock *l, struct atoll *a, const char *plan_id,
-                      const char *plan_name, const char *what, int64_t deadline, struct error *err)
+static int check_thread(const char *plan_id, const char *plan_name, struct error *err)
 {
-	char file[PLAN_ID_LEN + sizeof(".plan")];
-	char subject[LIMIT_NAME + sizeof("plan ''")];
-	int r = 0;
+	if (!plan_lock_of_thread(plan_id))
+		return 0;
+	return error_set(err, -ATOLL_E_WOULD_DEADLOCK,
+	                 "plan '%s' is being worked on by the caller itself", plan_name);
+}
 
-	if (thread_holds(plan_id))
-		return error_set(err, -ATOLL_E_WOULD_DEADLOCK,
-		                 "plan '%s' is being worked on by the caller itself", plan_name);
-	(void)snprintf(file, sizeof(file), "%.*s.plan", PLAN_ID_LEN, plan_id);
-	(void)snprintf(subject, sizeof(subject), "plan '%.*s'", LIMIT_NAME, plan_name);
-	if (!sabotage("plan-lock"))
-		r = lock_ticket(&l->ticket, a, file, subject, what, deadline, err);
-	if (r < 0)
-		return r;
+/* L is granted. */
+static void enlist(struct plan_lock *l, struct atoll *a, const char *plan_id)
+{
 	l->a = a;
 	(void)snprintf(l->plan, sizeof(l->plan), "%s", plan_id);
 	l->held = true;
 	l->next = held_by_thread;
 	held_by_thread = l;
-	return 0;
 }
 
-void plan_lock_release(struct plan_lock *l)
+static void delist(struct plan_lock *l)
 {
-	if (!l->held)
-		return;
 	for (struct plan_lock **p = &held_by_thread; *p; p = &(*p)->next) {
 		if (*p == l) {
 			*p = l->next;
@@ -124,7 +124,57 @@ void plan_lock_release(struct plan_lock *l)
 		}
 	}
 	l->held = false;
-	ticket_release(&l->ticket);
+}
+
+int plan_lock_acquire(struct plan_lock *l, struct atoll *a, const char *plan_id,
+                      const char *plan_name, const char *what, int64_t deadline, struct error *err)
+{
+	char file[PLAN_ID_LEN + sizeof(".plan")];
+	char subject[LIMIT_NAME + sizeof("plan ''")];
+	int r = check_thread(plan_id, plan_name, err);
+
+	(void)snprintf(file, sizeof(file), "%.*s.plan", PLAN_ID_LEN, plan_id);
+	(void)snprintf(subject, sizeof(subject), "plan '%.*s'", LIMIT_NAME, plan_name);
+	if (r == 0 && !sabotage("plan-lock"))
+		r = lock_ticket(&l->ticket, a, file, subject, what, deadline, err);
+	if (r == 0)
+		enlist(l, a, plan_id);
+	return r;
+}
+
+int plan_lock_for(struct plan_lock *l, struct atoll_plan *p, const char *what, int64_t deadline,
+                  struct error *err)
+{
+	int r = check_thread(p->id, p->name, err);
+
+	if (r == 0)
+		r = hold_borrow(l, p, deadline, err);
+	if (r == 0)
+		return plan_lock_acquire(l, p->a, p->id, p->name, what, deadline, err);
+	if (r < 0)
+		return r;
+	enlist(l, p->a, p->id);
+	return 0;
+}
+
+void plan_lock_hand_over(struct plan_lock *from, struct plan_lock *to)
+{
+	delist(from);
+	*to = *from;
+	to->held = true;
+	to->next = NULL;
+	*from = PLAN_LOCK_INIT;
+}
+
+void plan_lock_release(struct plan_lock *l)
+{
+	if (!l->held)
+		return;
+	delist(l);
+	if (l->hold)
+		hold_return(l);
+	else
+		ticket_release(&l->ticket);
 }
 
 bool plan_lock_held(struct atoll *a, const char *plan_id)

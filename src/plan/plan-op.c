@@ -330,13 +330,13 @@ int plan_op_set_state(struct plan_op *op, enum atoll_plan_state to, struct error
 
 static int lock_and_load(struct plan_op *op, struct atoll_plan *p, struct error *err)
 {
-	int r = plan_lock_acquire(&op->lock, op->a, p->id, p->name, op->what, op->deadline, err);
+	int r = plan_lock_for(&op->lock, p, op->what, op->deadline, err);
 
 	if (r < 0)
 		return r;
 	(void)snprintf(op->plan.id, sizeof(op->plan.id), "%s", p->id);
 	r = plan_op_reload(op, err);
-	if (r == -ATOLL_E_NOT_FOUND)
+	if (r == -ATOLL_E_NOT_FOUND && !op->lock.hold)
 		plan_lock_forget(op->a, p->id); /* our waiting made the file anew */
 	return r < 0 ? r : bury_command(op, err);
 }

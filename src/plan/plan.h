@@ -27,6 +27,7 @@
 #include "util/progress.h"
 
 struct owned_plan; /* plan-owner.c */
+struct plan_hold;  /* hold.c */
 
 struct atoll {
 	char *home; /* canonical */
@@ -51,6 +52,7 @@ struct atoll_plan {
 	struct atoll *a;
 	char id[PLAN_ID_LEN + 1];
 	char name[LIMIT_NAME + 1];
+	struct plan_hold *hold; /* NULL: not held through this handle; hold.c guards it */
 };
 
 /* ---- store.c: where the store is, and whether it may be used ---- */
@@ -92,13 +94,21 @@ struct plan_lock {
 	struct atoll *a;
 	char plan[PLAN_ID_LEN + 1];
 	struct plan_lock *next; /* others held by this thread */
+	struct plan_hold *hold; /* whose ticket it is; NULL: our own */
 };
 #define PLAN_LOCK_INIT ((struct plan_lock){ .ticket = { .fd = -1 } })
 /* WHAT: for the record and messages ("atoll commit fix-42"). -ATOLL_E_WOULD_DEADLOCK when this
  * thread already holds it, -ATOLL_E_TIMEOUT / -ATOLL_E_BUSY naming the holder. */
 int plan_lock_acquire(struct plan_lock *l, struct atoll *a, const char *plan_id,
                       const char *plan_name, const char *what, int64_t deadline, struct error *err);
+/* The same for an operation of P: where the plan is held through P, that lock is lent to it. */
+int plan_lock_for(struct plan_lock *l, struct atoll_plan *p, const char *what, int64_t deadline,
+                  struct error *err);
 void plan_lock_release(struct plan_lock *l);
+/* FROM is this thread's no longer: TO has it, whichever thread that belongs to. */
+void plan_lock_hand_over(struct plan_lock *from, struct plan_lock *to);
+/* This thread is in the middle of an operation on the plan. */
+bool plan_lock_of_thread(const char *plan_id);
 /* Somebody holds it. Takes nothing and waits for nobody. */
 bool plan_lock_held(struct atoll *a, const char *plan_id);
 #define cleanup_plan_lock __attribute__((__cleanup__(plan_lock_release)))
@@ -118,6 +128,8 @@ struct lock_cancel {
 };
 void lock_cancel_begin(struct lock_cancel *c, bool (*cancelled)(void *ctx), void *ctx);
 void lock_cancel_end(struct lock_cancel *c);
+/* Asked now. */
+bool lock_cancelled(void);
 #define cleanup_lock_cancel __attribute__((__cleanup__(lock_cancel_end)))
 
 /* ---- resource-lock.c: the locks of resources ---- */
