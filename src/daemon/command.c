@@ -2,6 +2,7 @@
 /* Pipes, a terminal, and the thread that runs the command on them. */
 #include "daemon/command.h"
 
+#include "daemon/direct.h"
 #include "util/cleanup.h"
 #include "util/mem.h"
 
@@ -86,6 +87,10 @@ static void run(struct command *c)
 	if (c->terminal)
 		v[n++] = (struct atoll_exec_option){ "terminal", "1" };
 	exec.cwd = c->cwd;
+	if (!c->plan) {
+		c->result = direct_run(exec.argv, c->theirs, &c->status, c->res);
+		return;
+	}
 	c->result = atoll_plan_exec_with(c->plan, &exec, v, n, &c->status, c->res);
 }
 
@@ -98,7 +103,7 @@ static void *command_main(void *arg)
 	atoll_set_min_free(c->atoll, c->request->min_free);
 	run(c);
 	atoll_set_wait_notify(c->atoll, NULL, NULL);
-	if (c->result >= 0)
+	if (c->result >= 0 && c->plan)
 		(void)atoll_log(c->atoll, atoll_plan_id(c->plan), 1, take_changes, c, NULL);
 	/* With these what reads comes to an end, after all that was printed. */
 	for (int i = 0; i < 4; i++)
@@ -129,14 +134,15 @@ static int make_pipe(int *read_end, int *write_end, const int *ours, int flags)
 	return set_nonblocking(*ours);
 }
 
-static int make_pipes(struct command *c, bool input)
+static int make_pipes(struct command *c, const struct command_options *how)
 {
 	int r;
 
-	if (input) {
+	if (how->input) {
 		r = make_pipe(&c->theirs[0], &c->in_fd, &c->in_fd, 0);
 	} else {
-		c->theirs[0] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+		c->theirs[0] = how->input_fd == FD_NONE ? open("/dev/null", O_RDONLY | O_CLOEXEC)
+		                                        : fcntl(how->input_fd, F_DUPFD_CLOEXEC, 3);
 		r = c->theirs[0] < 0 ? -errno : 0;
 	}
 	if (r == 0)
@@ -166,9 +172,9 @@ static int open_terminal(struct command *c)
 	return c->in_fd < 0 ? -errno : set_nonblocking(c->out_fd);
 }
 
-static int open_all(struct command *c, bool input)
+static int open_all(struct command *c, const struct command_options *how)
 {
-	int r = c->terminal ? open_terminal(c) : make_pipes(c, input);
+	int r = c->terminal ? open_terminal(c) : make_pipes(c, how);
 
 	if (r == 0)
 		r = make_pipe(&c->theirs[3], &c->control_fd, &c->control_fd, 0);
@@ -195,10 +201,10 @@ static int start_thread(struct command *c)
 	return -r;
 }
 
-int command_start(const struct exec_request *request, struct atoll *atoll, struct atoll_plan *plan,
-                  bool input, struct command **ret, struct error *err)
+int command_start(const struct command_options *how, struct command **ret, struct error *err)
 {
 	cleanup_command struct command *c = xcalloc(1, sizeof(*c));
+	const struct exec_request *request = how->request;
 	int r;
 
 	*c = (struct command){ .in_fd = FD_NONE,
@@ -210,13 +216,16 @@ int command_start(const struct exec_request *request, struct atoll *atoll, struc
 		               .terminal = request->terminal,
 		               .changes = -1,
 		               .request = request,
-		               .atoll = atoll,
-		               .plan = plan,
+		               .atoll = how->atoll,
+		               .plan = how->plan,
 		               .theirs = { FD_NONE, FD_NONE, FD_NONE, FD_NONE },
 		               .notice_to = FD_NONE,
 		               .res = atoll_result_new() };
-	c->cwd = request->cwd ? xstrdup(request->cwd) : command_cwd(plan);
-	r = open_all(c, input);
+	if (request->cwd)
+		c->cwd = xstrdup(request->cwd);
+	else if (how->plan)
+		c->cwd = command_cwd(how->plan);
+	r = open_all(c, how);
 	if (r == 0 && c->terminal)
 		command_resize(c, (uint16_t)(request->rows ? request->rows : DEFAULT_ROWS),
 		               (uint16_t)(request->columns ? request->columns : DEFAULT_COLS));

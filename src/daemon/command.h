@@ -49,9 +49,16 @@ struct command {
 /* Where a command of P begins when nobody says: the daemon's own working directory is nothing to a
  * client. The caller frees. */
 char *command_cwd(struct atoll_plan *p);
-/* INPUT: the client can send some. REQUEST, ATOLL and PLAN must live until command_free(). */
-int command_start(const struct exec_request *request, struct atoll *atoll, struct atoll_plan *plan,
-                  bool input, struct command **ret, struct error *err);
+/* What is pointed to must live until command_free(). */
+struct command_options {
+	const struct exec_request *request;
+	struct atoll *atoll;
+	struct atoll_plan
+		*plan; /* NULL: a program of ours, run as it is, without a plan around it */
+	bool input;    /* somebody can send some */
+	int input_fd;  /* what it reads instead, which stays the caller's; or FD_NONE */
+};
+int command_start(const struct command_options *how, struct command **ret, struct error *err);
 void command_signal(struct command *c, int sig);
 void command_resize(struct command *c, uint16_t rows, uint16_t columns);
 /* Its end begins, and nobody reads or writes any more. */

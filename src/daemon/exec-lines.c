@@ -4,7 +4,7 @@
 
 #include "daemon/command.h"
 #include "daemon/daemon.h"
-#include "daemon/exec-stream.h"
+#include "daemon/follow.h"
 #include "daemon/problem.h"
 #include "daemon/reply.h"
 #include "util/cleanup.h"
@@ -240,6 +240,7 @@ int exec_lines_reply(struct call *c, struct exec_request *request)
 	struct reply_stream stream = { .type = "application/x-ndjson",
 		                       .read = lines_read,
 		                       .done = lines_free };
+	struct command_options how;
 	int r;
 
 	l->d = c->d;
@@ -252,7 +253,11 @@ int exec_lines_reply(struct call *c, struct exec_request *request)
 	if (r < 0)
 		return r;
 	l->atoll = take_ptr(c->atoll);
-	r = command_start(&l->request, l->atoll, l->plan, false, &l->cmd, &c->err);
+	how = (struct command_options){ .request = &l->request,
+		                        .atoll = l->atoll,
+		                        .plan = l->plan,
+		                        .input_fd = FD_NONE };
+	r = command_start(&how, &l->cmd, &c->err);
 	if (r >= 0)
 		r = next_line(l);
 	if (r == -ECONNRESET)

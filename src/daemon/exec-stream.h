@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A command over an upgraded connection (sync/frame.h), in that connection's thread. The session:
+ * A command over an upgraded connection, atoll-exec/1 (sync/frame.h). The session:
  *
  *   asked     the first frame says what to run
- *   running   frames go to the command and come from it, each as fast as the other side takes them;
- *             one frame each way and FRAME_WINDOW bytes of input are all that is ever held
+ *   running   frames go to the command and come from it (follow.h); one frame each way and FRAME_WINDOW
+ *             bytes of input are all that is ever held
  *   draining  the command has ended; what it printed is sent
  *   closing   the last frame is sent; the client has a moment to close first
  *
@@ -14,17 +14,8 @@
 #ifndef DAEMON_EXEC_STREAM_H
 #define DAEMON_EXEC_STREAM_H
 
-#include "daemon/call.h"
+#include "daemon/stream.h"
 
-/* Answers 101; from then on the session is on its own. */
-int exec_stream_reply(struct call *c);
-
-/* Also for the other form: members of an open object. */
-struct command;
-struct json;
-void exec_put_exit(struct json *j, const struct command *cmd);
-/* Of a command that was not run. */
-struct problem;
-void exec_problem(struct problem *p, const struct command *cmd);
+extern const struct stream_protocol exec_stream;
 
 #endif

@@ -207,7 +207,7 @@ def exec_refuses_bad_frames(top):
                      good + frame(execclient.STDIN, bytes(65536)) * 6, frame(execclient.REQUEST, b'{"argv": ["true"]'),
                      frame(execclient.REQUEST, b'[' * 60000)):
             with Exec(d, p, raw=True) as e:
-                e.push(what)
+                e.write(what)
                 e.finish()
                 need(e.error and e.error['status'] in (400, 422), f'{what[:20]}: {e.error} {e.exit}')
         # Byte by byte, and everything at once, are the same.
@@ -215,7 +215,7 @@ def exec_refuses_bad_frames(top):
         for pieces in ([whole[i:i + 1] for i in range(len(whole))], [whole]):
             with Exec(d, p, raw=True) as e:
                 for piece in pieces:
-                    e.push(piece)
+                    e.write(piece)
                 same((e.code(), bytes(e.stdout)), (0, b'abc'), 'pieces')
         # With the head in one packet.
         wire = d.connect()

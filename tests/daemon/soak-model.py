@@ -156,7 +156,7 @@ class Worker(Client):
             e.sock.settimeout(LATE)
             if self.is_cut():
                 if self.r.random() < 0.5:
-                    e.push(frame(0, data[:60000])[:self.r.randrange(5000)])
+                    e.write(frame(0, data[:60000])[:self.r.randrange(5000)])
                 time.sleep(self.r.random() ** 3)
                 self.gone(e, place)
             e.sock.setblocking(False)

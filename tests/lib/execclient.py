@@ -48,7 +48,7 @@ class Exec:
     # ---- to it ----
 
     def put(self, kind, data=b''):
-        self.push(frame(kind, data))
+        self.write(frame(kind, data))
 
     def send(self, data):
         """All of it, as the window allows; what comes meanwhile is taken."""
@@ -58,10 +58,10 @@ class Exec:
                 pass
             n = min(len(view), MAX, self.window)
             self.window -= n
-            self.push(frame(STDIN, bytes(view[:n])))
+            self.write(frame(STDIN, bytes(view[:n])))
             view = view[n:]
 
-    def push(self, data):
+    def write(self, data):
         """Never stuck because nobody reads what comes back."""
         view = memoryview(data)
         while view and not self.ended:
