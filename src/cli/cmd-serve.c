@@ -31,6 +31,9 @@ static const struct option_row options[] = {
 	{ "send-timeout", "SECONDS", "until a client has taken what it was sent (default: 60)" },
 	{ "idle-timeout", "SECONDS", "between two requests (default: 75)" },
 	{ "stop-timeout", "SECONDS", "for requests under way when it is stopped (default: 30)" },
+	{ "mirrors", "DIRECTORY",
+	  "where projects of remote clients go (default: ~/.local/share/atoll/mirrors)" },
+	{ "unserialized", NULL, "their sessions hold no lock, and may mix" },
 	{ "log", "errors|info|requests", "what to say on standard error (default: requests)" },
 	{ NULL, NULL, NULL },
 };
@@ -74,7 +77,9 @@ static int serve_run(struct cli *c)
 		const struct option_given *given = &c->args.given[i];
 
 		if (is_for_daemon(given->row))
-			argv[n++] = xasprintf("--%s=%s", given->row->name, given->value);
+			argv[n++] = given->value
+			                    ? xasprintf("--%s=%s", given->row->name, given->value)
+			                    : xasprintf("--%s", given->row->name);
 	}
 	status = become(c, program, argv);
 	while (n > 1)

@@ -2,18 +2,16 @@
 /* Plans: list, start, show, stop; and their sandboxes. */
 #include "daemon/api.h"
 
-#include "auth/credential.h"
 #include "daemon/once.h"
+#include "daemon/mirror.h"
 #include "daemon/reply-cache.h"
+#include "daemon/start.h"
 #include "util/cleanup.h"
 #include "util/mem.h"
-#include "util/random.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define NAME_ATTEMPTS 64
 
 /* ---- list ---- */
 
@@ -135,51 +133,6 @@ static int to_resources(struct call *c, const struct body_list *list, struct ato
 	return 0;
 }
 
-/* Chosen before it is recorded: who sends the request again is to get the same plan. */
-static int choose(struct call *c, struct once *o, const char *name)
-{
-	struct plan_row row;
-	int r = 1;
-
-	random_hex(o->row.plan, PLAN_ID_LEN);
-	if (name && strlen(name) >= sizeof(o->row.name))
-		return error_set(&c->err, -ATOLL_E_INVALID, "'%.*s...' is no name for a plan",
-		                 LIMIT_NAME, name);
-	if (name) {
-		(void)snprintf(o->row.name, sizeof(o->row.name), "%s", name);
-		return 0;
-	}
-	for (int i = 0; i < NAME_ATTEMPTS && r > 0; i++) {
-		plan_name_make_up(o->row.name);
-		r = registry_plan_named(c->atoll->reg, o->row.name, &row, &c->err);
-	}
-	return r > 0 ? error_set(&c->err, -ATOLL_E_EXISTS, "no name could be made up; give one")
-	             : r;
-}
-
-/* Under the id that is on record. */
-static int start_recorded(struct call *c, struct once *o, struct atoll_start *start,
-                          struct atoll_plan **ret)
-{
-	cleanup_error struct error err = ERROR_INIT;
-	int r;
-
-	start->name = o->row.name;
-	result_reset(c->res);
-	r = plan_start_once(c->atoll, start, o->row.plan, ret, c->res, &err);
-	r = result_set(c->res, &err, r);
-	/* What needs recovery is settled by the next try. */
-	if (r < 0 && r != -ATOLL_E_NEEDS_RECOVERY)
-		once_failed(c, o);
-	if (r < 0 || strcmp(atoll_plan_id(*ret), o->row.plan) == 0)
-		return r < 0 ? r : 0;
-	/* It was opened by its name (or_open). */
-	(void)snprintf(o->row.plan, sizeof(o->row.plan), "%s", atoll_plan_id(*ret));
-	o->row.name[0] = '\0';
-	r = once_made(c, o);
-	return r < 0 ? r : 1;
-}
-
 static int start_once(struct call *c, struct once *o, struct atoll_start *start,
                       struct atoll_plan **ret)
 {
@@ -192,7 +145,7 @@ static int start_once(struct call *c, struct once *o, struct atoll_start *start,
 		r = once_busy(c);
 		return r < 0 ? r : 2;
 	}
-	r = o->again ? 0 : choose(c, o, start->name);
+	r = o->again ? 0 : start_choose(c, o, start->name);
 	if (r == 0)
 		r = once_record(c, o);
 	if (r != 0)
@@ -211,19 +164,11 @@ static int fill_started(struct json *j, void *arg)
 	return 0;
 }
 
-/* A key for agents gets tokens of the plans that it made. */
-static int note_starter(struct call *c, const struct atoll_plan *p)
-{
-	if (c->who.by_socket || c->who.credential.kind != CREDENTIAL_KEY)
-		return 0;
-	return credential_plan_started(c->atoll, atoll_plan_id(p), c->who.credential.id, &c->err);
-}
-
 static int reply_started(struct call *c, struct atoll_plan *p, bool opened)
 {
 	struct api_fill f = { .c = c, .plan = p, .opened = opened };
 	char location[64];
-	int r = opened ? 0 : note_starter(c, p);
+	int r = opened ? 0 : start_note(c, p);
 
 	if (r < 0)
 		return r;
@@ -320,6 +265,8 @@ static int stop(struct call *c)
 		r = call_plan(c, 0, &p);
 	if (r == 0)
 		r = atoll_plan_stop(p, force ? ATOLL_FORCE : 0, c->res);
+	if (r == 0)
+		r = mirror_remove(c->atoll, atoll_plan_id(p), &c->err);
 	return r < 0 ? r : api_decided(c, p, "stop", 0);
 }
 

@@ -303,6 +303,15 @@ static void close_lists(struct exec_request *q)
 	q->exec.fence = &q->fence;
 }
 
+void exec_request_of(struct exec_request *q, const char *const *argv, const char *cwd)
+{
+	for (; *argv; argv++)
+		strlist_add(&q->lists[EXEC_LIST_ARGV], *argv);
+	q->cwd = xstrdup(cwd);
+	q->min_free = -1;
+	close_lists(q);
+}
+
 int exec_request_read(struct exec_request *q, const char *text, size_t len,
                       const struct identity *who, struct error *err)
 {

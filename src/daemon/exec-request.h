@@ -54,4 +54,7 @@ void exec_request_done(struct exec_request *q);
 int exec_request_read(struct exec_request *q, const char *text, size_t len,
                       const struct identity *who, struct error *err);
 
+/* For a program of ours, in CWD: nothing but what is usual. Q is EXEC_REQUEST_INIT. */
+void exec_request_of(struct exec_request *q, const char *const *argv, const char *cwd);
+
 #endif

@@ -5,6 +5,7 @@
 #include "daemon/job.h"
 #include "daemon/listen.h"
 #include "daemon/log.h"
+#include "daemon/mirror.h"
 #include "daemon/serve.h"
 #include "daemon/systemd.h"
 #include "daemon/tls.h"
@@ -45,6 +46,25 @@ static void spare_memory(void)
 	store_program(false);
 }
 
+/* What a daemon that died did not remove any more. What cannot be removed now stays on record. */
+static int open_mirrors(struct daemon *d, struct error *err)
+{
+	struct error cause = ERROR_INIT;
+	struct atoll *a = NULL;
+	int r = mirrors_place(d->options.mirrors, &d->mirrors, err);
+
+	if (r < 0)
+		return r;
+	r = stores_take(d->stores, d->options.wait_ms, &a, err);
+	if (r < 0)
+		return r;
+	if (mirrors_sweep(a, &cause) < 0)
+		log_failure("mirrors", &cause);
+	error_done(&cause);
+	stores_give(d->stores, a);
+	return 0;
+}
+
 static int open_parts(struct daemon *d, struct error *err)
 {
 	int r;
@@ -58,6 +78,8 @@ static int open_parts(struct daemon *d, struct error *err)
 	r = tls_open(d, err);
 	if (r >= 0)
 		r = stores_open(&d->stores, err);
+	if (r >= 0)
+		r = open_mirrors(d, err);
 	if (r >= 0)
 		r = auth_open(stores_home(d->stores), &d->auth, err);
 	if (r >= 0)
@@ -79,6 +101,7 @@ static void close_parts(struct daemon *d)
 	issued_close();
 	stores_close(d->stores);
 	tls_close(d);
+	free(d->mirrors);
 	if (d->stop_fd >= 0)
 		(void)close(d->stop_fd);
 	options_done(&d->options);

@@ -39,6 +39,8 @@ static const struct row {
 	{ "idle-timeout", OPTION_SECONDS, offsetof(struct daemon_options, limits_ms[PEER_IDLE]) },
 	{ "stop-timeout", OPTION_SECONDS, offsetof(struct daemon_options, stop_ms) },
 	{ "wait", OPTION_SECONDS, offsetof(struct daemon_options, wait_ms) },
+	{ "mirrors", OPTION_TEXT, offsetof(struct daemon_options, mirrors) },
+	{ "unserialized", OPTION_FLAG, offsetof(struct daemon_options, unserialized) },
 	{ "log", OPTION_LOG, offsetof(struct daemon_options, log) },
 	{ "version", OPTION_FLAG, offsetof(struct daemon_options, version) },
 };

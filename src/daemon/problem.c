@@ -63,5 +63,7 @@ void problem_write_as(struct json *j, const char *key, const struct problem *p)
 	answer_cause(j, p->op, p->path, p->os_errno, p->cause);
 	if (p->res)
 		answer_participants(j, p->res);
+	if (p->session)
+		json_string(j, "session", p->session);
 	json_close(j);
 }

@@ -16,6 +16,7 @@ struct problem {
 	int os_errno;
 	const char *instance;           /* the request's id */
 	const struct atoll_result *res; /* participants and notes; or NULL */
+	const char *session;            /* what becomes of it: "open", "closed"; or NULL */
 };
 
 /* STATUS 0: by the code. Strings are those of ERR and RES, and live as long as these. */

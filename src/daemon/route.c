@@ -11,9 +11,9 @@
 
 /* In the order of docs/design/daemon.md. */
 static const struct route *const tables[] = {
-	core_routes, spec_routes,   auth_routes, key_routes,   plan_routes,
-	diff_routes, decide_routes, log_routes,  event_routes, job_routes,
-	ask_routes,  house_routes,  exec_routes,
+	core_routes, spec_routes,   auth_routes, key_routes,     plan_routes,
+	diff_routes, decide_routes, log_routes,  event_routes,   job_routes,
+	ask_routes,  house_routes,  exec_routes, session_routes,
 };
 
 const struct route *route_at(size_t i)

@@ -84,5 +84,6 @@ extern const struct route job_routes[];    /* api-jobs.c */
 extern const struct route ask_routes[];    /* api-asks.c: asks for a commit */
 extern const struct route house_routes[];  /* api-house.c: locks, recover, clean, doctor, version */
 extern const struct route exec_routes[];   /* api-exec.c: commands */
+extern const struct route session_routes[]; /* api-sessions.c: of remote clients */
 
 #endif

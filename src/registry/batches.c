@@ -76,6 +76,20 @@ static int list(struct registry *r, const char *sql, struct args args, registry_
 	return k < 0 ? k : 0;
 }
 
+int registry_batch_last(struct registry *r, const char *plan, enum batch_state state, uint32_t *ret,
+                        struct error *err)
+{
+	static const char sql[] =
+		"SELECT coalesce(max(number), 0) FROM batch WHERE plan = ?1 AND state = ?2";
+	int64_t number = 0;
+	int k = rows_number(r, sql, ARGS(TEXT_VALUE(plan), INT_VALUE(state)), &number, err);
+
+	if (k < 0)
+		return k;
+	*ret = (uint32_t)number;
+	return 0;
+}
+
 int registry_batch_list(struct registry *r, const char *plan, registry_batch_fn fn, void *ctx,
                         struct error *err)
 {

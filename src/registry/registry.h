@@ -224,6 +224,9 @@ int registry_batch_insert(struct registry *r, struct batch_row *row,
                           struct error *err); /* sets number */
 int registry_batch_get(struct registry *r, const char *plan, uint32_t number, struct batch_row *ret,
                        struct error *err);
+/* The number of the last one in STATE; 0: there is none. */
+int registry_batch_last(struct registry *r, const char *plan, enum batch_state state, uint32_t *ret,
+                        struct error *err);
 typedef int (*registry_batch_fn)(void *ctx, const struct batch_row *row);
 int registry_batch_list(struct registry *r, const char *plan, registry_batch_fn fn, void *ctx,
                         struct error *err); /* oldest first; PLAN NULL: all */

@@ -1,10 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A client of POST /v1/plans/{plan}/exec, over frames; src/sync/frame.h says what they are.
+"""Clients of POST /v1/plans/{plan}/exec and /sync, over frames; src/sync/frame.h says what they are.
 
     with Exec(d, 'plan', argv=['cat']) as e:
         e.send(b'hello')
         e.end_input()
         done = e.finish()          # .stdout .stderr .exit .error .notices
+
+    with Session(d, 'plan') as s:
+        s.push(stream)             # each fails with Refused
+        s.run('make').exit         # .stdout .stderr
+        stream, end = s.pull()
+        s.received(end['run'])
+        s.shut()
 """
 
 import json
@@ -17,10 +24,11 @@ from atolld import PATIENCE, request
 from expect import Broken, need
 
 STDIN, RESIZE, SIGNAL, REQUEST = range(4)
+OPEN, PUSH, DATA, END, PULL, RECEIVED, LIST, CLOSE, PING = range(4, 13)
 STDOUT, STDERR, NOTICE, ERROR, EXIT, WINDOW = range(16, 22)
+OPENED, PUSHED, PULLED, PULL_END, RECEIVED_TOO, CLOSED, PONG = range(22, 29)
 HEAD, MAX, FIRST_WINDOW = 5, 64 << 10, 256 << 10
 AGAIN = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
-UPGRADE = ('Connection: Upgrade', 'Upgrade: atoll-exec/1')
 
 
 def frame(kind, data=b''):
@@ -29,11 +37,13 @@ def frame(kind, data=b''):
 
 class Exec:
     """One command. What it prints is in stdout and stderr, as far as it was read."""
+    verb = 'exec'
 
     def __init__(self, daemon, plan, *, place=None, tls=None, headers=(), wait=None, raw=False, **what):
         self.wire = daemon.connect(place, tls)
         query = '' if wait is None else f'?wait={wait}'
-        self.wire.send(request(f'POST /v1/plans/{plan}/exec{query}', headers=(*UPGRADE, *headers)))
+        upgrade = ('Connection: Upgrade', f'Upgrade: atoll-{self.verb}/1')
+        self.wire.send(request(f'POST /v1/plans/{plan}/{self.verb}{query}', headers=(*upgrade, *headers)))
         self.answer = self.wire.answer(head=True)
         self.sock = self.wire.sock
         self.buf, self.wire.rest = bytearray(self.wire.rest), b''
@@ -43,7 +53,10 @@ class Exec:
         self.ended = False
         self.sock.setblocking(False)
         if self.answer.status == 101 and not raw:
-            self.put(REQUEST, json.dumps(what).encode())
+            self.begin(what)
+
+    def begin(self, what):
+        self.put(REQUEST, json.dumps(what).encode())
 
     # ---- to it ----
 
@@ -164,6 +177,113 @@ class Exec:
 
     def __exit__(self, *_):
         self.close()
+
+
+class Refused(Exception):
+    """A step that failed: the problem document."""
+
+    def __init__(self, problem):
+        super().__init__(f"{problem['code']}: {problem['detail']}")
+        self.problem = problem
+        self.code = problem['code']
+        self.open = problem['session'] == 'open'
+
+
+class Session(Exec):
+    """One session. A step is asked for, and done when its last frame has come."""
+    verb = 'sync'
+
+    def __init__(self, daemon, plan, *, client='test 1 somebody', wait_ms=None, **more):
+        self.frames, self.opened = [], None
+        super().__init__(daemon, plan, client=client, wait_ms=wait_ms, **more)
+
+    def begin(self, what):
+        self.put_json(OPEN, {k: v for k, v in what.items() if v is not None})
+
+    def put_json(self, kind, what):
+        self.put(kind, json.dumps(what).encode())
+
+    def _take(self, kind, data):
+        if kind == ERROR:
+            self.frames.append((kind, json.loads(data)))
+        elif kind in (STDOUT, STDERR, NOTICE, WINDOW):
+            super()._take(kind, data)
+        else:
+            self.frames.append((kind, data))
+
+    def next(self):
+        """The next frame that is neither output nor notice."""
+        while not self.frames:
+            if not self.step():
+                raise ConnectionResetError('the session is over')
+        return self.frames.pop(0)
+
+    def await_frame(self, kind):
+        """Its payload; data frames before it are in .data."""
+        self.data = bytearray()
+        while True:
+            got, data = self.next()
+            if got == ERROR:
+                raise Refused(data)
+            if got == PULLED:
+                self.data += data
+                continue
+            need(got == kind, f'a frame of type {got}, not {kind}')
+            return json.loads(data) if data else None
+
+    # ---- steps ----
+
+    def open(self):
+        self.opened = self.await_frame(OPENED)
+        return self
+
+    def push(self, stream, base=None):
+        self.begin_push(stream, base)
+        self.put(END)
+        self.opened['generation'] = self.await_frame(PUSHED)['generation']
+        return self.opened['generation']
+
+    def begin_push(self, stream, base=None):
+        self.put_json(PUSH, {'base_generation': self.opened['generation'] if base is None else base})
+        for at in range(0, len(stream), MAX):
+            self.put(DATA, bytes(stream[at:at + MAX]))
+
+    def start(self, *argv, **more):
+        self.stdout, self.stderr, self.exit, self.window = bytearray(), bytearray(), None, FIRST_WINDOW
+        self.put_json(REQUEST, {'argv': list(argv), **more})
+
+    def await_exit(self):
+        self.exit = self.await_frame(EXIT)
+        return self
+
+    def run(self, *argv, **more):
+        self.start(*argv, **more)
+        self.end_input()
+        return self.await_exit()
+
+    def pull(self):
+        self.put_json(PULL, {})
+        end = self.await_frame(PULL_END)
+        return bytes(self.data), end
+
+    def list(self):
+        self.put_json(LIST, {})
+        self.await_frame(PULL_END)
+        return bytes(self.data)
+
+    def received(self, number):
+        self.put_json(RECEIVED, {'run': number})
+        self.opened['generation'] = self.await_frame(RECEIVED_TOO)['generation']
+        return self.opened['generation']
+
+    def ping(self):
+        self.put(PING)
+        self.await_frame(PONG)
+
+    def shut(self):
+        self.put(CLOSE)
+        self.await_frame(CLOSED)
+        need(not self.step(), 'something after the last frame')
 
 
 def run(daemon, plan, *argv, **more):
