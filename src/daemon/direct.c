@@ -12,7 +12,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Until it has ended, or nobody wants it any more. */
+#define GRACE_MS 500
+
+/* Until it has ended. When nobody wants it any more, its input has ended, too, and it has a moment to clear
+ * away what is not whole. */
 static void wait_for(struct child *c, int control)
 {
 	struct pollfd fds[] = {
@@ -20,14 +23,11 @@ static void wait_for(struct child *c, int control)
 		{ .fd = control, .events = 0 },
 	};
 
-	while (!fds[0].revents) {
+	while (!fds[0].revents && !fds[1].revents)
 		if (poll(fds, 2, -1) < 0 && errno != EINTR)
-			break;
-		if (fds[0].revents || !(fds[1].revents & (POLLHUP | POLLERR)))
-			continue;
+			return;
+	if (!fds[0].revents && poll(fds, 1, GRACE_MS) == 0)
 		(void)child_kill_group(c, SIGKILL);
-		fds[1].fd = -1;
-	}
 }
 
 int direct_run(const char *const *argv, const int fds[4], struct atoll_exec_status *ret,

@@ -245,9 +245,25 @@ static int receive(struct follow *f, struct stream *s, const struct pollfd *sock
 	return 0;
 }
 
-static int step(struct follow *f, struct stream *s)
+/* All that is here goes as far as it can, also the end of the input: nothing would wake us for it. */
+static int pass_on(struct follow *f, struct stream *s)
 {
 	const struct stream_taker taker = { take_frame, may_take, f };
+	bool full;
+
+	do {
+		int r = stream_take(s, &taker);
+
+		if (r < 0)
+			return r;
+		full = !may_take(f);
+		feed(f);
+	} while (full && may_take(f));
+	return 0;
+}
+
+static int step(struct follow *f, struct stream *s)
+{
 	struct pollfd fds[ON_END_];
 	int r;
 
@@ -265,8 +281,7 @@ static int step(struct follow *f, struct stream *s)
 	if (r < 0)
 		return r;
 	f->news = fds[ON_NOTICE].revents != 0;
-	feed(f);
-	r = stream_take(s, &taker); /* there may be room again */
+	r = pass_on(f, s);
 	if (r < 0)
 		return r;
 	stream_send(s);
@@ -279,8 +294,7 @@ static int step(struct follow *f, struct stream *s)
 
 int follow(struct follow *f, struct stream *s)
 {
-	const struct stream_taker taker = { take_frame, may_take, f };
-	int r = stream_take(s, &taker); /* what came with the request */
+	int r = pass_on(f, s); /* what came with the request */
 
 	while (r >= 0 && !is_over(f, s))
 		r = step(f, s);

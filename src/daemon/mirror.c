@@ -305,12 +305,14 @@ int mirrors_sweep(struct atoll *a, struct error *err)
 	r = dirlist_read(dir_fd, &list);
 	if (r < 0)
 		return error_sys(err, r, "read the store's directory", RECORDS);
-	for (size_t i = 0; r == 0 && i < list.n; i++) {
+	for (size_t i = 0; i < list.n; i++) {
 		cleanup_mirror struct mirror m = MIRROR_INIT;
 
+		/* One that cannot go is in nobody else's way; the first is told of. */
 		if (is_plan_id(list.v[i].name) && is_gone(a, list.v[i].name) &&
-		    read_record(dir_fd, list.v[i].name, &m) == 0)
-			r = remove_one(dir_fd, &m, err);
+		    read_record(dir_fd, list.v[i].name, &m) == 0 &&
+		    remove_one(dir_fd, &m, r < 0 ? NULL : err) < 0)
+			r = -EIO;
 	}
 	return r;
 }

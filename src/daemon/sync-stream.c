@@ -284,6 +284,8 @@ static int open_session(struct session *x)
 		r = mirror_load(s->atoll, atoll_plan_id(s->plan), &x->sync.mirror, &s->err);
 	if (r >= 0 && !s->d->options.unserialized)
 		r = take_lock(x);
+	if (r >= 0 && atomic_load(&s->d->stopping))
+		r = stream_fail(s, -ECANCELED, 503, "the daemon stops");
 	if (r < 0)
 		return r;
 	/* As it is now that nobody else can change it. */

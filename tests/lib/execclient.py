@@ -231,6 +231,13 @@ class Session(Exec):
             need(got == kind, f'a frame of type {got}, not {kind}')
             return json.loads(data) if data else None
 
+    def next_frame(self):
+        """Whatever it is, but an error."""
+        kind, data = self.next()
+        if kind == ERROR:
+            raise Refused(data)
+        return kind, data
+
     # ---- steps ----
 
     def open(self):
