@@ -402,6 +402,7 @@ ATOLL_API void atoll_set_log_limits(struct atoll *a, int64_t max_age_ms, int64_t
  *   exec-begin  a command begins; MESSAGE is its line, redacted
  *   job-begin, job  a job begins, has ended; MESSAGE is its name
  *   ask, ask-end  somebody asks for a commit; it was decided, withdrawn or is out of date
+ *   sync-begin, sync-end  a remote client's session holds the plan; MESSAGE is what it calls itself
  *   gap         what happened up to SEQ is not kept any more: look at the plans anew. Of no plan
  *   others      "start" "add" "exec" "commit" "rollback" ...: it is over, CODE and MESSAGE say how
  */

@@ -6,6 +6,7 @@
 #include "daemon/once.h"
 #include "daemon/start.h"
 #include "daemon/sync-stream.h"
+#include "registry/credential.h"
 #include "util/cleanup.h"
 #include "util/mem.h"
 
@@ -219,6 +220,42 @@ static int create(struct call *c)
 	return r < 0 ? r : reply_made(c, p);
 }
 
+/* ---- ending one ---- */
+
+/* Who made it may end it: nothing of it is anywhere else. */
+static int check_maker(struct call *c, const struct atoll_plan *p)
+{
+	int r = 1;
+
+	if (c->who.scope == SCOPE_ADMIN)
+		return 0;
+	if (*c->who.plan == '\0')
+		r = registry_plan_started_by(c->atoll->reg, atoll_plan_id(p), c->who.credential.id,
+		                             &c->err);
+	if (r < 0 || (r > 0 && *c->who.plan == '\0'))
+		return r < 0 ? r : 0;
+	return error_set(&c->err, -ATOLL_E_DENIED,
+	                 "session '%s' is ended by an admin, or with the key that made it",
+	                 atoll_plan_name(p));
+}
+
+static int end(struct call *c)
+{
+	cleanup_plan struct atoll_plan *p = NULL;
+	cleanup_mirror struct mirror m = MIRROR_INIT;
+	int r = call_plan(c, 0, &p);
+
+	if (r == 0)
+		r = mirror_load(c->atoll, atoll_plan_id(p), &m, &c->err);
+	if (r == 0)
+		r = check_maker(c, p);
+	if (r == 0)
+		r = atoll_plan_stop(p, ATOLL_FORCE, c->res);
+	if (r == 0)
+		r = mirror_remove(c->atoll, m.plan, &c->err);
+	return r < 0 ? r : api_decided(c, p, "stop", 0);
+}
+
 /* ---- working in one ---- */
 
 static int sync_upgrade(struct call *c)
@@ -230,6 +267,7 @@ const struct route session_routes[] = {
 	{ "GET", "/v1/sessions", MAY_ALL, ROUTE_STORE | ROUTE_FILTERS, 0, list },
 	{ "POST", "/v1/sessions", MAY_AGENT, ROUTE_STORE | ROUTE_CREATES, KIB(16), create },
 	{ "GET", "/v1/sessions/{plan}", MAY_ALL, ROUTE_STORE, 0, show },
+	{ "DELETE", "/v1/sessions/{plan}", MAY_AGENT, ROUTE_STORE, 0, end },
 	{ "POST", "/v1/plans/{plan}/sync", MAY_AGENT, ROUTE_DATA | ROUTE_STORE, 0, sync_upgrade },
 	{ NULL, NULL, 0, 0, 0, NULL },
 };

@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, os.environ['ATOLL_TEST_LIB'])
 import execclient  # noqa: E402
-from atolld import SANITIZED, Daemon, main, request  # noqa: E402
+from atolld import SANITIZED, Daemon, Skip, certificate, main  # noqa: E402
 from execclient import Refused, Session, frame  # noqa: E402
 from expect import need, same  # noqa: E402
 
@@ -762,12 +762,114 @@ def sync_tokens_open_their_own_session(top):
                 same(s.answer.status, want, 'who may not')
         told = d.ask('GET /v1/sessions', place=place, headers=bearer).json()['sessions']
         same([t['plan']['id'] for t in told], [one['plan']['id']], 'what it is shown')
+        # Made with an agent's key, ended with it; not with another's, nor with a token.
+        agents = [d.ask('POST /v1/keys', {'name': n, 'scope': 'agent'}, headers=headers).json()['secret'] for n in 'ab']
+        agents = [[f'Authorization: Bearer {k}'] for k in agents]
+        three = d.ask('POST /v1/sessions', {'label': 'three'}, headers=headers + agents[0], place=place).json()
+        for where, head, want in ((one, bearer, 403), (one, agents[0], 403), (three, agents[1], 403), (three, agents[0], 200),
+                                  (three, agents[0], 404)):
+            same(d.ask(f"DELETE /v1/sessions/{where['plan']['id']}", headers=head, place=place).status, want, 'who may end it')
+        need(not Path(three['root']).exists() and Path(one['root']).exists(), 'mirrors')
         # Revoked, it is over, and the lock is free.
         with d.session(one['plan']['id'], place=place, headers=bearer) as s:
             same(d.ask(f"DELETE /v1/sandboxes/{one['sandbox']}/auth").status, 200, 'revoked')
             while s.step():
                 pass
         entered(d, one['plan']['id'], 5)
+
+
+def sync_over_tls(top):
+    cert, key = certificate(top)
+    with World(top, f'--socket={top}/sock', '--listen=127.0.0.1:0', f'--tls-cert={cert}', f'--tls-key={key}') as d:
+        place = next(p for p in d.places() if not p.startswith('unix:'))
+        made = d.make()
+        answer = d.ask(f"POST /v1/sandboxes/{made['sandbox']}/auth", {}, headers=['Content-Type: application/json'])
+        bearer = [f"Authorization: Bearer {answer.json()['token']}"]
+        for i in range(3):
+            (d.local / f'big{i}').write_bytes(os.urandom(3 * BIG))
+        with Session(d, made['plan']['id'], place=place, tls=cert, headers=bearer) as s:
+            s.open().push(everything(d))
+            (d.local / 'big0').write_bytes(os.urandom(3 * BIG))
+            s.push(stream_of(d.local, 'big0'))
+            s.start('sh', '-c', 'cat >in; cat big0 big1 >out; cat big1')
+            s.send((d.local / 'big1').read_bytes())
+            s.end_input()
+            s.await_exit()
+            same(bytes(s.stdout), (d.local / 'big1').read_bytes(), 'what it printed')
+            stream, end = s.pull()
+            apply(d.local, stream)
+            s.received(end['run'])
+            same((d.local / 'out').read_bytes(), (d.local / 'big0').read_bytes() + (d.local / 'big1').read_bytes(), 'what came back')
+            same(tree(made['root']), tree(d.local), 'the mirror')
+            s.shut()
+
+
+# ---- a link that is cut ----
+
+CUT = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from execclient import Session
+import execclient, socket, ssl, time
+class There:
+    def connect(self, place, tls):
+        from atolld import Wire
+        sock = socket.create_connection(('10.213.7.1', int(place)))
+        return Wire(ssl.create_default_context(cafile=tls).wrap_socket(sock, server_hostname='localhost'))
+s = Session(There(), sys.argv[3], place=sys.argv[2], tls=sys.argv[4], headers=['Authorization: Bearer ' + sys.argv[5]]).open()
+s.start('sh', '-c', 'echo ready; ' + ('exec yes' if sys.argv[6] == 'printing' else 'exec sleep 1000'))
+s.expect(b'ready')
+print('in', flush=True)
+while s.step():
+    pass
+time.sleep(1000)
+"""
+
+
+def link_to(name):
+    """A pair of interfaces, one end in a network of its own; None where that cannot be had."""
+    commands = [f'ip netns add {name}', f'ip link add {name} type veth peer name eth0 netns {name}',
+                f'ip addr add 10.213.7.1/24 dev {name}', f'ip link set {name} up',
+                f'ip -n {name} addr add 10.213.7.2/24 dev eth0', f'ip -n {name} link set eth0 up']
+    for command in commands:
+        try:
+            said = subprocess.run(command.split(), capture_output=True, check=False)
+        except FileNotFoundError:
+            return None
+        if said.returncode != 0:
+            subprocess.run(['ip', 'netns', 'del', name], capture_output=True, check=False)
+            return None
+    return name
+
+
+def der_10_a_cut_link_frees_the_lock(top):
+    """No byte says that the client is gone: the lock is free within five seconds all the same."""
+    name = link_to(f'atl{os.getpid() % 100000}') if os.geteuid() == 0 else None
+    if not name:
+        raise Skip('no network namespaces to cut a link between')
+    try:
+        cert, key = certificate(top)
+        with World(top, f'--socket={top}/sock', '--listen=10.213.7.1:0', '--host=localhost', f'--tls-cert={cert}',
+                   f'--tls-key={key}') as d:
+            port = next(p for p in d.places() if not p.startswith('unix:')).rpartition(':')[2]
+            plan, _ = d.filled()
+            sandbox = d.ask(f'GET /v1/sessions/{plan}').json()['sandbox']
+            for how in ('running', 'printing'):
+                answer = d.ask(f'POST /v1/sandboxes/{sandbox}/auth', {}, headers=['Content-Type: application/json'])
+                client = subprocess.Popen(['ip', 'netns', 'exec', name, sys.executable, '-c', CUT, os.environ['ATOLL_TEST_LIB'],
+                                           port, plan, cert, answer.json()['token'], how], stdout=subprocess.PIPE)
+                same(client.stdout.readline(), b'in\n', f'{how}: the client')
+                time.sleep(0.5)
+                subprocess.run(['ip', 'link', 'set', name, 'down'], check=True)
+                opened = entered(d, plan, 5 * SOON, wait_ms=30000)
+                same(opened['pending'], None, f'{how}: what is left')
+                subprocess.run(['ip', 'link', 'set', name, 'up'], check=True)
+                client.kill()
+                client.wait()
+                client.stdout.close()
+    finally:
+        subprocess.run(['ip', 'link', 'del', name], capture_output=True, check=False)
+        subprocess.run(['ip', 'netns', 'del', name], capture_output=True, check=False)
 
 
 TESTS = [
@@ -793,6 +895,8 @@ TESTS = [
     sync_a_push_that_lies,
     sync_a_slow_reader_holds_the_pull,
     sync_tokens_open_their_own_session,
+    sync_over_tls,
+    der_10_a_cut_link_frees_the_lock,
 ]
 
 if __name__ == '__main__':

@@ -29,6 +29,7 @@ STDOUT, STDERR, NOTICE, ERROR, EXIT, WINDOW = range(16, 22)
 OPENED, PUSHED, PULLED, PULL_END, RECEIVED_TOO, CLOSED, PONG = range(22, 29)
 HEAD, MAX, FIRST_WINDOW = 5, 64 << 10, 256 << 10
 AGAIN = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+UPGRADE = ('Connection: Upgrade', 'Upgrade: atoll-exec/1')
 
 
 def frame(kind, data=b''):
@@ -37,13 +38,12 @@ def frame(kind, data=b''):
 
 class Exec:
     """One command. What it prints is in stdout and stderr, as far as it was read."""
-    verb = 'exec'
+    verb, upgrade = 'exec', UPGRADE
 
     def __init__(self, daemon, plan, *, place=None, tls=None, headers=(), wait=None, raw=False, **what):
         self.wire = daemon.connect(place, tls)
         query = '' if wait is None else f'?wait={wait}'
-        upgrade = ('Connection: Upgrade', f'Upgrade: atoll-{self.verb}/1')
-        self.wire.send(request(f'POST /v1/plans/{plan}/{self.verb}{query}', headers=(*upgrade, *headers)))
+        self.wire.send(request(f'POST /v1/plans/{plan}/{self.verb}{query}', headers=(*self.upgrade, *headers)))
         self.answer = self.wire.answer(head=True)
         self.sock = self.wire.sock
         self.buf, self.wire.rest = bytearray(self.wire.rest), b''
@@ -191,7 +191,7 @@ class Refused(Exception):
 
 class Session(Exec):
     """One session. A step is asked for, and done when its last frame has come."""
-    verb = 'sync'
+    verb, upgrade = 'sync', ('Connection: Upgrade', 'Upgrade: atoll-sync/1')
 
     def __init__(self, daemon, plan, *, client='test 1 somebody', wait_ms=None, **more):
         self.frames, self.opened = [], None
