@@ -74,6 +74,7 @@ enum atoll_code {
 	ATOLL_E_DAMAGED,          /* a record on disk is not what was written */
 	ATOLL_E_NEWER,            /* the store was written by a newer version */
 	ATOLL_E_STALE,            /* not the digest that was asked for; nothing was changed */
+	ATOLL_E_UNREACHABLE,      /* no daemon answers there, or it went away */
 	ATOLL_E_END_
 };
 

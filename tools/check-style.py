@@ -21,12 +21,13 @@ MAY_USE = {
     'exec': ['fs', 'util'],
     'plan': ['txn', 'strategy', 'registry', 'lock', 'diff', 'exec', 'fs', 'util'],
     'auth': ['plan', 'registry', 'lock', 'fs', 'util'],
+    'remote': ['token', 'plan', 'strategy', 'registry', 'lock', 'fs', 'util'],
     'helper': ['exec', 'fs', 'util'],
     'sync': ['fs', 'util'],
     'postgres': ['fs', 'util'],
     'answer': ['plan', 'diff', 'util'],
     'daemon': ['answer', 'auth', 'plan', 'registry', 'sync', 'diff', 'fs', 'util'],
-    'cli': ['answer', 'auth', 'plan', 'diff', 'util'],
+    'cli': ['answer', 'remote', 'auth', 'plan', 'diff', 'util'],
 }
 # From these folders only the headers named.
 ONLY_HEADERS = {
@@ -34,6 +35,8 @@ ONLY_HEADERS = {
     ('helper', 'exec'): {'exec/request.h'},
     ('strategy', 'postgres'): {'postgres/protocol.h'},
     ('token', 'strategy'): {'strategy/result.h'},
+    ('remote', 'strategy'): {'strategy/result.h'},
+    ('remote', 'token'): {'token/curl.h'},
 }
 
 # What makes a thing exist, vanish or last: only fs/ does that, so that one place knows the

@@ -9,4 +9,8 @@
 int settings_read_file(enum settings_scope scope, const char *path, char **ret, size_t *ret_len,
                        struct strlist *remarks);
 
+/* settings_each() of a text that was read. */
+int settings_tell(const char *path, const char *text, size_t len, settings_entry_fn fn, void *user,
+                  struct error *err);
+
 #endif

@@ -18,6 +18,7 @@
 #include "util/cleanup.h"
 #include "util/gitconfig.h"
 #include "util/mem.h"
+#include "util/strbuf.h"
 
 #define NEW_MODE 0644
 
@@ -26,6 +27,13 @@ struct place {
 	const char *name;
 	int dir_fd; /* locked */
 	mode_t mode;
+};
+
+/* What is asked before a change. */
+struct look {
+	settings_entry_fn fn; /* or NULL */
+	void *user;
+	bool is_strict; /* what is to be taken out must be there */
 };
 
 static void place_done(struct place *p)
@@ -80,22 +88,29 @@ static int not_set(const char *path, const char *key, struct error *err)
 	return -ATOLL_E_NOT_FOUND;
 }
 
-static int edit(const char *path, const char *old, size_t len, enum setting which,
-                const char *value, struct strbuf *ret, struct error *err)
+static int wrong_line(const char *path, unsigned line, struct error *err)
 {
-	const char *key = setting_rows[which].key;
-	unsigned line = 0;
-	int r = gitconfig_edit(old ? old : "", len, key, value, ret, &line);
+	(void)error_set(err, -ATOLL_E_INVALID,
+	                "%s:%u: this is no line of a config file; nothing was changed", path, line);
+	error_hint(err, "correct that line; it should be as in git-config(1)");
+	return -ATOLL_E_INVALID;
+}
 
-	if (r == -ENOENT)
-		return not_set(path, key, err);
+/* TEXT is replaced. -ENOENT: there was nothing to take out. */
+static int edit(const char *path, struct strbuf *text, const struct settings_change *change,
+                struct error *err)
+{
+	struct strbuf changed = STRBUF_INIT;
+	unsigned line = 0;
+	int r = gitconfig_edit(strbuf_str(text), text->len, change->key, change->value, &changed,
+	                       &line);
+
 	if (r < 0) {
-		(void)error_set(err, -ATOLL_E_INVALID,
-		                "%s:%u: this is no line of a config file; nothing was changed",
-		                path, line);
-		error_hint(err, "correct that line; it should be as in git-config(1)");
-		return -ATOLL_E_INVALID;
+		strbuf_done(&changed);
+		return r == -ENOENT ? r : wrong_line(path, line, err);
 	}
+	strbuf_done(text);
+	*text = changed;
 	return 0;
 }
 
@@ -111,8 +126,16 @@ static int check_value(enum setting which, const char *value, struct error *err)
 	return r;
 }
 
-int settings_write(enum settings_scope scope, enum setting which, const char *value,
-                   struct error *err)
+static int no_home(struct error *err)
+{
+	(void)error_set(err, -ATOLL_E_NOT_FOUND,
+	                "cannot tell where your settings are: there is no home directory");
+	error_hint(err, "set HOME or XDG_CONFIG_HOME, or use --system");
+	return -ATOLL_E_NOT_FOUND;
+}
+
+static int change(enum settings_scope scope, const struct settings_change *v, size_t n,
+                  const struct look *look, struct error *err)
 {
 	cleanup_strbuf struct strbuf text = STRBUF_INIT;
 	cleanup_place struct place p = { .dir_fd = FD_NONE, .mode = NEW_MODE };
@@ -121,22 +144,44 @@ int settings_write(enum settings_scope scope, enum setting which, const char *va
 	size_t len = 0;
 	int r;
 
-	if (!path) {
-		(void)error_set(err, -ATOLL_E_NOT_FOUND,
-		                "cannot tell where your settings are: there is no home directory");
-		error_hint(err, "set HOME or XDG_CONFIG_HOME, or use --system");
-		return -ATOLL_E_NOT_FOUND;
-	}
-	if (value && (r = check_value(which, value, err)) < 0)
-		return r;
+	if (!path)
+		return no_home(err);
 	r = place_open(&p, path);
 	if (r < 0)
 		return error_sys(err, r, "open the directory of", path);
 	r = read_old(scope, path, &old, &len, err);
-	if (r == 0)
-		r = edit(path, old, len, which, value, &text, err);
+	if (r == 0 && look->fn && old)
+		r = settings_tell(path, old, len, look->fn, look->user, err);
 	if (r < 0)
 		return r;
+	strbuf_add(&text, old ? old : "", len);
+	for (size_t i = 0; i < n; i++) {
+		r = edit(path, &text, &v[i], err);
+		if (r == -ENOENT && look->is_strict)
+			return not_set(path, v[i].key, err);
+		if (r < 0 && r != -ENOENT)
+			return r;
+	}
 	r = fs_replace_file(p.dir_fd, p.name, strbuf_str(&text), text.len, p.mode);
 	return r < 0 ? error_sys(err, r, "write", path) : 0;
+}
+
+int settings_write(enum settings_scope scope, enum setting which, const char *value,
+                   struct error *err)
+{
+	const struct settings_change one = { .key = setting_rows[which].key, .value = value };
+	cleanup_free char *path = settings_path(scope);
+	int r;
+
+	if (!path)
+		return no_home(err);
+	if (value && (r = check_value(which, value, err)) < 0)
+		return r;
+	return change(scope, &one, 1, &(struct look){ .is_strict = true }, err);
+}
+
+int settings_change(enum settings_scope scope, const struct settings_change *v, size_t n,
+                    settings_entry_fn look, void *user, struct error *err)
+{
+	return change(scope, v, n, &(struct look){ .fn = look, .user = user }, err);
 }

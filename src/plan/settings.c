@@ -282,6 +282,8 @@ static int take_entry(void *user, const struct gitconfig_entry *e)
 	struct setting_value *v;
 	int64_t number = 0;
 
+	if (strncmp(e->key, SETTINGS_REMOTE, strlen(SETTINGS_REMOTE)) == 0)
+		return 0;
 	if (which == SETTING_END_) {
 		cleanup_free char *line = xasprintf("%s:%u: %s", l->file, e->line, e->key);
 
@@ -325,6 +327,46 @@ static void load_file(struct settings *s, enum settings_scope scope, struct erro
 		                path, line);
 		error_hint(err, "correct that line; it should be as in git-config(1)");
 	}
+}
+
+struct telling {
+	const char *path;
+	settings_entry_fn fn;
+	void *user;
+};
+
+static int tell_entry(void *user, const struct gitconfig_entry *e)
+{
+	const struct telling *t = user;
+
+	return t->fn(t->user, t->path, e);
+}
+
+int settings_tell(const char *path, const char *text, size_t len, settings_entry_fn fn, void *user,
+                  struct error *err)
+{
+	struct telling t = { .path = path, .fn = fn, .user = user };
+	unsigned line = 0;
+	int r = gitconfig_read(text, len, tell_entry, &t, &line);
+
+	if (r != -EINVAL || line == 0)
+		return r;
+	(void)error_set(err, -ATOLL_E_INVALID, "%s:%u: this is no line of a config file", path,
+	                line);
+	error_hint(err, "correct that line; it should be as in git-config(1)");
+	return -ATOLL_E_INVALID;
+}
+
+int settings_each(enum settings_scope scope, settings_entry_fn fn, void *user, struct error *err)
+{
+	cleanup_strlist struct strlist remarks = STRLIST_INIT;
+	cleanup_free char *path = settings_path(scope);
+	cleanup_free char *text = NULL;
+	size_t len = 0;
+
+	if (!path || settings_read_file(scope, path, &text, &len, &remarks) <= 0)
+		return 0;
+	return settings_tell(path, text, len, fn, user, err);
 }
 
 int settings_load(struct settings *s, struct error *err)

@@ -22,6 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "util/error.h"
+#include "util/gitconfig.h"
 #include "util/list.h"
 
 enum setting {
@@ -100,5 +101,23 @@ char *settings_path(enum settings_scope scope);
  * Locking: one writer at a time (flock on the directory). Crash: the old file or the new one. */
 int settings_write(enum settings_scope scope, enum setting which, const char *value,
                    struct error *err);
+
+/* ---- other entries: those of a section that has many, such as [remote "NAME"] ---- */
+
+#define SETTINGS_REMOTE "remote." /* not told as unknown */
+
+/* Tells FN every entry of a file, and PATH, where it is. Nothing, when the file is not there or not to be
+ * trusted. -ATOLL_E_INVALID: a line is wrong. */
+typedef int (*settings_entry_fn)(void *user, const char *path, const struct gitconfig_entry *e);
+int settings_each(enum settings_scope scope, settings_entry_fn fn, void *user, struct error *err);
+
+struct settings_change {
+	const char *key;
+	const char *value; /* NULL: taken out, if it is there */
+};
+/* All of them in one replacement of the file, after LOOK (may be NULL) was told every entry there is and
+ * refused nothing. Locking, Crash: as settings_write(). */
+int settings_change(enum settings_scope scope, const struct settings_change *v, size_t n,
+                    settings_entry_fn look, void *user, struct error *err);
 
 #endif

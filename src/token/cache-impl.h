@@ -234,7 +234,5 @@ void fork_remove(struct atoll_tokens *t);
 /* The transport by libcurl (http.c). */
 int http_send(const struct atoll_tokens *t, const struct atoll_token_request *request,
               struct atoll_token_reply *reply);
-/* 0, or why the endpoint cannot be used. */
-int http_check_endpoint(const char *endpoint, bool by_socket, struct error *err);
 
 #endif

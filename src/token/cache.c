@@ -3,6 +3,7 @@
 #include "token/cache-impl.h"
 
 #include "strategy/result.h"
+#include "token/curl.h"
 #include "util/cleanup.h"
 #include "util/hash.h"
 #include "util/mem.h"
@@ -176,7 +177,7 @@ static int check_config(const struct atoll_tokens_config *c, struct error *err)
 	if (c->key && c->key[0] != '\0' && !token_text_ok(c->key, strlen(c->key)))
 		return error_set(err, -ATOLL_E_INVALID,
 		                 "the key has other than printable characters");
-	return c->send ? 0 : http_check_endpoint(c->endpoint, c->unix_socket != NULL, err);
+	return c->send ? 0 : curl_check_endpoint(c->endpoint, c->unix_socket != NULL, err);
 }
 
 void tokens_init_sync(struct atoll_tokens *t)

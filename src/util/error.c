@@ -51,6 +51,7 @@ static const struct code_row code_rows[] = {
 	{ ATOLL_E_DAMAGED, "damaged", 7, 500, "not what was written" },
 	{ ATOLL_E_NEWER, "newer", 1, 501, "written by a newer version" },
 	{ ATOLL_E_STALE, "stale", 3, 412, "not what was looked at" },
+	{ ATOLL_E_UNREACHABLE, "unreachable", 6, 502, "no daemon answers there" },
 };
 _Static_assert(sizeof(code_rows) / sizeof(code_rows[0]) == ATOLL_E_END_ - CODE_FIRST,
                "every enum atoll_code has a row");
@@ -83,6 +84,20 @@ const char *error_code_name(int code)
 	const struct code_row *row = row_of(code);
 
 	return row == &errno_row ? strerrorname_np(abs(code)) : row->name;
+}
+
+int error_code_of(const char *name)
+{
+	for (size_t i = 0; i < sizeof(code_rows) / sizeof(code_rows[0]); i++)
+		if (strcmp(code_rows[i].name, name) == 0)
+			return -code_rows[i].code;
+	for (int i = 1; i <= ERRNO_MAX; i++) {
+		const char *known = strerrorname_np(i);
+
+		if (known && strcmp(known, name) == 0)
+			return -i;
+	}
+	return 0;
 }
 
 int error_code_exit(int code)

@@ -45,6 +45,8 @@ void error_done(struct error *err); /* frees, back to ERROR_INIT; keeps errno */
 
 /* Short words for a code: "conflict", "ENOSPC"; negative or positive. Never NULL. */
 const char *error_code_name(int code);
+/* The negative code of that name; 0: there is none. */
+int error_code_of(const char *name);
 /* CLI exit status, 0..7 (design section 11). */
 int error_code_exit(int code);
 /* HTTP status; every raw errno is a 500. */

@@ -355,6 +355,7 @@ static int known(enum atoll_code c)
 	case ATOLL_E_DAMAGED:
 	case ATOLL_E_NEWER:
 	case ATOLL_E_STALE:
+	case ATOLL_E_UNREACHABLE:
 		return 1;
 	case ATOLL_E_END_:
 		break;
