@@ -35,7 +35,7 @@ ONLY_HEADERS = {
     ('helper', 'exec'): {'exec/request.h'},
     ('strategy', 'postgres'): {'postgres/protocol.h'},
     ('token', 'strategy'): {'strategy/result.h'},
-    ('remote', 'strategy'): {'strategy/result.h'},
+    ('remote', 'strategy'): {'strategy/git-call.h', 'strategy/result.h'},
     ('remote', 'token'): {'token/curl.h'},
 }
 

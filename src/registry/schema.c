@@ -8,6 +8,7 @@
 #include "registry/ask.h"
 #include "registry/credential.h"
 #include "registry/request.h"
+#include "registry/session.h"
 
 _Static_assert(ATOLL_PLAN_OPEN == 0 && ATOLL_PLAN_CLOSED == 7, "plan states are on disk");
 _Static_assert(ATOLL_SANDBOX_PENDING == 0 && ATOLL_SANDBOX_CLEANED_UP == 7,
@@ -252,6 +253,29 @@ static const char version_9[] =
 	"  sandbox_state INTEGER NOT NULL CHECK (sandbox_state BETWEEN 0 AND 7)"
 	") STRICT;";
 
-const char *const schema_steps[SCHEMA_VERSION] = { version_1, version_2, version_3,
-	                                           version_4, version_5, version_6,
-	                                           version_7, version_8, version_9 };
+/* Sessions at remotes: what they are called here and there. */
+_Static_assert(SESSION_CREATING == 0 && SESSION_ACTIVE == 1, "states of sessions are on disk");
+static const char version_10[] = "CREATE TABLE session ("
+				 "  seq INTEGER PRIMARY KEY,"
+				 "  id TEXT NOT NULL UNIQUE CHECK (length(id) = 16),"
+				 "  remote TEXT NOT NULL CHECK (length(remote) BETWEEN 1 AND 64),"
+				 "  root TEXT NOT NULL,"
+				 "  branch TEXT NOT NULL,"
+				 "  name TEXT NOT NULL,"
+				 "  state INTEGER NOT NULL CHECK (state BETWEEN 0 AND 1),"
+				 "  key TEXT NOT NULL CHECK (length(key) = 32),"
+				 "  plan TEXT NOT NULL,"
+				 "  sandbox TEXT NOT NULL,"
+				 "  head TEXT NOT NULL,"
+				 "  generation INTEGER NOT NULL CHECK (generation >= 0),"
+				 "  pull_plan TEXT NOT NULL,"
+				 "  pull_run TEXT NOT NULL,"
+				 "  pulled TEXT NOT NULL,"
+				 "  created_ms INTEGER NOT NULL,"
+				 "  used_ms INTEGER NOT NULL,"
+				 "  UNIQUE (remote, root, branch)"
+				 ") STRICT;";
+
+const char *const schema_steps[SCHEMA_VERSION] = { version_1, version_2, version_3, version_4,
+	                                           version_5, version_6, version_7, version_8,
+	                                           version_9, version_10 };

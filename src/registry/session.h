@@ -19,11 +19,13 @@ const char *session_state_name(enum session_state s);
 #define SESSION_ID_LEN   16 /* hex digits */
 #define SESSION_KEY_LEN  32 /* hex digits */
 #define SESSION_HEAD_LEN 64
+#define SESSION_RUN_LEN  64
 
 struct session_row {
 	char id[SESSION_ID_LEN + 1];
 	char remote[LIMIT_NAME + 1];
-	char *root; /* canonical path */
+	char *root;                /* canonical path */
+	char name[LIMIT_NAME + 1]; /* that the plan there was asked to have; "": any */
 	char *branch; /* "refs/heads/x"; "@ID": made when HEAD was detached at ID; "": no repository */
 	enum session_state state;
 	char key[SESSION_KEY_LEN + 1];    /* Idempotency-Key of the request that makes the plan */
@@ -31,7 +33,11 @@ struct session_row {
 	char sandbox[SANDBOX_ID_LEN + 1]; /* there */
 	char head[SESSION_HEAD_LEN + 1];  /* the last HEAD known; "": none */
 	int64_t generation;               /* that both sides agreed on last; 0: nothing */
-	char pull[PLAN_ID_LEN + 1]; /* plan here that has what was pulled and is not settled; "" */
+	/* Plan here that has, or will have, what was pulled and is not settled; "": none. Written before
+	 * the plan is started, */
+	char pull_plan[PLAN_ID_LEN + 1];
+	/* and again with the run there whose changes it holds, all of them; "": not yet. */
+	char pull_run[SESSION_RUN_LEN + 1];
 	char pulled[PLAN_ID_LEN + 1]; /* plan here whose commit brought the last pull; "" */
 	int64_t created_ms;
 	int64_t used_ms;

@@ -74,20 +74,22 @@ static char *complaint(const struct strbuf *err)
 	return xstrndup(at, strcspn(at, "\n"));
 }
 
-static int fail(struct atoll_participant *p, const char *command, const char *how,
-                const struct strbuf *err)
+static int fail(const char *command, const char *cwd, const char *how,
+                const struct strbuf *said_all, struct error *err)
 {
-	cleanup_free char *said = complaint(err);
+	cleanup_free char *said = complaint(said_all);
 
-	(void)error_set(&p->err, -ATOLL_E_CANNOT_PREPARE, "git %s %s%s%s", command, how,
+	(void)error_set(err, -ATOLL_E_CANNOT_PREPARE, "git %s %s%s%s", command, how,
 	                *said ? ": " : "", said);
-	error_cause(&p->err, command, p->root, 0, strbuf_str(err));
+	error_cause(err, command, cwd, 0, strbuf_str(said_all));
 	return -ATOLL_E_CANNOT_PREPARE;
 }
 
-static int run_git(struct atoll_participant *p, const struct git *g, const char *const *args,
-                   const struct strbuf *in, struct strbuf *out, struct strbuf *err, int *status)
+static int run_git(const struct git *g, const struct git_call *call, struct strbuf *err,
+                   int *status)
 {
+	const char *const *args = call->args;
+	const struct strbuf *in = call->in;
 	cleanup_strlist struct strlist env = STRLIST_INIT;
 	cleanup_free const char **argv = NULL;
 	cleanup_free const char **envp = NULL;
@@ -108,7 +110,7 @@ static int run_git(struct atoll_participant *p, const struct git *g, const char 
 	return run_program(&(struct run){ .file = program,
 	                                  .argv = argv,
 	                                  .envp = envp,
-	                                  .cwd = g->work_tree ? g->work_tree : p->area,
+	                                  .cwd = g->work_tree ? g->work_tree : call->cwd,
 	                                  .in = in ? in->buf : NULL,
 	                                  .in_len = in ? in->len : 0,
 	                                  .in_fd = g->in_fd,
@@ -116,31 +118,38 @@ static int run_git(struct atoll_participant *p, const struct git *g, const char 
 	                                  .held_fd = g->held_fd,
 	                                  .max = OUTPUT_MAX,
 	                                  .deadline = time_limit() },
-	                   out, err, status);
+	                   call->out, err, status);
+}
+
+int git_call(const struct git *g, const struct git_call *call, struct error *err)
+{
+	cleanup_strbuf struct strbuf said = STRBUF_INIT;
+	const char *command = call->args[0];
+	int status = 0, r;
+
+	(void)pthread_once(&once, make_env);
+	if (!program)
+		return error_set(err, -ATOLL_E_UNSUPPORTED, "there is no git on this machine");
+	r = run_git(g, call, &said, &status);
+	if (r == -ETIMEDOUT)
+		return fail(command, g->dir, "took too long and was ended", &said, err);
+	if (r < 0)
+		return error_sys(err, r, "run git", command);
+	if (WIFSIGNALED(status)) {
+		cleanup_free char *how = xasprintf("was killed by signal %d", WTERMSIG(status));
+
+		return fail(command, g->dir, how, &said, err);
+	}
+	return WEXITSTATUS(status) <= 1 && !(WEXITSTATUS(status) == 1 && said.len)
+	               ? WEXITSTATUS(status)
+	               : fail(command, g->dir, "failed", &said, err);
 }
 
 int git_ask(struct atoll_participant *p, const struct git *g, const char *const *args,
             const struct strbuf *in, struct strbuf *out)
 {
-	cleanup_strbuf struct strbuf err = STRBUF_INIT;
-	int status = 0, r;
-
-	(void)pthread_once(&once, make_env);
-	if (!program)
-		return error_set(&p->err, -ATOLL_E_UNSUPPORTED, "there is no git on this machine");
-	r = run_git(p, g, args, in, out, &err, &status);
-	if (r == -ETIMEDOUT)
-		return fail(p, args[0], "took too long and was ended", &err);
-	if (r < 0)
-		return error_sys(&p->err, r, "run git", args[0]);
-	if (WIFSIGNALED(status)) {
-		cleanup_free char *how = xasprintf("was killed by signal %d", WTERMSIG(status));
-
-		return fail(p, args[0], how, &err);
-	}
-	return WEXITSTATUS(status) <= 1 && !(WEXITSTATUS(status) == 1 && err.len)
-	               ? WEXITSTATUS(status)
-	               : fail(p, args[0], "failed", &err);
+	return git_call(g, &(struct git_call){ .cwd = p->area, .args = args, .in = in, .out = out },
+	                &p->err);
 }
 
 int git_do(struct atoll_participant *p, const struct git *g, const char *const *args,
@@ -148,7 +157,7 @@ int git_do(struct atoll_participant *p, const struct git *g, const char *const *
 {
 	int r = git_ask(p, g, args, in, out);
 
-	return r > 0 ? fail(p, args[0], "ended with status 1", &STRBUF_INIT) : r;
+	return r > 0 ? fail(args[0], g->dir, "ended with status 1", &STRBUF_INIT, &p->err) : r;
 }
 
 void git_path_list(struct strbuf *list, const char *path)
