@@ -27,7 +27,7 @@ MAY_USE = {
     'postgres': ['fs', 'util'],
     'answer': ['plan', 'diff', 'util'],
     'daemon': ['answer', 'auth', 'plan', 'registry', 'sync', 'diff', 'fs', 'util'],
-    'cli': ['answer', 'remote', 'auth', 'plan', 'diff', 'util'],
+    'cli': ['answer', 'remote', 'auth', 'plan', 'registry', 'diff', 'util'],
 }
 # From these folders only the headers named.
 ONLY_HEADERS = {
@@ -36,6 +36,7 @@ ONLY_HEADERS = {
     ('strategy', 'postgres'): {'postgres/protocol.h'},
     ('token', 'strategy'): {'strategy/result.h'},
     ('remote', 'strategy'): {'strategy/git-call.h', 'strategy/result.h'},
+    ('cli', 'registry'): {'registry/session.h'},
     ('remote', 'token'): {'token/curl.h'},
 }
 

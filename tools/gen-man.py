@@ -133,8 +133,14 @@ def command_page(command, prose, table, header):
     lines = [f".Nm atoll-{name}", f".Nd {text(command['summary'])}", ".Sh SYNOPSIS"]
     lines += [".Nm atoll", f".Cm {name}", ".Op Ar option ..."] + word_list(command["words"])
     lines += [".Sh DESCRIPTION", sentence(command["summary"])]
+    if command["remote_words"] is not None:
+        there = [".Nm atoll", f".Fl -remote Ar name Cm {name}", ".Op Ar option ..."]
+        at = lines.index(".Sh DESCRIPTION")
+        lines[at:at] = there + word_list(command["remote_words"])
     for words in (command["about"] and text(command["about"]), described.strip("\n")):
         lines += [".Pp", words] if words else []
+    if command["remote_words"] is not None:
+        lines += [".Pp", "With", ".Fl -remote :", sentence(command["remote_summary"]), "See", ".Xr atoll-remote 1 ."]
     lines += [".Sh OPTIONS"]
     if command["options"]:
         lines += [option_list(command["options"]), ".Pp"]

@@ -38,12 +38,15 @@ struct command {
 	const char *about; /* more, for help; may be NULL */
 	const struct option_row *options;
 	size_t min_words, max_words;
-	size_t stop_at; /* see args_parse() */
-	bool reads;     /* it changes nothing in the store; see registry_program() */
-	bool hidden;    /* not for people: no help, no manual page */
-	bool pages;     /* its output may be long, and it changes nothing; see pager.h */
-	bool bare;      /* it works whatever the settings say */
-	int own_exit;   /* of any failure that is not the command's; 0: by its code */
+	size_t stop_at;     /* see args_parse() */
+	bool reads;         /* it changes nothing in the store; see registry_program() */
+	bool hidden;        /* not for people: no help, no manual page */
+	bool pages;         /* its output may be long, and it changes nothing; see pager.h */
+	bool bare;          /* it works whatever the settings say */
+	int own_exit;       /* of any failure that is not the command's; 0: by its code */
+	const char *object; /* what its JSON is called; NULL: as the command */
+	const struct command *there; /* its row with --remote; NULL: it works only here, */
+	bool here_only;              /* and does not do so while $ATOLL_REMOTE is set */
 };
 
 enum cli_color { COLOR_AUTO = 0, COLOR_ALWAYS, COLOR_NEVER };
@@ -54,6 +57,7 @@ struct cli {
 	struct atoll *atoll;
 	struct atoll_plan *plan;
 	struct atoll_result *res;
+	const char *remote; /* --remote, $ATOLL_REMOTE; NULL: here */
 	bool json;
 	bool yes;
 	bool no_pager;
@@ -161,6 +165,7 @@ extern const struct command cmd_log;
 extern const struct command cmd_path;
 extern const struct command cmd_recover;
 extern const struct command cmd_refresh;
+extern const struct command cmd_remote;
 extern const struct command cmd_reset;
 extern const struct command cmd_rollback;
 extern const struct command cmd_run;

@@ -12,6 +12,7 @@
 #include "cli/cli.h"
 
 #include "plan/plan.h"
+#include "remote/remote.h"
 #include "util/cleanup.h"
 #include "util/mem.h"
 #include "util/utf8.h"
@@ -37,6 +38,7 @@ struct line {
 	size_t program; /* where another program's command line begins; SIZE_MAX: nowhere */
 	const char *plan;
 	bool plain; /* options are over */
+	bool there; /* --remote was given */
 };
 
 /* ---- reading what was typed ---- */
@@ -56,6 +58,8 @@ static const struct option_row *find_option(const struct line *l, const char *na
 
 	if (l->command)
 		row = find_row(l->command->options, name, len);
+	if (!row && l->command && l->command->there)
+		row = find_row(l->command->there->options, name, len);
 	return row ? row : find_row(common_options, name, len);
 }
 
@@ -75,6 +79,8 @@ static void read_option(struct line *l, const char *word)
 
 	if (row && row->value && word[2 + len] != '=')
 		l->waiting = row;
+	if (row && strcmp(row->name, "remote") == 0)
+		l->there = true;
 	if (row && !row->value && l->n_flags < sizeof(l->flags) / sizeof(l->flags[0]))
 		l->flags[l->n_flags++] = row;
 }
@@ -109,6 +115,8 @@ static void read_word(struct line *l, size_t i)
 		l->command = command_find(word, NULL);
 	else
 		read_command_word(l, i);
+	if (l->there && l->command && l->command->there)
+		l->command = l->command->there;
 }
 
 /* ---- candidates ---- */
@@ -246,11 +254,31 @@ static void offer_value(const struct line *l, const char *prefix, const char *na
 		offer_resources(l, prefix, offer_below_root);
 }
 
-static void offer_options(const struct line *l, const struct option_row *table)
+static int offer_remote(void *user, const struct remote_config *r)
+{
+	const struct offering *o = user;
+
+	offer(o->l, o->prefix, r->name, r->url);
+	return 0;
+}
+
+/* Of an option that is not called as its value's kind is. */
+static void offer_value_of(const struct line *l, const char *prefix, const struct option_row *row)
+{
+	struct offering o = { .l = l, .prefix = prefix };
+
+	offer_value(l, prefix, row ? row->value : NULL);
+	if (row && strcmp(row->name, "remote") == 0)
+		(void)remote_config_list(offer_remote, &o, NULL);
+}
+
+/* Those of TABLE that are not in BUT, which may be NULL. */
+static void offer_options(const struct line *l, const struct option_row *table,
+                          const struct option_row *but)
 {
 	for (; table && table->name; table++) {
 		cleanup_free char *text = xasprintf("--%s", table->name);
-		bool given = false;
+		bool given = find_row(but, table->name, strlen(table->name)) != NULL;
 
 		for (size_t i = 0; i < l->n_flags; i++)
 			given |= l->flags[i] == table;
@@ -268,13 +296,15 @@ static void offer_option(const struct line *l)
 		cleanup_free char *prefix = xstrndup(l->cur, (size_t)(equals - l->cur) + 1);
 
 		row = find_option(l, l->cur + 2, (size_t)(equals - l->cur) - 2);
-		offer_value(l, prefix, row ? row->value : NULL);
+		offer_value_of(l, prefix, row);
 		return;
 	}
 	(void)puts("none");
 	if (l->command)
-		offer_options(l, l->command->options);
-	offer_options(l, common_options);
+		offer_options(l, l->command->options, NULL);
+	if (l->command && l->command->there)
+		offer_options(l, l->command->there->options, l->command->options);
+	offer_options(l, common_options, NULL);
 }
 
 static void offer_word(const struct line *l)
@@ -299,7 +329,7 @@ static int complete_run(struct cli *c)
 	for (size_t i = 0; i < l.n; i++)
 		read_word(&l, i);
 	if (l.waiting) {
-		offer_value(&l, "", l.waiting->value);
+		offer_value_of(&l, "", l.waiting);
 	} else if (!l.plain && l.cur[0] == '-') {
 		offer_option(&l);
 	} else if (l.command) {

@@ -2,6 +2,7 @@
 /* atoll diff: what a commit would change. Takes no lock, works while a command runs. */
 #include "answer/diff-view.h"
 #include "cli/cli.h"
+#include "cli/there.h"
 #include "cli/names.h"
 
 #include "util/strbuf.h"
@@ -259,4 +260,5 @@ const struct command cmd_diff = {
 	.min_words = 1,
 	.max_words = SIZE_MAX,
 	.pages = true,
+	.there = &there_diff,
 };

@@ -24,7 +24,9 @@ static const struct {
 	  "the command's" },
 	{ "4", "refused by policy; nothing was changed", "the command's" },
 	{ "5", "waited for a lock in vain; its holder is named", "the command's" },
-	{ "6", "not possible on this host; `atoll doctor` says what is missing", "the command's" },
+	{ "6",
+	  "not possible on this host (`atoll doctor` says what is missing), or no daemon answers there",
+	  "the command's" },
 	{ "7", "needs recovery; nothing more was touched", "the command's" },
 	{ "124", NULL, "its time was up" },
 	{ "125", NULL,
@@ -65,6 +67,15 @@ static void put_options(FILE *f, const struct option_row *o)
 	}
 }
 
+/* The same command at a remote. */
+static void put_there(FILE *f, const struct command *cmd)
+{
+	(void)fprintf(f, "\nwith --remote NAME: atoll --remote NAME %s%s%s%s\n%s\n", cmd->name,
+	              cmd->options ? " [OPTION]..." : "", *cmd->words ? " " : "", cmd->words,
+	              cmd->summary);
+	put_options(f, cmd->options);
+}
+
 static void put_command(FILE *f, const struct command *cmd)
 {
 	(void)fprintf(f, "usage: atoll %s%s%s%s\n\n%s\n", cmd->name,
@@ -76,6 +87,8 @@ static void put_command(FILE *f, const struct command *cmd)
 		(void)fputs("\noptions:\n", f);
 		put_options(f, cmd->options);
 	}
+	if (cmd->there)
+		put_there(f, cmd->there);
 	(void)fputs("\noptions of every command:\n", f);
 	put_options(f, common_options);
 	if (strncmp(cmd->words, "PLAN", 4) == 0)
@@ -136,19 +149,37 @@ static void json_value(struct json *j, const char *value)
 	json_close(j);
 }
 
-static void json_options(struct json *j, const struct option_row *o)
+static void json_option(struct json *j, const struct option_row *o, const char *prefix)
+{
+	cleanup_free char *help = xasprintf("%s%s", prefix, o->help);
+	char letter[2] = { option_letter(o->name), '\0' };
+
+	json_open_object(j, NULL);
+	json_string(j, "name", o->name);
+	json_string(j, "letter", *letter ? letter : NULL);
+	json_value(j, o->value);
+	json_string(j, "help", help);
+	json_close(j);
+}
+
+static bool is_in(const struct option_row *table, const char *name)
+{
+	for (; table && table->name; table++)
+		if (strcmp(table->name, name) == 0)
+			return true;
+	return false;
+}
+
+/* THERE: those that the command has at a remote, too. */
+static void json_options(struct json *j, const struct option_row *own,
+                         const struct option_row *there)
 {
 	json_open_array(j, "options");
-	for (; o && o->name; o++) {
-		char letter[2] = { option_letter(o->name), '\0' };
-
-		json_open_object(j, NULL);
-		json_string(j, "name", o->name);
-		json_string(j, "letter", *letter ? letter : NULL);
-		json_value(j, o->value);
-		json_string(j, "help", o->help);
-		json_close(j);
-	}
+	for (const struct option_row *o = own; o && o->name; o++)
+		json_option(j, o, "");
+	for (const struct option_row *o = there; o && o->name; o++)
+		if (!is_in(own, o->name))
+			json_option(j, o, "with --remote: ");
 	json_close(j);
 }
 
@@ -176,7 +207,9 @@ static void json_command(struct json *j, const struct command *cmd)
 	json_string(j, "summary", cmd->summary);
 	json_string(j, "about", cmd->about);
 	json_bool(j, "command_exit", cmd->own_exit != 0);
-	json_options(j, cmd->options);
+	json_string(j, "remote_words", cmd->there ? cmd->there->words : NULL);
+	json_string(j, "remote_summary", cmd->there ? cmd->there->summary : NULL);
+	json_options(j, cmd->options, cmd->there ? cmd->there->options : NULL);
 	json_close(j);
 }
 
@@ -194,7 +227,7 @@ static void put_json(const struct command *only)
 		if (!cmd->hidden && (!only || cmd == only))
 			json_command(&j, cmd);
 	json_close(&j);
-	json_options(&j, common_options);
+	json_options(&j, common_options, NULL);
 	json_open_array(&j, "exit_status");
 	for (size_t i = 0; i < N_EXITS; i++) {
 		json_open_object(&j, NULL);

@@ -251,4 +251,5 @@ const struct command cmd_job = {
 		"plan is free. wait ends with the job's exit status, and no later than --wait says.",
 	.options = options,
 	.max_words = 3,
+	.here_only = true,
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* atoll list: all plans. Takes no lock and waits for nobody. */
 #include "cli/cli.h"
+#include "cli/there.h"
 
 #include "plan/ask.h"
 #include "util/clock.h"
@@ -98,4 +99,5 @@ const struct command cmd_list = {
 	.summary = "list all plans",
 	.reads = true,
 	.pages = true,
+	.there = &there_list,
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* atoll log: what happened, newest first. Takes no lock and waits for nobody. */
 #include "cli/cli.h"
+#include "cli/there.h"
 #include "cli/follow.h"
 #include "cli/output.h"
 
@@ -240,4 +241,5 @@ const struct command cmd_log = {
 	.max_words = 1,
 	.reads = true,
 	.pages = true,
+	.there = &there_log,
 };

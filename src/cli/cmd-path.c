@@ -46,4 +46,5 @@ const struct command cmd_path = {
 		"it may be left out when the plan has only one.",
 	.min_words = 1,
 	.max_words = 2,
+	.here_only = true,
 };

@@ -58,4 +58,5 @@ const struct command cmd_refresh = {
 		"No work is lost.",
 	.min_words = 1,
 	.max_words = 1,
+	.here_only = true,
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* atoll reset: the work since the last commit is dropped, the plan goes on. */
 #include "cli/decide.h"
+#include "cli/there.h"
 
 #include <stdlib.h>
 
@@ -32,4 +33,5 @@ const struct command cmd_reset = {
 	.about = "Commits of the plan stay. It is the way out of a conflict, too.",
 	.min_words = 1,
 	.max_words = 1,
+	.there = &there_reset,
 };

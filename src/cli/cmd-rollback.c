@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* atoll rollback: commits are undone, work is dropped, everything is as it was. */
 #include "cli/decide.h"
+#include "cli/there.h"
+
+#include "util/cleanup.h"
 
 #include <stdlib.h>
 
@@ -75,16 +78,10 @@ static void say_next(const struct cli *c, unsigned flags)
 		         name);
 }
 
-static int rollback_run(struct cli *c)
+static int undo(struct cli *c, unsigned flags)
 {
-	unsigned flags;
-	int status, r;
+	int r;
 
-	status = decide_flags(c, flag_table, &flags);
-	if (status == 0)
-		status = cli_open_plan_settled(c);
-	if (status)
-		return status;
 	r = atoll_plan_rollback(c->plan, flags, c->res);
 	if (r < 0)
 		return cli_fail(c, r);
@@ -92,8 +89,19 @@ static int rollback_run(struct cli *c)
 		return decide_json(c, flags);
 	say_what(c, flags);
 	cli_notes(c);
-	say_next(c, flags);
+	if (!c->remote)
+		say_next(c, flags);
 	return EXIT_SUCCESS;
+}
+
+static int rollback_run(struct cli *c)
+{
+	unsigned flags;
+	int status = decide_flags(c, flag_table, &flags);
+
+	if (status == 0)
+		status = cli_open_plan_settled(c);
+	return status ? status : undo(c, flags);
 }
 
 static const struct option_row options[] = {
@@ -101,6 +109,51 @@ static const struct option_row options[] = {
 	{ "keep-theirs", NULL, "leave alone what somebody changed since, undo the rest" },
 	{ "allow", "partial", "partial: undo what can be, where some cannot" },
 	{ NULL, NULL, NULL },
+};
+
+/* ---- what a session pulled last ---- */
+
+static int find_pulled(struct cli *c, const struct remote_session *s)
+{
+	cleanup_free char *subject = there_subject(s);
+	struct error err = ERROR_INIT;
+	int r;
+
+	if (s->row.pulled[0]) {
+		r = atoll_plan_find(c->atoll, s->row.pulled, &c->plan, c->res);
+		return r < 0 ? cli_fail(c, r) : 0;
+	}
+	(void)error_set(&err, -ATOLL_E_NOT_FOUND, "%s has pulled nothing that could be undone",
+	                subject);
+	error_hint(&err, "atoll --remote %s diff shows what is pending there", c->remote);
+	return cli_fail_error(c, &err);
+}
+
+static int there_run(struct cli *c)
+{
+	cleanup_remote_session struct remote_session *s = NULL;
+	unsigned flags;
+	int status = decide_flags(c, flag_table, &flags);
+
+	if (status == 0)
+		status = there_open(c, true, NULL, &s);
+	if (status == 0)
+		status = find_pulled(c, s);
+	return status ? status : undo(c, flags);
+}
+
+static const struct option_row there_options[] = {
+	{ "keep-theirs", NULL, "leave alone what somebody changed since, undo the rest" },
+	THERE_OPTIONS,
+	{ NULL, NULL, NULL },
+};
+
+static const struct command there_rollback = {
+	.name = "rollback",
+	.run = there_run,
+	.words = "",
+	.summary = "undo here what the last command there brought",
+	.options = there_options,
 };
 
 const struct command cmd_rollback = {
@@ -113,4 +166,5 @@ const struct command cmd_rollback = {
 		 "Without a PLAN: the one that the last run in the current directory left.",
 	.options = options,
 	.max_words = 1,
+	.there = &there_rollback,
 };

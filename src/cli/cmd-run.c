@@ -235,4 +235,5 @@ const struct command cmd_run = {
 	.max_words = SIZE_MAX,
 	.stop_at = 1,
 	.own_exit = EXIT_OWN,
+	.here_only = true,
 };

@@ -156,4 +156,5 @@ const struct command cmd_show = {
 	.min_words = 1,
 	.max_words = 1,
 	.pages = true,
+	.here_only = true,
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* atoll start: a new plan and its resources. If one cannot be added, there is no plan. */
 #include "cli/resources.h"
+#include "cli/there.h"
 
 #include "util/strbuf.h"
 
@@ -60,4 +61,5 @@ const struct command cmd_start = {
 		"added, no plan is made. A resource inside another is its child.",
 	.options = options,
 	.max_words = 1,
+	.there = &there_start,
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* atoll stop: a plan's end. What it committed stays; what it kept is removed. */
 #include "cli/decide.h"
+#include "cli/there.h"
 
 #include <stdlib.h>
 
@@ -47,4 +48,5 @@ const struct command cmd_stop = {
 	.options = options,
 	.min_words = 1,
 	.max_words = 1,
+	.there = &there_stop,
 };

@@ -40,6 +40,7 @@ static const struct command *const commands[] = {
 	&cmd_config,
 	/* other programs and machines */
 	&cmd_serve,
+	&cmd_remote,
 	&cmd_token,
 	/* about atoll */
 	&cmd_completion,
@@ -52,6 +53,7 @@ static const struct command *const commands[] = {
 const struct option_row common_options[] = {
 	{ "json", NULL, "one JSON object on standard output" },
 	{ "wait", "SECONDS", "wait at most so long for a lock; 0: not at all (default: for ever)" },
+	{ "remote", "NAME", "do it at that remote, in this project's session ($ATOLL_REMOTE)" },
 	{ "color", "auto|always|never", "whether to use colours (default: on a terminal)" },
 	{ "no-pager", NULL, "print long output as it is" },
 	{ "yes", NULL, "ask nothing" },
@@ -177,15 +179,60 @@ static int check_settings(struct cli *c)
 	return c->settings_err.code && !c->command->bare ? cli_fail_error(c, &c->settings_err) : 0;
 }
 
-static int run_command(struct cli *c, char **argv)
+/* ---- here or there ---- */
+
+static int not_there(struct cli *c, bool by_option)
+{
+	struct error err = ERROR_INIT;
+
+	(void)error_set(&err, -ATOLL_E_INVALID, "%s works here, and at no remote%s",
+	                c->command->name, by_option ? "" : ", and $ATOLL_REMOTE is set");
+	error_hint(&err, "%s",
+	           by_option ? "without --remote it works on a plan of this machine"
+	                     : "--remote '' has it work on a plan of this machine");
+	return cli_fail_error(c, &err);
+}
+
+/* Which row is used must be known before its options can be read. FRONT: given before the command's
+ * name. */
+static int choose_place(struct cli *c, const char *front, char **argv)
+{
+	const struct command *there = c->command->there;
+	const struct option_row *const tables[] = { c->command->options, common_options,
+		                                    there ? there->options : NULL };
+	const char *given = args_peek(argv, "remote", tables, sizeof(tables) / sizeof(tables[0]),
+	                              there ? there->stop_at : c->command->stop_at);
+	const char *name = given ? given : front;
+	bool by_option = name != NULL;
+
+	if (!name)
+		name = getenv("ATOLL_REMOTE");
+	if (!name || !*name)
+		return 0;
+	if (!there)
+		return by_option || c->command->here_only ? not_there(c, by_option) : 0;
+	c->remote = name;
+	c->command = there;
+	return 0;
+}
+
+static int run_command(struct cli *c, const char *front, char **argv)
 {
 	struct error err = ERROR_INIT;
 	int status, r;
 
+	status = choose_place(c, front, argv);
+	if (status)
+		return status;
 	r = args_parse(&c->args, argv, c->command->options, common_options, c->command->stop_at,
 	               &err);
 	if (r == 0)
 		r = take_common(c, &c->args, &err);
+	if (r == 0 && args_value(&c->args, "remote") && *args_value(&c->args, "remote") &&
+	    !c->remote)
+		r = error_set(&err, -ATOLL_E_INVALID,
+		              "%s: --remote stands before all words, and no plan is named then",
+		              c->command->name);
 	if (r < 0)
 		return fail_parse(c, argv, &err);
 	if (args_has(&c->args, "help"))
@@ -228,11 +275,11 @@ static int dispatch(struct cli *c, char **argv)
 
 		args_done(&front);
 		if (asked)
-			return run_command(c, none);
+			return run_command(c, NULL, none);
 		c->command = NULL;
 		return cli_fail_usage(c, "which command?");
 	}
-	r = run_command(c, front.words + 1);
+	r = run_command(c, args_value(&front, "remote"), front.words + 1);
 	args_done(&front);
 	return r;
 }

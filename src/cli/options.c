@@ -27,27 +27,17 @@ static const struct {
 	const char *name;
 	enum value_kind kind;
 } kinds[] = {
-	{ "PLAN", VALUE_PLAN },
-	{ "RESOURCE", VALUE_RESOURCE },
-	{ "PATH", VALUE_PATH },
-	{ "DIR", VALUE_DIR },
-	{ "FILE", VALUE_FILE },
-	{ "COMMAND", VALUE_COMMAND },
-	{ "SECONDS", VALUE_SECONDS },
-	{ "TIME", VALUE_FREE },
-	{ "NAME", VALUE_FREE },
-	{ "GLOB", VALUE_FREE },
-	{ "N", VALUE_FREE },
-	{ "DIGEST", VALUE_FREE },
-	{ "LINES", VALUE_FREE },
-	{ "KEY", VALUE_FREE },
-	{ "VALUE", VALUE_FREE },
-	{ "ARGUMENT", VALUE_FREE },
-	{ "CHILD=PARENT", VALUE_FREE },
-	{ "URL", VALUE_FREE },
-	{ "HOST:PORT", VALUE_FREE },
-	{ "SIZE", VALUE_FREE },
-	{ "NAME[=VALUE]", VALUE_FREE },
+	{ "PLAN", VALUE_PLAN },       { "RESOURCE", VALUE_RESOURCE },
+	{ "PATH", VALUE_PATH },       { "DIR", VALUE_DIR },
+	{ "FILE", VALUE_FILE },       { "COMMAND", VALUE_COMMAND },
+	{ "SECONDS", VALUE_SECONDS }, { "TIME", VALUE_FREE },
+	{ "NAME", VALUE_FREE },       { "GLOB", VALUE_FREE },
+	{ "N", VALUE_FREE },          { "DIGEST", VALUE_FREE },
+	{ "LINES", VALUE_FREE },      { "ID", VALUE_FREE },
+	{ "KEY", VALUE_FREE },        { "VALUE", VALUE_FREE },
+	{ "ARGUMENT", VALUE_FREE },   { "CHILD=PARENT", VALUE_FREE },
+	{ "URL", VALUE_FREE },        { "HOST:PORT", VALUE_FREE },
+	{ "SIZE", VALUE_FREE },       { "NAME[=VALUE]", VALUE_FREE },
 };
 
 struct parse {
@@ -335,6 +325,44 @@ const char *args_value(const struct args *a, const char *name)
 bool args_has(const struct args *a, const char *name)
 {
 	return args_value(a, name) != NULL;
+}
+
+/* Whether ARG, which is none of ours, takes the next one along. */
+static bool takes_next(const char *arg, const struct option_row *const *tables, size_t n)
+{
+	size_t len = strcspn(arg + 2, "=");
+
+	for (size_t i = 0; i < n && arg[2 + len] == '\0'; i++) {
+		const struct option_row *row = find_in(tables[i], arg + 2, len);
+
+		if (row)
+			return row->value != NULL;
+	}
+	return false;
+}
+
+const char *args_peek(char **argv, const char *name, const struct option_row *const *tables,
+                      size_t n, size_t stop_at)
+{
+	const char *found = NULL;
+	size_t words = 0, len = strlen(name);
+
+	for (; *argv && strcmp(*argv, "--") != 0; argv++) {
+		const char *arg = *argv;
+
+		if (strncmp(arg, "--", 2) != 0) {
+			words += arg[0] != '-' || arg[1] == '\0';
+			if (stop_at && words == stop_at)
+				break;
+		} else if (strncmp(arg + 2, name, len) == 0 && arg[2 + len] == '=') {
+			found = arg + 2 + len + 1;
+		} else if (argv[1] && takes_next(arg, tables, n)) {
+			argv++;
+			if (strcmp(arg + 2, name) == 0)
+				found = *argv;
+		}
+	}
+	return found;
 }
 
 int args_seconds(const struct args *a, const char *name, int64_t *ret_ms, struct error *err)

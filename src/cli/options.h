@@ -76,6 +76,11 @@ const char *args_value(const struct args *a, const char *name);
 /* The value of the first NAME at or after *AT, which then is one past it; NULL: no more. */
 const char *args_next(const struct args *a, const char *name, size_t *at);
 
+/* The last value of option NAME that args_parse() would find by these TABLES, any of which may be NULL;
+ * or NULL. For options that decide which table is the right one. */
+const char *args_peek(char **argv, const char *name, const struct option_row *const *tables,
+                      size_t n, size_t stop_at);
+
 /* A number of seconds, with decimals, as milliseconds. */
 int args_seconds(const struct args *a, const char *name, int64_t *ret_ms, struct error *err);
 

@@ -231,7 +231,7 @@ static void put_failure(const struct cli *c, const char *message, const char *hi
 
 void cli_json_begin_on(const struct cli *c, struct json *j, FILE *f)
 {
-	answer_begin(j, f, c->command->name);
+	answer_begin(j, f, c->command->object ? c->command->object : c->command->name);
 }
 
 void cli_json_begin(const struct cli *c, struct json *j)

@@ -8,8 +8,8 @@ load cli
 commands_in() {
 	{
 		grep -hoE '^\$ atoll .*' "$@" | sed 's/^\$ //'
-		grep -hoE '`atoll [a-z][^`]*`' "$@" | tr -d '`'
-	} | sed -E 's/ -- .*//; s/[;|&)(].*//; s/"[^"]*$//'
+		grep -hoE '`atoll (--remote [a-zA-Z]+ )?[a-z][^`]*`' "$@" | tr -d '`'
+	} | sed -E 's/^atoll --remote [a-zA-Z]+ /atoll /; s/ -- .*//; s/[;|&)(].*//; s/"[^"]*$//'
 }
 
 @test "doc the session in the README runs as shown" {

@@ -104,6 +104,15 @@ member() {
 	checked 0 token atoll token revoke ci --json
 	member .revoked 1
 	checked 1 error atoll token revoke ci --json
+	checked 0 remote atoll remote add big http://127.0.0.1:1 --no-check --json
+	member .remote.key_file null
+	checked 6 error atoll remote add small http://127.0.0.1:1 --json
+	checked 1 error atoll remote add big http://127.0.0.1:1 --no-check --json
+	checked 0 remote atoll remote list --json
+	member '.remotes | length' 1
+	checked 0 session atoll --remote big list --json
+	checked 0 remote atoll remote remove big --json
+	member .done '"removed"'
 	checked 0 audit... atoll log --audit --json
 	checked 0 log atoll log --audit --check --json
 	member '[.audit_lines, .wrong]' '[4,0]'

@@ -7,7 +7,7 @@ bats_require_minimum_version 1.5.0
 setup() {
 	umask 022
 	export LC_ALL=C.UTF-8 NO_COLOR=1
-	unset ATOLL_CRASHPOINT ATOLL_SABOTAGE ATOLL_PLAN ATOLL_PLAN_ID
+	unset ATOLL_CRASHPOINT ATOLL_SABOTAGE ATOLL_PLAN ATOLL_PLAN_ID ATOLL_REMOTE
 	unset ATOLL_PAGER PAGER LESS
 	export ATOLL_HOME=$BATS_TEST_TMPDIR/home
 	# Nobody's own settings count.

@@ -272,7 +272,7 @@ static void schema_without_indexes_is_migrated(void **state)
 				"DROP TABLE request;"
 				"DROP TABLE credential;"
 				"ALTER TABLE plan DROP COLUMN starter;"
-				"DROP TABLE news;"
+				"DROP TABLE news; DROP TABLE session;"
 				"PRAGMA user_version = 3";
 	sqlite3 *db = NULL;
 	struct plan_row found;
