@@ -238,9 +238,8 @@ const struct command cmd_remote = {
 	.run = remote_run,
 	.words = "add|list|remove [NAME] [URL]",
 	.summary = "name the daemons on other machines that commands can be sent to",
-	.about =
-		"URL is https://HOST:PORT, http://127.0.0.1:PORT or unix:/PATH. Remotes are in your\n"
-		"settings, as [remote \"NAME\"]; nothing inside a project can define one.",
+	.about = "URL is https://HOST:PORT, http://127.0.0.1:PORT or unix:/PATH, and nothing\n"
+		 "else. Remotes are in your settings; nothing inside a project can define one.",
 	.options = options,
 	.min_words = 1,
 	.max_words = 3,

@@ -63,7 +63,7 @@ static int start_run(struct cli *c)
 
 const struct command there_start = {
 	.name = "start",
-	.object = "session",
+	.object = "remote-session",
 	.run = start_run,
 	.words = "[NAME]",
 	.summary = "make the session of this project and branch, or find it",
@@ -153,7 +153,7 @@ static const struct option_row stop_options[] = {
 
 const struct command there_stop = {
 	.name = "stop",
-	.object = "session",
+	.object = "remote-session",
 	.run = stop_run,
 	.words = "",
 	.summary = "end the session: its plan and its mirror there, its record here",
@@ -192,7 +192,7 @@ static int reset_run(struct cli *c)
 
 const struct command there_reset = {
 	.name = "reset",
-	.object = "session",
+	.object = "remote-session",
 	.run = reset_run,
 	.words = "",
 	.summary = "drop what is pending there",
@@ -258,7 +258,7 @@ static int list_run(struct cli *c)
 
 const struct command there_list = {
 	.name = "list",
-	.object = "session",
+	.object = "remote-session",
 	.run = list_run,
 	.words = "",
 	.summary = "list the sessions at the remote",

@@ -86,26 +86,14 @@ static int take_plan(void *user, const char *key, const char *value, size_t len)
 	                              : 0;
 }
 
-static int take_sandbox(void *user, const char *key, const char *value, size_t len)
+static int take_member(void *user, const char *key, const char *value, size_t len)
 {
 	struct made *m = user;
 
-	return strcmp(key, "id") == 0
-	               ? json_decode_string(value, len, m->sandbox, sizeof(m->sandbox))
-	               : 0;
-}
-
-static int take_first(void *user, size_t i, const char *value, size_t len)
-{
-	return i == 0 ? json_members(value, len, take_sandbox, user) : 0;
-}
-
-static int take_member(void *user, const char *key, const char *value, size_t len)
-{
 	if (strcmp(key, "plan") == 0)
 		return json_members(value, len, take_plan, user);
-	if (strcmp(key, "sandboxes") == 0)
-		return json_elements(value, len, LIMIT_SANDBOXES, take_first, user);
+	if (strcmp(key, "sandbox") == 0)
+		return json_decode_string(value, len, m->sandbox, sizeof(m->sandbox));
 	return 0;
 }
 
@@ -320,7 +308,7 @@ int session_check(struct remote_session *s, struct error *err)
 static int delete_there(struct remote_session *s, struct error *err)
 {
 	cleanup_http_reply struct http_reply reply = HTTP_REPLY_INIT;
-	cleanup_free char *path = xasprintf("/v1/sessions/%s?force=true", s->row.plan);
+	cleanup_free char *path = xasprintf("/v1/plans/%s?force=true", s->row.plan);
 	int r = remote_call(s->remote, &(struct http_request){ .method = "DELETE", .path = path },
 	                    &reply, err);
 

@@ -110,9 +110,9 @@ member() {
 	checked 1 error atoll remote add big http://127.0.0.1:1 --no-check --json
 	checked 0 remote atoll remote list --json
 	member '.remotes | length' 1
-	checked 0 session atoll --remote big list --json
+	checked 0 remote-session atoll --remote big list --json
 	checked 0 remote atoll remote remove big --json
-	member .done '"removed"'
+	member .done removed
 	checked 0 audit... atoll log --audit --json
 	checked 0 log atoll log --audit --check --json
 	member '[.audit_lines, .wrong]' '[4,0]'
