@@ -43,7 +43,8 @@ int there_open(struct cli *c, bool must_exist, const char *name, struct remote_s
 	if (session_get(c->atoll, &wish, ret, &err) < 0)
 		return cli_fail_error(c, &err);
 	subject = there_subject(*ret);
-	if ((*ret)->is_new && !c->json)
+	/* Elsewhere than on a terminal standard error is the command's alone. */
+	if ((*ret)->is_new && (!c->command->own_exit || cli_is_terminal(c, stderr)))
 		cli_say(c, "made %s", subject);
 	return 0;
 }
