@@ -416,9 +416,16 @@ def a_key_of_an_agent_will_do(top):
         w.new_key(scope='agent')
         w.session()
         w.one('made')
-        for words in (['diff'], ['log'], ['reset']):
+        first = w.key_file.read_text()
+        w.new_key(scope='agent')
+        done = w.run('stop')
+        same(done.returncode, 1, f"another agent's: {done.stderr}")
+        need('was not started with this key' in done.stderr, f"another agent's: {done.stderr}")
+        w.key_file.write_text(first)
+        for words in (['diff'], ['log'], ['reset'], ['stop']):
             done = w.run(*words)
             same(done.returncode, 0, f'{words}: {done.stderr}')
+        same((w.sessions(), w.plans(), w.mirrors()), ([], [], []), 'nothing is left')
 
 
 if __name__ == '__main__':
