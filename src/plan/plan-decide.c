@@ -153,6 +153,7 @@ struct drop {
 	struct atoll_result *res;
 	enum atoll_sandbox_state to; /* ROLLED_BACK, or ACTIVE: stay as you are */
 	bool settled;                /* what is ROLLED_BACK was dropped before */
+	bool undone;                 /* by this command; only the work is left */
 	bool partial;                /* what cannot go back may stay */
 	bool done[LIMIT_SANDBOXES];  /* dropped: to be recorded */
 	char *why[LIMIT_SANDBOXES];  /* could not be */
@@ -303,6 +304,8 @@ static void drop_all(struct drop *d)
 	}
 }
 
+#define BACK "the originals are back, but that is not all recorded"
+
 static int drop_work(struct drop *d, struct error *err)
 {
 	int r;
@@ -310,7 +313,7 @@ static int drop_work(struct drop *d, struct error *err)
 	drop_all(d);
 	/* A workspace is dropped by what is on record of it. */
 	r = store_write(d->op->a, REGISTRY_DURABLE, write_dropped, d, err);
-	r = plan_op_refused(d->op, r, "the work is kept", err);
+	r = plan_op_refused(d->op, r, d->undone ? BACK : "the work is kept", err);
 	if (r == 0 && d->code < 0) {
 		error_move(err, &d->first);
 		r = d->code;
@@ -393,9 +396,10 @@ static int rollback_locked(struct plan_op *op, unsigned flags, struct atoll_resu
 
 	if (r < 0 || flags & ATOLL_KEEP_WORK)
 		return r < 0 ? r : 0;
-	d.settled |= r > 0; /* the undo dropped the work of what it undid */
+	d.undone = r > 0;
+	d.settled |= d.undone; /* the undo dropped the work of what it undid */
 	r = plan_op_reload(op, err);
-	return r < 0 ? r : drop_work(&d, err);
+	return r >= 0 ? drop_work(&d, err) : d.undone ? plan_op_refused(op, r, BACK, err) : r;
 }
 
 int plan_rollback(struct atoll_plan *p, unsigned flags, struct atoll_result *res, struct error *err)

@@ -3,7 +3,9 @@
 #include "registry/sqlite-impl.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
 #include <sys/statvfs.h>
 
 struct mapping {
@@ -34,6 +36,13 @@ static const struct mapping mappings[] = {
 	{ SQLITE_TOOBIG, ATOLL_E_TOO_BIG, 0 },
 };
 
+/* SQLite calls a page that the disk did not give a damaged one, and forgets why. What the system said
+ * last is still there: whoever is told that it is damaged should not be sent to a repair. */
+static bool is_unread(int rc, int last_errno)
+{
+	return last_errno == EIO && (rc & 0xff) == SQLITE_CORRUPT;
+}
+
 static int code_of(sqlite3 *db, int rc, int home_fd)
 {
 	struct statvfs vfs;
@@ -62,22 +71,24 @@ int sqlite_damaged(const char *path, const char *what, struct error *err)
 	return r;
 }
 
-int sqlite_unknown(const char *path, struct error *err)
+int sqlite_unknown(const char *path, int os_errno, struct error *err)
 {
 	int r = error_set(err, -ATOLL_E_NEEDS_RECOVERY,
-	                  "writing the registry '%s' failed; whether the last change is on disk is "
-	                  "unknown",
-	                  path);
+	                  "writing the registry '%s' failed (%s); whether the last change is on "
+	                  "disk is unknown",
+	                  path, os_errno ? strerror(os_errno) : sqlite3_errstr(SQLITE_IOERR));
 
 	error_hint(err, "atoll recover");
+	error_cause(err, "commit", path, os_errno, sqlite3_errstr(SQLITE_IOERR));
 	return r;
 }
 
 int sqlite_error(sqlite3 *db, int rc, const char *path, int home_fd, const char *op,
                  struct error *err)
 {
-	const char *text = db ? sqlite3_errmsg(db) : sqlite3_errstr(rc);
-	int code = code_of(db, rc, home_fd);
+	bool unread = is_unread(rc, errno);
+	const char *text = unread ? strerror(EIO) : db ? sqlite3_errmsg(db) : sqlite3_errstr(rc);
+	int code = unread ? EIO : code_of(db, rc, home_fd);
 
 	if (code == ATOLL_E_DAMAGED)
 		return sqlite_damaged(path, text, err);

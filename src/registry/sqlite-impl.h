@@ -18,7 +18,7 @@ int sqlite_error(sqlite3 *db, int rc, const char *path, int home_fd, const char 
 /* -ATOLL_E_DAMAGED, with the way out. WHAT may be SQLite's text. */
 int sqlite_damaged(const char *path, const char *what, struct error *err);
 /* -ATOLL_E_NEEDS_RECOVERY: a synchronous write failed. */
-int sqlite_unknown(const char *path, struct error *err);
+int sqlite_unknown(const char *path, int os_errno, struct error *err);
 
 /* One connection of this process, or inherited by it. */
 struct fork_entry {
@@ -56,8 +56,9 @@ struct backend {
 	int synchronous;                     /* the pragma's value now; -1: not set yet */
 	bool reading;                        /* opened so that nothing can be written */
 	bool in_txn;
-	bool failed;    /* a synchronous write failed: what is on disk is unknown */
-	int wal_frames; /* after our last commit */
+	bool failed;      /* a synchronous write failed: what is on disk is unknown */
+	int failed_errno; /* why; 0: not known */
+	int wal_frames;   /* after our last commit */
 	struct sqlite_cached cache[SQLITE_STATEMENTS];
 	size_t cached;
 };

@@ -62,7 +62,7 @@ int sqlite_begin(struct backend *b, enum registry_durability d, struct error *er
 	int r;
 
 	if (b->failed)
-		return sqlite_unknown(b->path, err);
+		return sqlite_unknown(b->path, b->failed_errno, err);
 	atomic_store(&b->fork.busy, true);
 	r = sqlite_connect_writing(b, err);
 	if (r == 0)
@@ -91,14 +91,11 @@ static void checkpoint(struct backend *b, int frames)
 /* The commit mark may have reached the disk before the error did. */
 static int commit_failed(struct backend *b, int rc, int os_errno, struct error *err)
 {
-	int r;
-
 	if ((rc & 0xff) != SQLITE_IOERR || b->durability != REGISTRY_DURABLE)
 		return sqlite_fail(b, rc, "commit", err);
 	b->failed = true;
-	r = sqlite_unknown(b->path, err);
-	error_cause(err, "commit", b->path, os_errno, sqlite3_errmsg(b->db));
-	return r;
+	b->failed_errno = os_errno;
+	return sqlite_unknown(b->path, os_errno, err);
 }
 
 int sqlite_commit(struct backend *b, struct error *err)

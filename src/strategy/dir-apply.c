@@ -144,11 +144,13 @@ static int displaced_ok(struct atoll_participant *p, struct dir_batch *b, size_t
 {
 	const struct manifest_op *o = &b->m.ops[k];
 	struct fs_stat st;
-	int r = fs_stat_at(b->batch_fd, slot, FS_STAT_ID, &st);
+	int late = 0, r = fs_stat_at(b->batch_fd, slot, FS_STAT_ID, &st);
 
+	if (r >= 0)
+		r = late = dir_late_write(b, k);
 	if (r < 0)
 		return error_sys(&p->err, r, "look at what was displaced by", o->path);
-	if (fs_id_equal(st.id, o->old_stat.id) && !dir_late_write(b, k))
+	if (fs_id_equal(st.id, o->old_stat.id) && !late)
 		return 0;
 	if (p->batch.recovering)
 		return 0; /* kept and named by late_writes() */
@@ -402,7 +404,7 @@ static int late_writes(struct atoll_participant *p, struct dir_batch *b)
 			continue;
 		if (!fs_id_equal(st.id, b->m.ops[k].old_stat.id))
 			r = dir_keep_conflict(p, b, k, "put there by somebody else");
-		else if (dir_late_write(b, k))
+		else if (dir_late_write(b, k) > 0)
 			atoll_participant_note(
 				p, ATOLL_NOTE_LATE_WRITE, b->m.ops[k].path,
 				"somebody wrote to the original after it was replaced; "

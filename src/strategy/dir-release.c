@@ -53,7 +53,7 @@ static int look_at(void *ctx, int dir_fd, const char *name, const char *path, un
 
 /* Why slot K of an undone batch may not go; NULL: it may. When it cannot be told, it may not. */
 const char *dir_undone_reason(struct dir_batch *b, const struct manifest *installed, size_t k,
-                              bool keeps)
+                              bool keeps, int *ret_error)
 {
 	const struct manifest_op *o = &b->m.ops[k];
 	struct look l = { .installed = installed, .op = o };
@@ -61,6 +61,7 @@ const char *dir_undone_reason(struct dir_batch *b, const struct manifest *instal
 	char slot[DIR_SLOT_LEN];
 	int r;
 
+	*ret_error = 0;
 	if (o->flags & MANIFEST_WORK && !(o->flags & MANIFEST_THEIRS && keeps))
 		return NULL;
 	dir_slot_name(k, slot);
@@ -79,17 +80,21 @@ const char *dir_undone_reason(struct dir_batch *b, const struct manifest *instal
 		r = look_at(&l, b->batch_fd, slot, slot, 0);
 	if (r == 0 && S_ISDIR(st.mode))
 		r = walk_tree(b->batch_fd, slot, look_at, NULL, &l);
-	return r < 0 || l.changed ? "changed by somebody else while it was taken back" : NULL;
+	if (r < 0) {
+		*ret_error = r;
+		return "it could not be looked at";
+	}
+	return l.changed ? "changed by somebody else while it was taken back" : NULL;
 }
 
 static int rescue_undone(struct atoll_participant *p, struct dir_batch *b)
 {
 	struct manifest installed = MANIFEST_INIT;
-	int r = dir_installed_read(p, b, &installed);
+	int unseen, r = dir_installed_read(p, b, &installed);
 
 	for (size_t k = 0; k < b->m.n_ops && r >= 0; k++) {
-		const char *why =
-			dir_undone_reason(b, &installed, k, p->batch.flags & ATOLL_KEEP_WORK);
+		const char *why = dir_undone_reason(b, &installed, k,
+		                                    p->batch.flags & ATOLL_KEEP_WORK, &unseen);
 
 		if (why)
 			r = dir_keep_conflict(p, b, k, why);
@@ -102,9 +107,14 @@ static int rescue_late(struct atoll_participant *p, struct dir_batch *b)
 {
 	int r = 0;
 
-	for (size_t k = 0; k < b->m.n_ops && r >= 0; k++)
-		if (!(b->m.ops[k].flags & MANIFEST_WORK) && dir_late_write(b, k))
-			r = dir_keep_conflict(p, b, k, "written to after it was replaced");
+	for (size_t k = 0; k < b->m.n_ops && r >= 0; k++) {
+		int late = b->m.ops[k].flags & MANIFEST_WORK ? 0 : dir_late_write(b, k);
+
+		if (late)
+			r = dir_keep_conflict(p, b, k,
+			                      late > 0 ? "written to after it was replaced"
+			                               : "it could not be looked at");
+	}
 	return r;
 }
 

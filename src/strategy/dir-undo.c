@@ -201,11 +201,18 @@ static int taken_back_ok(struct atoll_participant *p, struct dir_batch *b,
 	const struct manifest_op *o = &b->m.ops[k];
 	struct fs_stat st;
 	char slot[DIR_SLOT_LEN];
+	int r;
 
-	dir_slot_name(k, slot);
-	if (!o->new_stat.mode || fs_stat_at(b->batch_fd, slot, FS_STAT_ID, &st) < 0 ||
-	    !fs_id_equal(st.id, o->new_stat.id) || !dir_undone_reason(b, installed, k, false))
+	if (!o->new_stat.mode)
 		return 0;
+	dir_slot_name(k, slot);
+	r = fs_stat_at(b->batch_fd, slot, FS_STAT_ID, &st);
+	if (r == -ENOENT || (r >= 0 && !fs_id_equal(st.id, o->new_stat.id)))
+		return 0;
+	if (r >= 0 && !dir_undone_reason(b, installed, k, false, &r))
+		return 0;
+	if (r < 0)
+		return error_sys(&p->err, r, "look at what was taken back from", o->path);
 	atoll_participant_note(p, ATOLL_NOTE_CONFLICT, o->path, "changed at the last moment");
 	return error_set(&p->err, -ATOLL_E_CONFLICT,
 	                 "'%s' was changed by somebody else at the last moment", o->path);

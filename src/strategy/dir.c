@@ -203,16 +203,19 @@ int dir_open_up(int dir_fd, const char *name, struct fs_stat *ret_before)
 	return fs_set_mode(dir_fd, *name ? name : "", (ret_before->mode & 07777) | 0300);
 }
 
-bool dir_late_write(struct dir_batch *b, size_t k)
+int dir_late_write(struct dir_batch *b, size_t k)
 {
 	const struct manifest_op *o = &b->m.ops[k];
 	struct fs_stat st;
 	char slot[DIR_SLOT_LEN];
+	int r;
 
+	if (!o->old_stat.mode || S_ISDIR(o->old_stat.mode))
+		return 0;
 	dir_slot_name(k, slot);
-	if (!o->old_stat.mode || S_ISDIR(o->old_stat.mode) ||
-	    fs_stat_at(b->batch_fd, slot, FS_STAT_ID, &st) < 0)
-		return false;
+	r = fs_stat_at(b->batch_fd, slot, FS_STAT_ID, &st);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
 	return fs_id_equal(st.id, o->old_stat.id) &&
 	       (st.mtime_ns != o->old_stat.mtime_ns || st.size != o->old_stat.size);
 }

@@ -220,9 +220,10 @@ int dir_restored_add(struct atoll_participant *p, struct dir_batch *b,
                      const struct manifest *installed, const struct manifest *theirs, bool back);
 void dir_restored_read(struct atoll_participant *p, struct manifest *ret);
 bool dir_restored_known(const void *restored, const char *path, const struct fs_stat *now);
-/* dir-release.c: why what is in slot K, taken back by an undo, must be kept; NULL: it need not. */
+/* dir-release.c: why what is in slot K, taken back by an undo, must be kept; NULL: it need not.
+ * *ret_error: 0, or -errno when it could not be looked at; then it must, too. */
 const char *dir_undone_reason(struct dir_batch *b, const struct manifest *installed, size_t k,
-                              bool keeps);
+                              bool keeps, int *ret_error);
 /* Removes the directory of the batch. */
 int dir_remove_batch(struct atoll_participant *p, struct dir_batch *b);
 /* Notes what the batch's directory takes, or will: the originals, and its records so far. */
@@ -239,8 +240,8 @@ int dir_close_up(struct atoll_participant *p, struct dir_batch *b, bool back);
 /* Opens up what an ordinary owner locked: the parent, and directories about to move. */
 int dir_open_op(struct dir_batch *b, const struct manifest_op *o, int fd, const char *name,
                 const char *slot);
-/* Was the original in slot K written to after it was displaced? */
-bool dir_late_write(struct dir_batch *b, size_t k);
+/* Was the original in slot K written to after it was displaced? 1, 0, or -errno. */
+int dir_late_write(struct dir_batch *b, size_t k);
 /* Moves slot K to conflicts/ and notes it. */
 int dir_keep_conflict(struct atoll_participant *p, struct dir_batch *b, size_t k, const char *why);
 /* Adds both parents of every operation to the barrier. */

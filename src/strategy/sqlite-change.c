@@ -71,6 +71,7 @@ static int begin_backup(struct atoll_participant *p, struct sqldb_change *c)
 	c->backup = sqlite3_backup_init(c->live, "main", c->source, "main");
 	if (!c->backup)
 		return sqldb_fail(p, c->live, sqlite3_errcode(c->live), "write");
+	errno = 0;
 	rc = sqlite3_backup_step(c->backup, 0); /* takes the lock */
 	return rc == SQLITE_OK ? 0 : sqldb_fail(p, c->live, rc, "lock");
 }
@@ -111,6 +112,7 @@ int sqldb_change_whole(struct atoll_participant *p, struct sqldb_change *c, cons
 		return r;
 	/* All but the last page, with which it becomes visible. */
 	pages = sqlite3_backup_pagecount(c->backup);
+	errno = 0;
 	rc = pages > 1 ? sqlite3_backup_step(c->backup, pages - 1) : SQLITE_OK;
 	return rc == SQLITE_OK ? 0 : sqldb_fail(p, c->live, rc, "write");
 }
@@ -121,6 +123,7 @@ int sqldb_change_commit(struct atoll_participant *p, struct sqldb_change *c)
 
 	if (!c->backup)
 		return sqldb_exec(p, c->live, "COMMIT");
+	errno = 0;
 	rc = sqlite3_backup_step(c->backup, -1);
 	if (rc == SQLITE_DONE)
 		rc = sqlite3_backup_finish(take_ptr(c->backup));

@@ -80,10 +80,8 @@ static const struct mapping {
 	{ SQLITE_SCHEMA, ATOLL_E_CONFLICT },
 };
 
-static int code_of(sqlite3 *db, int rc)
+static int code_of(int rc, int os_errno)
 {
-	int os_errno = db ? sqlite3_system_errno(db) : 0;
-
 	for (size_t i = 0; i < sizeof(mappings) / sizeof(mappings[0]); i++) {
 		if (mappings[i].rc != rc && mappings[i].rc != (rc & 0xff))
 			continue;
@@ -102,11 +100,18 @@ static const char *path_of(struct atoll_participant *p, sqlite3 *db)
 	return path && *path ? path : p->root;
 }
 
+/* Not every call leaves its error with the connection; then what the system said last is the reason. */
+static bool is_kept(sqlite3 *db, int rc)
+{
+	return db && (sqlite3_errcode(db) & 0xff) == (rc & 0xff);
+}
+
 int sqldb_fail(struct atoll_participant *p, sqlite3 *db, int rc, const char *op)
 {
-	const char *text = db ? sqlite3_errmsg(db) : sqlite3_errstr(rc);
+	int os_errno = is_kept(db, rc) ? sqlite3_system_errno(db) : errno;
+	const char *text = is_kept(db, rc) ? sqlite3_errmsg(db) : sqlite3_errstr(rc);
 	const char *path = path_of(p, db);
-	int code = code_of(db, rc);
+	int code = code_of(rc, os_errno);
 
 	if (p->err.code) /* said already */
 		return p->err.code;
@@ -167,7 +172,7 @@ int sqldb_open(struct atoll_participant *p, enum sqldb_role role, const char *pa
 		return error_set(&p->err, -ENOMEM, "no memory to open '%s'", path);
 	rc = sqlite3_open_v2(path, &db, flags, live ? NULL : WORK_VFS);
 	if (rc != SQLITE_OK) {
-		r = code_of(db, rc);
+		r = code_of(rc, sqlite3_system_errno(db));
 		(void)error_set(&p->err, -r, "cannot open '%s': %s", path,
 		                r < ATOLL_E_INVALID ? strerror(r) : sqlite3_errstr(rc));
 		error_cause(&p->err, "open", path, r < ATOLL_E_INVALID ? r : 0, sqlite3_errstr(rc));

@@ -73,6 +73,7 @@ static int prepare_rows(struct atoll_participant *p, sqlite3 *work, const struct
 	if (r < 0)
 		return r;
 	/* A disk too small for it shows now, and not when it was promised. */
+	errno = 0;
 	rc = sqlite3_db_cacheflush(c->live);
 	if (rc != SQLITE_OK)
 		return sqldb_fail(p, c->live, rc, "write");

@@ -8,13 +8,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define GROW_MIN 8
+
+/* Whoever finds the process gone learns why. */
+static _Noreturn void out_of_memory(void)
+{
+	static const char text[] =
+		"atoll: out of memory; what is under way is settled by: atoll recover\n";
+
+	(void)write(STDERR_FILENO, text, sizeof(text) - 1);
+	abort();
+}
 
 static void *must(void *p)
 {
 	if (!p)
-		abort();
+		out_of_memory();
 	return p;
 }
 
@@ -24,7 +35,7 @@ void *xcalloc(size_t n, size_t size)
 	if (n == 0 || size == 0)
 		n = size = 1;
 	if (n > PTRDIFF_MAX / size)
-		abort();
+		out_of_memory();
 	return must(calloc(n, size));
 }
 
@@ -48,7 +59,7 @@ char *xasprintf(const char *fmt, ...)
 	n = vasprintf(&s, fmt, ap);
 	va_end(ap);
 	if (n < 0)
-		abort();
+		out_of_memory();
 	return s;
 }
 

@@ -20,8 +20,18 @@ sys.path.insert(0, str(ROOT / 'tools'))
 from tap import find, read, run, strip_c, Skip  # noqa: E402,F401
 from trees import edit_again, edit_tree, make_tree, manifest, put  # noqa: E402,F401
 
-SCENARIO = os.environ.get('CRASH_SCENARIO', '')
-KILL_AT = os.environ.get('CRASH_KILL_AT', '')
+# By hand, without meson: what is in build/.
+BUILD = Path(os.environ.get('ATOLL_BUILD_ROOT', ROOT / 'build'))
+for name, program in {'CRASH_SCENARIO': 'tests/crash/scenario', 'CRASH_KILL_AT': 'tests/crash/kill-at',
+                      'CRASH_FAULT_AT': 'tests/crash/fault-at', 'ATOLL': 'src/cli/atoll',
+                      'ATOLL_HELPER': 'src/helper/atoll-helper',
+                      'ATOLL_POSTGRES': 'src/postgres/atoll-postgres'}.items():
+    os.environ.setdefault(name, str(BUILD / program))
+os.environ.setdefault('ATOLL_TEST_LIB', str(ROOT / 'tests/lib'))
+sys.path.insert(0, os.environ['ATOLL_TEST_LIB'])
+SCENARIO = os.environ['CRASH_SCENARIO']
+KILL_AT = os.environ['CRASH_KILL_AT']
+FAULT_AT = os.environ['CRASH_FAULT_AT']
 LONG = os.environ.get('ATOLL_LONG') == '1'
 NOBODY = 65534
 WORKERS = 3

@@ -54,7 +54,7 @@ class Five(World):
         self.shell('git init -q -b main repo; cd repo; seq 20 >file; git add file; git commit -qm old; cd ..; '
                    'sqlite3 lite.db "create table t(id integer primary key, v text); insert into t values (1, \'old\')"')
         plan = '[plan]\nname = p\n' + ''.join(f'[resource "{k}"]\n{RESOURCE[k]}\n' for k in kinds)
-        (self.dir / 'plan').write_text(plan.format(url=cluster.url), encoding='utf-8')
+        (self.dir / 'plan').write_text(plan.format(url=cluster and cluster.url), encoding='utf-8')
         self.must('start', '--file', 'plan')
         self.work('; '.join(WORK[k] for k in kinds))
         self.shell('cd repo; sed -i s/^18$/theirs/ file; git commit -qam theirs')

@@ -28,7 +28,8 @@ WORK = "echo new >d/f; psql -Xqc \"insert into t values (6, 'x'); delete from t 
 
 
 class World:
-    """A store, a directory d with a file f, and a database with a table t: 5 rows, the first is 1."""
+    """A store, a directory d with a file f, and a database with a table t: 5 rows, the first is 1. CLUSTER
+    None: no database."""
 
     def __init__(self, cluster, top):
         self.cluster, self.dir = cluster, Path(tempfile.mkdtemp(dir=top))
@@ -37,7 +38,8 @@ class World:
         (self.dir / 'd/f').write_text('old\n', encoding='utf-8')
         self.env = {k: v for k, v in os.environ.items() if not k.startswith('PG')}
         self.env.update(ATOLL_HOME=str(self.home), NO_COLOR='1', LC_ALL='C.UTF-8')
-        cluster.sql(TABLE)
+        if cluster:
+            cluster.sql(TABLE)
 
     def __enter__(self):
         return self
@@ -45,7 +47,7 @@ class World:
     def __exit__(self, *_):
         for name in self.plans():
             self.atoll('stop', '--force', name)
-        if self.cluster.running:
+        if self.cluster and self.cluster.running:
             for gid in self.prepared():
                 self.cluster.sql(f"rollback prepared '{gid}'", user='postgres')
 
@@ -85,7 +87,7 @@ class World:
                     if (s['strategy'] == strategy if strategy else s['strategy'] != 'postgres'))
 
     def prepared(self):
-        return self.cluster.sql('select gid from pg_prepared_xacts').split()
+        return self.cluster.sql('select gid from pg_prepared_xacts').split() if self.cluster else []
 
     def holders(self):
         """Process ids of the holders of this store."""

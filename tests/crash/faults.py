@@ -1,0 +1,337 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Faults. The n-th system call of a kind fails while a plan is started, committed, undone, recovered or
+stopped, once or from then on: no space, no quota, an I/O error, a filesystem that became read-only, no
+descriptors, no memory, an interruption; git and everything else that is run included. Always: success, or
+an error that names its cause; all old or all new, and old at once when a failure was said before the
+decision; the store intact; and when the fault has gone, the same command works. Prints TAP.
+
+usage: faults.py root|user [--all] [--points N] [--verb VERB]...
+"""
+
+import argparse
+import os
+import random
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import zlib
+from collections import Counter
+from multiprocessing import Pool
+from pathlib import Path
+
+from crashlib import FAULT_AT, LONG, Broken, World, become, run, traced
+from mixed import KINDS, Five
+
+SPACE = 'write,pwrite64,writev,copy_file_range,sendfile,ftruncate,fallocate,create,mkdirat,symlinkat,linkat,' \
+        'renameat,renameat2,rename,mkdir,link,fsetxattr'
+REMOVALS = ',unlinkat,unlink'  # git leaves a lock that it could not remove, and nobody can tell whose it is
+CHANGE = SPACE + REMOVALS + ',fchmod,fchownat,utimensat'
+SYNC = 'fsync,fdatasync,syncfs'
+LOOK = 'read,pread64,getdents64,readlinkat,statx,openat,openat2'
+DESCRIPTORS = 'openat,openat2,socket,socketpair,pipe2,epoll_create1,memfd_create,pidfd_open'
+MEMORY = 'mmap,mremap,brk,clone,clone3'
+WAITS = 'read,write,pwrite64,openat,openat2,flock,wait4,waitid,poll,connect'
+# error, calls, also from then on
+FAULTS = [('ENOSPC', SPACE, True), ('ENOSPC', SYNC, False), ('EDQUOT', SPACE, True), ('EIO', CHANGE, True), ('EIO', SYNC, True),
+          ('EIO', LOOK, False), ('EROFS', CHANGE, True), ('EMFILE', DESCRIPTORS, True), ('ENOMEM', MEMORY, False), ('EINTR', WAITS, False)]
+# What an error may be called, beside its own text: by SQLite, by git, by the loader of a program.
+CAUSES = {
+    'ENOSPC': ['No space left', 'ENOSPC', 'database or disk is full', 'disk I/O error', 'unable to open database'],
+    'EDQUOT': ['quota exceeded', 'EDQUOT', 'disk I/O error', 'unable to open database', 'database or disk is full'],
+    'EIO': ['Input/output error', 'EIO', 'disk I/O error', 'unable to open database', 'I/O error'],
+    'EROFS': ['Read-only file system', 'EROFS', 'readonly database', 'disk I/O error', 'unable to open database'],
+    'EMFILE': ['Too many open files', 'EMFILE', 'unable to open database'],
+    'ENOMEM': ['Cannot allocate memory', 'ENOMEM', 'out of memory', 'disk I/O error'],
+    'EINTR': ['Interrupted system call', 'EINTR', 'disk I/O error', 'unable to open database'],
+}
+# SQLite does not keep why it could only read; a helper whose answer could not be written has no way to tell.
+ANY = ['readonly database', 'ended without an answer']
+NEEDS_RECOVERY, SIGNALLED = 7, 78
+SEED = 20240612
+POINTS = 600                         # in all, when not every one
+CHAIN = 12                           # so many faults in one world, one after another
+
+
+class Trees:
+    """A directory as overlay and one as copy, and a database, through the library."""
+
+    verbs = {'start': ['start=o1:overlay,c1:copy,d1.db:sqlite'], 'commit': ['commit'], 'rollback': ['rollback'],
+             'recover': ['recover=all'], 'stop': ['stop=force']}
+
+    def __init__(self, verb):
+        self.world, self.verb = World(['o1', 'c1', 'd1.db'], where=TOP), verb
+        if verb != 'start':
+            self.world.open_plan()
+            self.world.edit()
+        if verb in ('rollback', 'stop'):
+            self.world.must('commit')
+        if verb == 'recover':
+            self.world.kill('txn.after-decision', 'commit')
+
+    def run(self, wrap, words=None):
+        return self.world.run(*(words or self.verbs[self.verb]), wrap=wrap)
+
+    def must(self, verb):
+        return self.world.must(*self.verbs[verb])
+
+    def registry(self):
+        return self.world.base / 'store/atoll.db'
+
+    def state(self, settled=True):  # pylint: disable=unused-argument
+        return self.world.state()
+
+    def plans(self):
+        return self.world.plans()
+
+    def gone(self):
+        self.world.nothing_left()
+
+    def end(self):
+        self.world.__exit__()
+
+
+class Four:
+    """These, and a repository, by the command."""
+
+    verbs = {'start': ['start', '--file', 'plan'], 'commit': ['commit', 'p'], 'rollback': ['rollback', 'p'], 'recover': ['recover'],
+             'stop': ['stop', '--force', 'p']}
+
+    def __init__(self, verb):
+        self.verb = verb
+        self.top = tempfile.mkdtemp(dir=TOP)
+        self.world = Five(None, self.top, KINDS[:4])
+        if verb == 'start':
+            self.must('stop')
+        if verb in ('rollback', 'stop'):
+            self.must('commit')
+        if verb == 'recover' and not self.world.kill('txn.after-decision'):
+            raise Broken('did not die')
+
+    def run(self, wrap, words=None):
+        done = subprocess.run([*wrap, os.environ['ATOLL'], *(words or self.verbs[self.verb])], env={**self.world.env, **traced()},
+                              cwd=self.world.dir, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              text=True, errors='replace', timeout=120, check=False)
+        return done.returncode, done.stdout
+
+    def must(self, verb):
+        status, output = self.run((), self.verbs[verb])
+        if status:
+            raise Broken(f'{verb}: exit {status}: {output.strip()}')
+        return output
+
+    def registry(self):
+        return self.world.home / 'atoll.db'
+
+    def state(self, settled=True):
+        """SETTLED: and nothing of ours is in the way. What cannot be removed is, until it is recovered."""
+        seen = self.world.seen()
+        if len(set().union(*seen.values())) != 1:
+            raise Broken(f'neither old nor new: {seen}')
+        return self.world.all('old', 'new') if settled else seen['git'].pop()
+
+    def plans(self):
+        return self.world.plans()
+
+    def gone(self):
+        if self.world.plans():
+            raise Broken(f'there still is a plan: {self.world.plans()}')
+        left = [str(path) for path in (self.world.home / 'plans').glob('*')]
+        if left:
+            raise Broken(f'left behind: {left}')
+
+    def end(self):
+        for folder, folders, _ in os.walk(self.top):
+            for name in folders:
+                if not os.path.islink(os.path.join(folder, name)):
+                    os.chmod(os.path.join(folder, name), 0o700)
+        shutil.rmtree(self.top, ignore_errors=True)
+
+
+SUBJECTS = {'trees': Trees, 'four': Four}
+BEFORE = {'start': 'old', 'commit': 'old', 'rollback': 'new', 'recover': None, 'stop': 'new'}
+AFTER = {'start': 'old', 'commit': 'new', 'rollback': 'old', 'recover': 'new', 'stop': 'new'}
+
+
+def names_cause(error, output):
+    """Git takes what it cannot read for absent, and often does not say why it failed: then where is enough."""
+    return any(text in output for text in CAUSES[error] + ANY) or re.search(r"git [a-z-]+ (failed: \S|was killed)|/repo'", output)
+
+
+def one(subject, verb, n, error, calls, on):
+    """True: it is done, and cannot be done again."""
+    count = Path(TOP) / f'calls.{os.getpid()}'
+    status, output = subject.run((FAULT_AT, f'{n}{"+" if on else ""}', error, calls, str(count)))
+    made = int(count.read_text())
+    if status == 0:
+        if BEFORE[verb] and subject.state() != AFTER[verb]:
+            raise Broken(f'it succeeded, and is not done: {output.strip()}')
+        return True
+    if made < n:
+        raise Broken(f'it failed without a fault: exit {status}: {output.strip()}')
+    if status < 0:
+        raise Broken(f'died of signal {-status}')
+    if status != SIGNALLED or error != 'ENOMEM':
+        if not names_cause(error, output):
+            raise Broken(f'the cause is not said: exit {status}: {output.strip()}')
+    if verb == 'recover':
+        return False
+    before = AFTER[verb] if 'the originals are back' in output else BEFORE[verb]
+    if status not in (NEEDS_RECOVERY, SIGNALLED) and subject.state(False) != before:
+        raise Broken(f'exit {status}, and it did something: {output.strip()}')
+    subject.must('recover')
+    if subject.state() not in (BEFORE[verb], AFTER[verb]):
+        raise Broken('neither old nor new')
+    if verb == 'start':
+        if status == NEEDS_RECOVERY and subject.plans():  # in doubt, and then found to be made
+            subject.must('stop')
+        subject.gone()
+    if verb == 'stop':
+        return not subject.plans()
+    return BEFORE[verb] != AFTER[verb] and subject.state() == AFTER[verb]
+
+
+def check_store(subject):
+    store = sqlite3.connect(subject.registry(), timeout=20)
+    try:
+        found = store.execute('PRAGMA integrity_check').fetchall()
+    finally:
+        store.close()
+    if found != [('ok',)]:
+        raise Broken(f'the store is damaged: {found}')
+
+
+def finish(subject, verb, done):
+    """The fault is gone: the same command works, and so does what comes after it."""
+    check_store(subject)
+    if not done:
+        subject.must(verb)
+    if verb == 'stop':
+        return subject.gone()
+    if subject.state() != AFTER[verb]:
+        raise Broken(f'{verb} says that it is done, and it is not')
+    if verb in ('commit', 'recover'):
+        subject.must('rollback')
+        if subject.state() != 'old':
+            raise Broken('not undone')
+    subject.must('stop')
+    return subject.gone()
+
+
+def chain(job):
+    """Faults one after another, as long as there is something left to do. (complaints, points)"""
+    kind, verb, points = job
+    complaints, hit, subject, done = [], Counter(), None, False
+    for n, error, calls, on in points:
+        try:
+            subject = subject or SUBJECTS[kind](verb)
+            done = one(subject, verb, n, error, calls, on)
+            hit[error] += 1
+            if done:
+                finish(subject, verb, done)
+        except Exception as why:  # pylint: disable=broad-except
+            label = f'{kind}, {verb}: {error} at {n}{" and after" if on else ""} of {calls[:24]}'
+            complaints.append(f'{label}: {"" if isinstance(why, Broken) else type(why).__name__ + " "}{why}'.replace('\n', ' | ')[:900])
+            done = True
+        if done:
+            if subject:
+                subject.end()
+            subject, done = None, False
+    try:
+        if subject:
+            finish(subject, verb, False)
+    except Exception as why:  # pylint: disable=broad-except
+        complaints.append(f'{kind}, {verb}, after {points}: {why}'.replace('\n', ' | ')[:900])
+    if subject:
+        subject.end()
+    return complaints, hit
+
+
+def counted(job):
+    """How many calls there are: (before anything is done, in all)."""
+    kind, verb, calls = job
+    subject = SUBJECTS[kind](verb)
+    try:
+        found = []
+        for words in (['no-such-verb'], None):
+            count = Path(TOP) / f'calls.{os.getpid()}'
+            subject.run((FAULT_AT, '0', 'EIO', calls, str(count)), words)
+            found.append(int(count.read_text()))
+        return found
+    finally:
+        subject.end()
+
+
+def plan(kind, verb, share):
+    """Chains of points: SHARE of them, or all."""
+    chance = random.Random(SEED + zlib.crc32(f'{kind}{verb}'.encode()))
+    faults = [(error, calls.replace(REMOVALS, '') if kind == 'four' else calls, sticky) for error, calls, sticky in FAULTS]
+    groups = sorted({calls for _, calls, _ in faults})
+    ranges = dict(zip(groups, POOL.map(counted, [(kind, verb, calls) for calls in groups], 1)))
+    points = [(n, error, calls, on) for error, calls, sticky in faults for on in ([False, True] if sticky else [False])
+              for n in range(ranges[calls][0] + 1, ranges[calls][1] + 1)]
+    total = len(points)
+    if not ARGS.all:
+        # As many of each fault, so that the few syncs are not lost among the opens.
+        kinds = {}
+        for point in chance.sample(points, total):
+            kinds.setdefault(point[1:], []).append(point)
+        points = [p for few in kinds.values() for p in few[:max(1, share // len(kinds))]]
+    chance.shuffle(points)
+    return [(kind, verb, points[i:i + CHAIN]) for i in range(0, len(points), CHAIN)], total
+
+
+def faults_in(verb):
+    complaints = []
+    for kind, weight in (('trees', 2), ('four', 1)):
+        jobs, total = plan(kind, verb, ARGS.points * weight // 3 // len(VERBS))
+        hit = Counter()
+        for broken, some in POOL.imap_unordered(chain, jobs, 1):
+            complaints += broken
+            hit += some
+        print(f'# {kind}, {verb}: {sum(hit.values())} of {total} points: {", ".join(f"{n} {e}" for e, n in sorted(hit.items()))}', flush=True)
+    return complaints[:10]
+
+
+def err_01_faults_in_start():
+    return faults_in('start')
+
+
+def atm_04_faults_in_commit():
+    return faults_in('commit')
+
+
+def atm_04_faults_in_rollback():
+    return faults_in('rollback')
+
+
+def atm_04_faults_in_recovery():
+    return faults_in('recover')
+
+
+def cln_03_faults_in_stop():
+    return faults_in('stop')
+
+
+VERBS = {'start': err_01_faults_in_start, 'commit': atm_04_faults_in_commit, 'rollback': atm_04_faults_in_rollback,
+         'recover': atm_04_faults_in_recovery, 'stop': cln_03_faults_in_stop}
+
+if __name__ == '__main__':
+    PARSER = argparse.ArgumentParser()
+    PARSER.add_argument('who', choices=['root', 'user'])
+    PARSER.add_argument('--all', action='store_true', default=LONG)
+    PARSER.add_argument('--points', type=int, default=POINTS)
+    PARSER.add_argument('--verb', action='append', choices=list(VERBS))
+    ARGS = PARSER.parse_args()
+    become(ARGS.who)
+    TOP = tempfile.mkdtemp(prefix='atoll-faults.', dir='/var/tmp')
+    os.chmod(TOP, 0o755)
+    try:
+        with Pool(3) as POOL:
+            CODE = run([VERBS[verb] for verb in ARGS.verb or VERBS])
+    finally:
+        shutil.rmtree(TOP, ignore_errors=True)
+    sys.exit(CODE)
