@@ -7,11 +7,13 @@ The protocol is spoken directly: all that is needed is one file, and nothing may
 
 import ctypes
 import errno
+import fcntl
 import os
 import random
 import struct
 import sys
 import threading
+import time
 
 (LOOKUP, FORGET, GETATTR, SETATTR, OPEN, READ, WRITE, STATFS, RELEASE, FSYNC, FLUSH, INIT, BATCH_FORGET) = (
     1, 2, 3, 4, 14, 15, 16, 17, 18, 20, 25, 26, 42)
@@ -25,6 +27,46 @@ MAX_WRITE = 128 << 10
 SECTOR = 4096                         # what is written whole or not at all
 
 
+LIBC = ctypes.CDLL(None, use_errno=True)
+GET_FREE, CONFIGURE = 0x4C82, 0x4C0A  # of loop devices
+AUTOCLEAR = 4
+
+
+def loop_device(image):
+    """A descriptor of a loop device on IMAGE that is free again with its last user, and its path."""
+    with open('/dev/loop-control', 'rb') as control, open(image, 'r+b') as file:
+        while True:
+            path = f'/dev/loop{fcntl.ioctl(control, GET_FREE)}'
+            device = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                fcntl.ioctl(device, CONFIGURE, struct.pack('<II52xI240x', file.fileno(), 0, AUTOCLEAR))
+                return device, path
+            except OSError as taken:
+                os.close(device)
+                if taken.errno != errno.EBUSY:
+                    raise
+
+
+def mount(kind, image, where):
+    # Two images of one filesystem are mounted at once.
+    options = b'nouuid' if kind == 'xfs' else b''
+    device, path = loop_device(image)
+    try:
+        if LIBC.mount(path.encode(), os.fsencode(where), kind.encode(), 0, options) != 0:
+            raise OSError(ctypes.get_errno(), f'mount {kind}: {os.strerror(ctypes.get_errno())}')
+    finally:
+        os.close(device)
+
+
+def unmount(where):
+    """What a command left to be synced in the background may hold it for a moment."""
+    for _ in range(400):
+        if LIBC.umount2(os.fsencode(where), 0) == 0:
+            return
+        time.sleep(.025)
+    raise OSError(ctypes.get_errno(), f'umount {where}: {os.strerror(ctypes.get_errno())}')
+
+
 class Recorder:
     """Serves IMAGE as WHERE/disk from a thread of this process, until end()."""
 
@@ -35,9 +77,8 @@ class Recorder:
         self.lock = threading.Lock()
         self.size = os.fstat(self.image).st_size
         self.fd = os.open('/dev/fuse', os.O_RDWR)
-        libc = ctypes.CDLL(None, use_errno=True)
         options = f'fd={self.fd},rootmode=40000,user_id=0,group_id=0,max_read={MAX_WRITE}'
-        if libc.mount(b'recorder', os.fsencode(where), b'fuse', 0, options.encode()) != 0:
+        if LIBC.mount(b'recorder', os.fsencode(where), b'fuse', 0, options.encode()) != 0:
             raise OSError(ctypes.get_errno(), 'mount')
         self.thread = threading.Thread(target=self.serve, daemon=True)
         self.thread.start()
@@ -46,6 +87,13 @@ class Recorder:
         with self.lock:
             self.log.write(RECORD.pack(kind, offset, len(data)))
             self.log.write(data)
+
+    def begin(self, base):
+        """What is written up to now is on the disk, in BASE; recorded is what comes."""
+        with self.lock, open(base, 'wb') as file:
+            copy_sparse(self.image, file.fileno())
+            self.log.seek(0)
+            self.log.truncate()
 
     def mark(self, text):
         self.record(MARK, 0, text.encode())
