@@ -157,6 +157,8 @@ static int write_refs(struct atoll_participant *p, const char *dir, int git_fd, 
 	return r < 0 ? error_sys(&p->err, r, "write the base record in", p->work) : 0;
 }
 
+/* Who dies in here leaves a torn record, of a generation that the registry does not know of: it counts
+ * once the workspace is whole, and until then the next use makes all of it anew. */
 int git_base_write(struct atoll_participant *p)
 {
 	char refs[NAME_LEN], index[NAME_LEN];

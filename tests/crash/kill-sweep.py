@@ -1,192 +1,369 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Kill at any system call. A commit, an undo and a recovery are killed when they are about to
-make their n-th system call, for n spread over all of them ($ATOLL_LONG: for every n); recovery of
-that is killed too, somewhere else each time. Then: all old or all new, and once new never old
-again. Prints TAP.
+"""Kill at any system call. Start, commit, undo, recovery and stop are killed when they are about to make their
+n-th system call: at every one that may leave something for directories, at a sample of those for databases,
+repositories and mixed plans (--all: at every one there is); the recovery of that is killed too, somewhere else each time. Then: all old or all new,
+once new never old again, and one can go on. Or it is stopped there, somebody else uses the same resources, and
+it goes on. Prints TAP.
 
-usage: kill-sweep.py root|user
+usage: kill-sweep.py root|user [--all] [--points N] [--only NAME]
+       tests/crash/kill [--all] [--points N] [--only NAME]
 """
 
+import argparse
+import os
 import random
+import shutil
+import signal
+import subprocess
 import sys
+import tempfile
 import time
+import zlib
 from multiprocessing import Pool
+from pathlib import Path
 
-from crashlib import KILL_AT, KILLED, LONG, WORKERS, Broken, World, become, edit_again, run
+from crashlib import KILL_AT, KILLED, LONG, Broken, World, become, edit_again, run  # first: it says where the others are
+from cluster import Cluster
+from mixed import KINDS, Five
+from subjects import AFTER, BEFORE, SUBJECTS, Four, finish
 
-RESOURCES = ['r1', 'v', 'r2']
-SECONDS = 12  # for each of the sweeps, when not every call is killed
-ROWS_SECONDS = 5  # with databases, of whose calls SQLite makes the most
+WORKERS = 4
 SEED = 20240611
-CHUNK = 4 * WORKERS
+CHAIN = 24                           # kills in one world, one after another, as long as nothing was done
+# Where every call is killed, how many in a sample; for an ordinary user a tenth of all that.
+POINTS = {'directories': 0, 'rows': 700, 'four': 1000, 'postgres': 150, 'two batches': 50, 'revocation': 50, 'refill': 100}
+STOPS = 40
+BUSY = (0, 5)                        # exit status of who may find a lock taken
 
 
-def commit_ready(world):
-    world.open_plan()
-    world.edit()
+def kill_at(subject, n, verb):
+    """False: it ended before its N-th call."""
+    count = Path(TOP) / f'calls.{os.getpid()}'
+    status, output = subject.run((KILL_AT, str(n), str(count)), subject.verbs[verb])
+    if status not in (0, KILLED):
+        raise Broken(f'{verb}, to be killed at {n}: exit {status}: {output.strip()}')
+    return status == KILLED
 
 
-def undo_ready(world):
-    commit_ready(world)
-    world.must('commit')
+def one(subject, verb, n, m):
+    """True: it is done, and cannot be done again."""
+    if not kill_at(subject, n, verb):
+        if subject.state() != AFTER[verb]:
+            raise Broken('it ended, and is not done')
+        return True
+    kill_at(subject, m, 'recover')
+    subject.must('recover')
+    state = subject.state()
+    if state not in (BEFORE[verb] or AFTER[verb], AFTER[verb]):
+        raise Broken(f'{state}')
+    if verb == 'start':
+        if subject.plans():
+            subject.must('stop')
+        subject.gone()
+        return False
+    if verb == 'stop':
+        return not subject.plans()
+    return state == AFTER[verb]
 
 
-def two_batches_ready(world):
-    undo_ready(world)
-    world.find_works(world.must('path'))
-    world.edit(edit_again)
-    world.must('commit')
+def chain(job):
+    """Complaints, and how many kills."""
+    kind, verb, points = job
+    complaints, subject, done, at = [], None, False, None
+    try:
+        for at in points:
+            subject = subject or SUBJECTS[kind](verb, TOP)
+            done = one(subject, verb, *at)
+            if done:
+                finish(subject, verb, True)
+                subject.end()
+                subject, done = None, False
+        if subject:
+            finish(subject, verb, False)
+    except Exception as why:  # pylint: disable=broad-except
+        text = f'{kind}, {verb}: call {at[0]}, recovery at {at[1]}, of {points}: {type(why).__name__}: {why}'
+        complaints.append(text.replace('\n', ' | ')[:900])
+    if subject:
+        subject.end()
+    return complaints, len(points)
 
 
-def decided_ready(world):
-    commit_ready(world)
-    world.kill('dir.apply.op:5', 'commit')
+def count_calls(job):
+    kind, verb = job
+    subject = SUBJECTS[kind](verb, TOP)
+    try:
+        count = Path(TOP) / f'calls.{os.getpid()}'
+        subject.run((KILL_AT, '0', str(count)), subject.verbs[verb])
+        return int(count.read_text())
+    finally:
+        subject.end()
 
 
-def revoked_ready(world):
-    commit_ready(world)
-    world.kill('txn.revoke.recorded', 'commit', env={'SCENARIO_FAIL': 'commit'})
+def sample(name, calls):
+    """Which calls, each with one of its recovery; spread, whatever number of them is wanted."""
+    chance = random.Random(SEED + zlib.crc32(name.encode()))
+    numbers = list(range(1, calls + 1))
+    chance.shuffle(numbers)
+    wanted = ARGS.points or POINTS[name.split(',')[0]]
+    if ARGS.who == 'user':
+        wanted = (wanted or calls) // 10
+    if not ARGS.all and wanted:
+        numbers = numbers[:wanted if ',' not in name else max(1, wanted // 5)]
+    return [(n, chance.randrange(1, 900 if ARGS.all else 300)) for n in numbers]
 
 
-def rows_decided_ready(world):
-    commit_ready(world)
-    world.kill('txn.after-decision', 'commit')
+def everything(how, jobs, text):
+    """Chains of kills, side by side."""
+    complaints, kills = [], 0
+    for broken, n in POOL.imap_unordered(how, jobs, 1):
+        complaints += broken
+        kills += n
+    print(f'# {text}: {kills} kills', flush=True)
+    return complaints[:10]
 
 
-# name: what comes before, the verbs that are killed, the states the end may have
-SWEEPS = {
-    'commit': (commit_ready, ('commit',), {'old', 'new'}),
-    'undo': (undo_ready, ('rollback',), {'old', 'new'}),
-    'two batches': (two_batches_ready, ('rollback',), {'old', 'new'}),
-    'recovery of a decision': (decided_ready, ('recover',), {'new'}),
-    'recovery of a revocation': (revoked_ready, ('recover',), {'old'}),
-    'rows': (commit_ready, ('commit',), {'old', 'new'}),
-    'undo of rows': (undo_ready, ('rollback',), {'old', 'new'}),
-    'recovery of rows': (rows_decided_ready, ('recover',), {'new'}),
-}
+def sweep(kind):
+    verbs = list(BEFORE)
+    calls = dict(zip(verbs, POOL.map(count_calls, [(kind, verb) for verb in verbs], 1)))
+    jobs = []
+    for verb in verbs:
+        points = sample(f'{kind},{verb}', calls[verb])
+        # A recovery that is done is done: each has its own world.
+        size = 1 if verb == 'recover' else CHAIN
+        jobs += [(kind, verb, points[i:i + size]) for i in range(0, len(points), size)]
+    random.Random(SEED).shuffle(jobs)
+    return everything(chain, jobs, f'{kind}: {", ".join(f"{verb} {calls[verb]}" for verb in verbs)} calls')
 
 
-def resources_of(name):
-    if 'rows' in name:
-        return ['r1', 'd1.db', 'w2.db']
-    return RESOURCES if name != 'two batches' else ['r1', 'r2']
+# ---- what is no chain ----
+
+def fresh(case):
+    """Each in a world of its own: (complaints, 1)."""
+    how, n, m = case
+    try:
+        how(n, m)
+    except Exception as why:  # pylint: disable=broad-except
+        return [f'{how.__name__}: call {n}, recovery at {m}: {type(why).__name__}: {why}'.replace('\n', ' | ')[:900]], 1
+    return [], 1
 
 
-def kill_at(world, n, verbs):
-    """False: it ended before its N-th system call. Also returns how many it made."""
+def killed(world, n, *verbs):
+    """False: it ended before its N-th call. Also returns how many it made."""
     count = world.base / 'calls'
     status, output = world.run(*verbs, wrap=(KILL_AT, str(n), str(count)))
     if status not in (0, KILLED):
         raise Broken(f'{" ".join(verbs)}, to be killed at {n}: exit {status}: {output.strip()}')
-    return status == KILLED, int(count.read_text())
+    return int(count.read_text())
 
 
-def settled(world, allowed):
-    world.recover_twice('recover=all')
-    state = world.expect(*allowed)
-    # The work is there still, and what undo needs; and nothing is in the way of either.
-    if state == 'old' and 'new' in allowed and world.works_kept:
+def two_batches(n, m):
+    """An undo of two commits."""
+    with World(['r1', 'r2']) as world:
+        world.open_plan()
+        world.edit()
         world.must('commit')
-        world.expect('new')
-        state = 'new'
-    if state == 'new':
-        world.must('rollback')
-        world.expect('old')
-    world.stop_and_count()
+        world.find_works(world.must('path'))
+        world.edit(edit_again)
+        world.must('commit')
+        calls = killed(world, n, 'rollback')
+        if n:
+            killed(world, m, 'recover=all')
+            world.recover_twice('recover=all')
+            if world.expect('old', 'new') == 'new':
+                world.must('rollback')
+                world.expect('old')
+            world.stop_and_count()
+        return calls
 
 
-def die(case):
-    """Killed at the N-th call, its recovery at the M-th."""
-    name, n, m = case
-    prepare, verbs, allowed = SWEEPS[name]
+def revocation(n, m):
+    """A recovery that goes back."""
+    with World(['r1', 'v', 'r2']) as world:
+        world.open_plan()
+        world.edit()
+        world.kill('txn.revoke.recorded', 'commit', env={'SCENARIO_FAIL': 'commit'})
+        calls = killed(world, n, 'recover')
+        if n:
+            killed(world, m, 'recover=all')
+            world.recover_twice('recover=all')
+            world.expect('old')
+            world.must('commit')
+            world.expect('new')
+            world.stop_and_count()
+        return calls
+
+
+def refill(n, m):
+    """The first command after a commit makes the workspace anew, and the record of what it was made of."""
+    subject = Four('rollback', TOP)
     try:
-        with World(resources_of(name)) as world:
-            prepare(world)
-            world.works_kept = verbs == ('commit',)
-            before = world.state() if verbs == ('commit',) else None
-            died, _ = kill_at(world, n, verbs)
-            if died:
-                kill_at(world, m, ('recover=all',))
-            elif before and world.state() == before:
-                raise Broken('it ended and did nothing')
-            settled(world, allowed)
-    except Broken as why:
-        return [f'{name}: call {n}, recovery at {m}: {why}']
+        count = Path(TOP) / f'calls.{os.getpid()}'
+        command = ['exec', 'p', '--', 'sh', '-c', 'echo more >repo/more']
+        status, output = subject.run((KILL_AT, str(n), str(count)), command)
+        if status not in (0, KILLED):
+            raise Broken(f'exit {status}: {output.strip()}')
+        calls = int(count.read_text())
+        if n:
+            subject.run((KILL_AT, str(m), str(count)), command)
+            for words in (command, ['diff', 'p'], ['commit', 'p']):
+                status, output = subject.run((), words)
+                if status:
+                    raise Broken(f'{words[0]}: exit {status}: {output.strip()}')
+            if (subject.world.dir / 'repo/more').read_text(encoding='utf-8') != 'more\n':
+                raise Broken('the work is lost')
+        return calls
+    finally:
+        subject.end()
+
+
+SERVER = None
+
+
+def server():
+    """That of this process, from the first time on."""
+    global SERVER  # pylint: disable=global-statement
+    if not SERVER:
+        place = Path(TOP) / f'server.{os.getpid()}'
+        place.mkdir(mode=0o755)
+        SERVER = Cluster(place)
+        SERVER.__enter__()
+    return SERVER
+
+
+def postgres(n, m):
+    """All five kinds, with a server."""
+    with Five(server(), TOP, KINDS) as world:
+        count = str(Path(TOP) / f'calls.{os.getpid()}')
+
+        def at(number, *words):
+            done = subprocess.run([KILL_AT, str(number), count, os.environ['ATOLL'], *words], env=world.env, cwd=world.dir,
+                                  stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False)
+            if done.returncode not in (0, KILLED):
+                raise Broken(f'{words}: exit {done.returncode}: {done.stderr}')
+            return int(Path(count).read_text(encoding='utf-8'))
+        calls = at(n, 'commit', 'p')
+        if n:
+            at(m, 'recover')
+            world.finish('old', 'new')
+        return calls
+
+
+def sweep_fresh(how):
+    name = how.__name__.replace('_', ' ')
+    calls = how(0, 0)
+    return everything(fresh, [(how, n, m) for n, m in sample(name, calls)], f'{name}: {calls} calls')
+
+
+# ---- stopped, and resumed ----
+
+def stopped(case):
+    """A commit is stopped at a call; another plan over the same directories is committed, or finds them locked."""
+    number, n = case
+    subject = Four('commit', TOP)
+    world, count = subject.world, Path(TOP) / f'stopped.{os.getpid()}'
+    count.unlink(missing_ok=True)
+    process = None
+    try:
+        world.must('start', 'q', '--dir', 'c', '--dir', 'd')
+        world.must('exec', 'q', '--', 'sh', '-ec', 'echo theirs >c/theirs; echo theirs >d/theirs')
+        process = subprocess.Popen([KILL_AT, str(-n), str(count), os.environ['ATOLL'], 'commit', 'p'], env=world.env, cwd=world.dir,
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        deadline = time.monotonic() + 60
+        while not (count.exists() and count.read_text()):
+            if time.monotonic() > deadline:
+                raise Broken('it was never stopped')
+            time.sleep(.005)
+        other = world.atoll('commit', 'q', '--wait', '0')
+        seen = world.atoll('list')
+        process.send_signal(signal.SIGUSR1)
+        output = process.communicate(timeout=60)[0]
+        if other.code not in BUSY or seen.code:
+            raise Broken(f'meanwhile: {other} {seen}')
+        if process.returncode not in (0, 3):
+            raise Broken(f'exit {process.returncode}: {output}')
+        if process.returncode == 3:
+            world.must('commit', 'p')
+        if other.code:
+            world.must('commit', 'q')
+        world.all('new')
+        for name in ('c', 'd'):
+            if (world.dir / name / 'theirs').read_text(encoding='utf-8') != 'theirs\n':
+                raise Broken('what the other committed is lost')
     except Exception as why:  # pylint: disable=broad-except
-        return [f'{name}: call {n}, recovery at {m}: {type(why).__name__}: {why}']
-    return []
+        return [f'stopped at call {n} ({number}): {type(why).__name__}: {why}'.replace('\n', ' | ')[:900]], 1
+    finally:
+        if process and process.poll() is None:
+            process.kill()
+            process.wait()
+        subject.end()
+    return [], 1
 
 
-def count_calls(name):
-    prepare, verbs, _ = SWEEPS[name]
-    with World(resources_of(name)) as world:
-        prepare(world)
-        return kill_at(world, 0, verbs)[1]
-
-
-POOL = None
-
-
-def sweep(name):
-    calls = count_calls(name)
+def con_05_stopped_at_any_call_and_resumed():
+    calls = count_calls(('four', 'commit'))
     chance = random.Random(SEED)
-    numbers = list(range(1, calls + 1))
-    chance.shuffle(numbers)  # so that a sample is spread, whatever ends it
-    cases = [(name, n, chance.randrange(100, 900)) for n in numbers]
-    complaints, done, began = [], 0, time.monotonic()
-    while done < calls and len(complaints) < 20 and (LONG or time.monotonic() < began + (ROWS_SECONDS if 'rows' in name else SECONDS)):
-        for broken in POOL.imap_unordered(die, cases[done:done + CHUNK]):
-            complaints += broken
-        done = min(done + CHUNK, calls)
-    print(f'# {name}: {done} of {calls} system calls killed')
-    if done < min(calls, 12):
-        complaints.append(f'only {done} were killed in time')
-    return complaints
+    wanted = calls if ARGS.all else STOPS if ARGS.who == 'root' else STOPS // 10
+    return everything(stopped, list(enumerate(sorted(chance.sample(range(1, calls), min(calls - 1, wanted))))), f'stopped: {calls} calls')
 
 
-def atm_14_any_call_of_commit():
-    return sweep('commit')
+def atm_14_any_call_of_directories():
+    return sweep('directories')
 
 
-def atm_14_any_call_of_undo():
-    return sweep('undo')
-
-
-def atm_14_any_call_of_undo_of_two_batches():
-    return sweep('two batches')
-
-
-def atm_14_any_call_of_recovery():
-    return sweep('recovery of a decision')
-
-
-def atm_14_any_call_of_recovery_backwards():
-    return sweep('recovery of a revocation')
-
-
-def atm_14_any_call_of_commit_of_rows():
+def atm_14_any_call_of_rows():
     return sweep('rows')
 
 
-def atm_14_any_call_of_undo_of_rows():
-    return sweep('undo of rows')
+def atm_14_any_call_of_four_kinds():
+    return sweep('four')
 
 
-def atm_14_any_call_of_recovery_of_rows():
-    return sweep('recovery of rows')
+def atm_14_any_call_of_five_kinds():
+    return sweep_fresh(postgres)
+
+
+def atm_14_any_call_of_undo_of_two_batches():
+    return sweep_fresh(two_batches)
+
+
+def atm_14_any_call_of_recovery_backwards():
+    return sweep_fresh(revocation)
+
+
+def git_05_any_call_of_a_workspace_made_anew():
+    return sweep_fresh(refill)
+
+
+TESTS = [atm_14_any_call_of_directories, atm_14_any_call_of_rows, atm_14_any_call_of_four_kinds, atm_14_any_call_of_five_kinds,
+         atm_14_any_call_of_undo_of_two_batches, atm_14_any_call_of_recovery_backwards, git_05_any_call_of_a_workspace_made_anew,
+         con_05_stopped_at_any_call_and_resumed]
+
+
+def main():
+    chosen = [test for test in TESTS if not ARGS.only or ARGS.only in test.__name__]
+    try:
+        return run(chosen)
+    finally:
+        for place in Path(TOP).glob('server.*'):
+            Cluster(place).stop('immediate')
 
 
 if __name__ == '__main__':
-    become(sys.argv[1])
-    with Pool(WORKERS) as POOL:
-        sys.exit(run([
-            atm_14_any_call_of_commit,
-            atm_14_any_call_of_undo,
-            atm_14_any_call_of_undo_of_two_batches,
-            atm_14_any_call_of_recovery,
-            atm_14_any_call_of_recovery_backwards,
-            atm_14_any_call_of_commit_of_rows,
-            atm_14_any_call_of_undo_of_rows,
-            atm_14_any_call_of_recovery_of_rows,
-        ]))
+    PARSER = argparse.ArgumentParser()
+    PARSER.add_argument('who', choices=['root', 'user'])
+    PARSER.add_argument('--all', action='store_true', default=LONG)
+    PARSER.add_argument('--points', type=int, default=0)
+    PARSER.add_argument('--only', default='')
+    ARGS = PARSER.parse_args()
+    become(ARGS.who)
+    if not ARGS.all:
+        os.environ['KILL_AT_CHANGES'] = '1'
+    TOP = tempfile.mkdtemp(prefix='atoll-kill.', dir='/var/tmp')
+    os.chmod(TOP, 0o755)
+    try:
+        with Pool(WORKERS) as POOL:
+            CODE = main()
+    finally:
+        shutil.rmtree(TOP, ignore_errors=True)
+    sys.exit(CODE)

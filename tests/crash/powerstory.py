@@ -9,8 +9,8 @@ import os
 import subprocess
 from pathlib import Path
 
+from crashlib import Broken, World  # first: it says where the others are
 from cluster import Cluster
-from crashlib import Broken, World
 from mixed import KINDS, Five
 
 # What may be found after a cut, by the last thing that had been announced.
