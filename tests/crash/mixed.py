@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from multiprocessing import Process, Queue
 from pathlib import Path
 
@@ -209,6 +209,27 @@ def kill_holder(env, point):
         w.finish('old')
 
 
+def signal_all(pids, number):
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def hang(env, point):
+    """The server does not answer for a while, before the decision or after atoll died at POINT."""
+    with Five(*env) as w:
+        need(not point or w.kill(point), 'did not die')
+        leader = int((w.cluster.data / 'postmaster.pid').read_text(encoding='utf-8').split()[0])
+        pids = [leader, *map(int, Path(f'/proc/{leader}/task/{leader}/children').read_text(encoding='utf-8').split())]
+        signal_all(pids, signal.SIGSTOP)
+        try:
+            done = w.atoll(*(('recover',) if point else ('commit', 'p')))
+        finally:
+            signal_all(pids, signal.SIGCONT)
+        need(done.code == (7 if point else 1) and ('timed out' in done.all or 'timeout' in done.all), f'{done}')
+        w.finish('new' if point else 'old')
+
+
 # ---- carrying them out ----
 
 PLACES = []  # a cluster and a directory for each worker
@@ -286,6 +307,11 @@ def atm_14_rollback_of_four_kinds_killed():
     points = sorted(p for p in points_in_source() if p.startswith('txn.undo.') and p not in ('txn.undo.participant', 'txn.undo.kept'))
     return everything([(f'rollback at {point}', die_in_rollback, (point,)) for point in
                        [*points, 'txn.unlocked', *(f'txn.undo.participant:{n}' for n in range(1, 5))]])
+
+
+def der_08_five_kinds_and_a_server_that_hangs():
+    """A minute each: what is asked has a limit."""
+    return everything([('a server that hangs', hang, (None,)), ('a server that hangs in recovery', hang, ('txn.after-decision',))])
 
 
 # ---- a failure in every phase of each of them ----
@@ -434,6 +460,7 @@ if __name__ == '__main__':
         atm_01_five_kinds_with_a_failure_in_every_phase,
         der_08_five_kinds_and_the_server_dies_too,
         der_08_five_kinds_and_the_holder_killed,
+        *([der_08_five_kinds_and_a_server_that_hangs] if LONG else []),
         git_05_five_kinds_and_git_killed,
         git_05_a_merge_killed_at_every_point,
         atm_14_recovery_of_five_kinds_killed,

@@ -33,6 +33,7 @@ HOWS = ['all', 'none', 'some', 'some', 'torn', 'torn']
 WORKERS = 4                          # on two processors: half of the time is waiting for mounts
 CLONE_NEWNS = 0x00020000
 IMAGES = 20000 // 3 if LONG else 500
+TELL = 1000                          # how it goes, every so many images
 CONTROL = 120                        # with a barrier left out: so many, and one must be bad
 SABOTAGE = os.environ.get('ATOLL_TEST_SABOTAGE') == '1'
 OTHER_BOOT = '00000000-1111-4222-8333-444444444444\n'
@@ -149,6 +150,8 @@ def cut_power(kinds, stories, count):
                 tally[key, state] += 1
                 if why:
                     found[key[0]].append(why)
+                if tally.total() % TELL == 0:
+                    print(f'# {tally.total()} of {len(cases)} images, {sum(map(len, found.values()))} bad', flush=True)
     for (kind, name), cut in sorted(CUTS.items()):
         states = [tally[(kind, name), state] for state in ('old', 'new', 'bad')]
         print(f'# {kind}, {name}: {len(cut.record)} requests, {sum(states)} images: {states[0]} old, {states[1]} new, {states[2]} bad',
