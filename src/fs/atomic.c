@@ -87,6 +87,24 @@ int fs_create_at(int dir_fd, const char *name, mode_t mode, int *ret_fd)
 	return 0;
 }
 
+int fs_anonymous_at(int dir_fd, int *ret_fd)
+{
+	char name[sizeof(".tmp-") + TMP_HEX] = ".tmp-";
+	int fd = openat(dir_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600), r;
+
+	if (fd >= 0) {
+		*ret_fd = fd;
+		return 0;
+	}
+	if (errno != EOPNOTSUPP && errno != EISDIR)
+		return -errno;
+	random_hex(name + strlen(name), TMP_HEX);
+	r = fs_create_at(dir_fd, name, 0600, ret_fd);
+	if (r == 0)
+		(void)unlinkat(dir_fd, name, 0);
+	return r;
+}
+
 int fs_open_append_at(int dir_fd, const char *name, int *ret_fd)
 {
 	cleanup_close int fd =

@@ -17,6 +17,8 @@ int fs_mkdir_at(int dir_fd, const char *name, mode_t mode); /* exclusive, exact 
 int fs_private_dir_at(int dir_fd, const char *name, int *ret_fd);
 /* O_CREAT|O_EXCL|O_RDWR|O_CLOEXEC. */
 int fs_create_at(int dir_fd, const char *name, mode_t mode, int *ret_fd);
+/* A file without a name on DIR_FD's filesystem: gone with its last descriptor. */
+int fs_anonymous_at(int dir_fd, int *ret_fd);
 /* A file of ours to add to, made 0600 when missing: O_RDWR|O_APPEND, no link followed. -EPERM when it is
  * no file, belongs to somebody else or is open to others. */
 int fs_open_append_at(int dir_fd, const char *name, int *ret_fd);

@@ -170,6 +170,12 @@ void json_uint(struct json *j, const char *key, uint64_t value)
 	fprintf(j->out, "%" PRIu64, value);
 }
 
+void json_seconds(struct json *j, const char *key, int64_t ms)
+{
+	begin(j, key, "");
+	fprintf(j->out, "%" PRId64 ".%03d", ms / 1000, (int)(ms % 1000));
+}
+
 void json_bool(struct json *j, const char *key, bool value)
 {
 	begin(j, key, "");

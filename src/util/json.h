@@ -33,6 +33,7 @@ void json_bytes(struct json *j, const char *key, const char *value);
 void json_data(struct json *j, const char *key, const char *data, size_t len);
 void json_int(struct json *j, const char *key, int64_t value);
 void json_uint(struct json *j, const char *key, uint64_t value);
+void json_seconds(struct json *j, const char *key, int64_t ms); /* MS >= 0, as seconds: 1.500 */
 void json_bool(struct json *j, const char *key, bool value);
 void json_null(struct json *j, const char *key);
 void json_end(struct json *j); /* newline; every level must be closed */
