@@ -202,6 +202,10 @@ static int make_beside(struct atoll_participant *p, const struct git_state *st, 
 		if (r >= 0)
 			r = fs_set_mode(batch_fd, BESIDE, was.mode & 07777);
 	}
+	/* Written without the files, so what was edited in the second it was last written in, which git
+	 * reads for that, is still to be read. */
+	if (r >= 0 && was.mode && in)
+		r = fs_set_mtime(batch_fd, BESIDE, was.mtime_ns);
 	if (r >= 0)
 		r = fs_sync_file(fd);
 	return r < 0 ? error_sys(&p->err, r, "write the index of", p->root) : 0;
