@@ -21,7 +21,7 @@ MAY_USE = {
     'exec': ['fs', 'util'],
     'plan': ['txn', 'strategy', 'registry', 'lock', 'diff', 'exec', 'fs', 'util'],
     'auth': ['plan', 'registry', 'lock', 'fs', 'util'],
-    'remote': ['token', 'plan', 'strategy', 'registry', 'lock', 'fs', 'util'],
+    'remote': ['token', 'plan', 'strategy', 'registry', 'sync', 'lock', 'fs', 'util'],
     'helper': ['exec', 'fs', 'util'],
     'sync': ['fs', 'util'],
     'postgres': ['fs', 'util'],

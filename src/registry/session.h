@@ -36,7 +36,8 @@ struct session_row {
 	/* Plan here that has, or will have, what was pulled and is not settled; "": none. Written before
 	 * the plan is started, */
 	char pull_plan[PLAN_ID_LEN + 1];
-	/* and again with the run there whose changes it holds, all of them; "": not yet. */
+	/* and again with the run there whose changes it holds, all of them; "": not yet. Stays when the
+	 * plan is settled, until there is another. */
 	char pull_run[SESSION_RUN_LEN + 1];
 	char pulled[PLAN_ID_LEN + 1]; /* plan here whose commit brought the last pull; "" */
 	int64_t created_ms;

@@ -326,7 +326,7 @@ int session_save_pull(struct remote_session *s, const char *plan_id, const char 
 static void set_pulled(struct session_row *row, const void *ctx)
 {
 	(void)snprintf(row->pulled, sizeof(row->pulled), "%s", (const char *)ctx);
-	row->pull_plan[0] = row->pull_run[0] = '\0';
+	row->pull_plan[0] = '\0';
 }
 
 int session_save_pulled(struct remote_session *s, const char *plan_id, struct error *err)

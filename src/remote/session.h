@@ -86,7 +86,8 @@ int session_save(struct remote_session *s, const char *head, int64_t generation,
  * started, and again with the run there once it holds all of it. "", "": none. */
 int session_save_pull(struct remote_session *s, const char *plan_id, const char *run,
                       struct error *err);
-/* The last one that was committed here, for `rollback`; "": none. Clears the other. */
+/* The last one that was committed here, for `rollback`; "": none. It is not to be settled any more; its run
+ * stays on record, so that it is not pulled again. */
 int session_save_pulled(struct remote_session *s, const char *plan_id, struct error *err);
 
 /* A private directory (0700) of the session in the store, for its manifest; made when missing. Goes with
