@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "cli/names.h"
+#include "cli/there.h"
 #include "util/cleanup.h"
 #include "util/mem.h"
 
@@ -278,4 +279,5 @@ const struct command cmd_commit = {
 	.options = options,
 	.min_words = 1,
 	.max_words = SIZE_MAX,
+	.there = &there_commit,
 };

@@ -5,6 +5,7 @@
  */
 #include "cli/background.h"
 #include "cli/command.h"
+#include "cli/there.h"
 
 #include "plan/plan.h"
 
@@ -69,4 +70,5 @@ const struct command cmd_exec = {
 	.max_words = SIZE_MAX,
 	.stop_at = 2,
 	.own_exit = EXIT_OWN,
+	.there = &there_exec,
 };

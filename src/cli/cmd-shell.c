@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* atoll shell: the user's shell in a plan. */
 #include "cli/command.h"
+#include "cli/there.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -48,4 +49,5 @@ const struct command cmd_shell = {
 	.min_words = 1,
 	.max_words = 1,
 	.own_exit = EXIT_OWN,
+	.there = &there_shell,
 };

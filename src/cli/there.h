@@ -27,10 +27,13 @@ void there_json_session(struct json *j, const struct session_row *row);
 /* What its plan has changed and nobody has pulled: how many entries, or -1 and *ERR. */
 int64_t there_pending(struct remote_session *s, struct error *err);
 
+extern const struct command there_commit;
 extern const struct command there_diff;
+extern const struct command there_exec;
 extern const struct command there_list;
 extern const struct command there_log;
 extern const struct command there_reset;
+extern const struct command there_shell;
 extern const struct command there_start;
 extern const struct command there_stop;
 
