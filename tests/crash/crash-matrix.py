@@ -724,8 +724,8 @@ def tst_08_every_crash_point_reached():
     reached = set()
     for passed in list(PASSED.values()) + list(RECOVERED.values()):
         reached |= set(passed)
-    # git-crash.py and remote-sessions.py have the others.
-    known = {name for name in points_in_source() if not name.startswith(('git.', 'worktree.', 'session.'))}
+    # git-crash.py, remote-sessions.py and remote-kills.py have the others.
+    known = {name for name in points_in_source() if not name.startswith(('git.', 'worktree.', 'session.', 'remote.'))}
     return ([f'no scenario reaches {name}' for name in sorted(known - reached)] +
             [f'{name} is passed but not in the source' for name in sorted(reached - known)])
 

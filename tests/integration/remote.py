@@ -1,0 +1,359 @@
+# SPDX-License-Identifier: Apache-2.0
+"""atoll --remote exec: what is here is there, the command runs there, and what it changed is here. A real
+daemon on a socket; src/remote/cycle.h says what must hold."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(os.environ.get('ATOLL_SOURCE_ROOT', '.'))
+sys.path.insert(0, str(ROOT / 'tests/lib'))
+from atolld import main  # noqa: E402
+from expect import need, same  # noqa: E402
+from remoted import GIT_ENV, World, look, wait_until  # noqa: E402
+
+ODD = [b'a b', b'new\nline', b'-rf', b'*', b'caf\xc3\xa9', b'\xff\xfe', b'L' * 255, b'tab\t', b'"q"', b'back\\slash']
+
+
+# ---- what travels ----
+
+def remote_a_plain_directory(top):
+    """The state of here is there; the changes of there are here."""
+    with World(top) as w:
+        p = w.project()
+        p.write('a', 'one\n')
+        p.write('dir/b', b'\0\1\2' * 70000, 0o755)
+        os.symlink('a', p.at('link'))
+        os.mkdir(p.at('empty'))
+        out = p.good('cat a; cksum <dir/b; readlink link; ls -d empty; test -x dir/b && echo x')
+        want = subprocess.run('cat a; cksum <dir/b; readlink link; ls -d empty; echo x', shell=True, cwd=p.root,
+                              capture_output=True, check=True).stdout
+        same(out, want, 'what the command saw')
+        before = p.look(times=True)
+        p.good('true')
+        same(p.look(times=True), before, 'after a command that changes nothing')
+        p.good('echo two >>a; rm -r dir; mv link other; ln -s nowhere dangling; mkdir -p x/y; chmod 700 empty; '
+               'printf "\\0bin" >x/bin; chmod 640 x/bin; :>none')
+        same(p.read('a'), b'one\ntwo\n', 'a changed file')
+        same(sorted(look(p.root)), [b'a', b'dangling', b'empty', b'none', b'other', b'x', b'x/bin', b'x/y'], 'names')
+        same(look(p.root)[b'x/bin'], ('file', 0o640, b'\0bin'), 'a new file')
+        same(look(p.root)[b'empty'], ('dir', 0o700), 'a directory with another mode')
+        same(look(w.mirror()), look(p.root), 'both sides')
+
+
+def remote_edits_between_commands(top):
+    """Deletions, renames, types that change: each cycle sends what differs."""
+    with World(top) as w:
+        p = w.project()
+        for i in range(20):
+            p.write(f'd/f{i}', f'{i}\n' * 100)
+        p.good('true')
+        for step in ('rm d/f1', 'mv d/f2 d/g2', 'rm d/f3; mkdir d/f3; echo x >d/f3/in', 'chmod 600 d/f4',
+                     'rm -r d/f3; echo file >d/f3', 'rm d/f5; ln -s f6 d/f5', 'mv d e', ': >e/f7',
+                     'mv e/f8 t; mv e/f9 e/f8; mv t e/f9'):
+            subprocess.run(step, shell=True, cwd=p.root, check=True)
+            p.good('true')
+            same(look(w.mirror()), look(p.root), f'after {step}')
+
+
+def remote_odd_names(top):
+    with World(top) as w:
+        p = w.project()
+        for name in ODD:
+            p.write(name, b'<' + name + b'>')
+        p.good('for f in * -rf; do :; done; for f in ./*; do printf . >>"$f"; done')
+        for name in ODD:
+            same(p.read(name), b'<' + name + b'>.', repr(name))
+        p.good('rm -- ./*; printf 1 >"$(printf "n\\nl")"')
+        same(list(look(p.root)), [b'n\nl'], 'names')
+
+
+def remote_a_repository(top):
+    """Staged, unstaged, untracked, ignored, committed: the same shape there, and back."""
+    with World(top) as w:
+        p = w.project(git=True)
+        p.write('.gitignore', '*.o\nbuild/\n')
+        for name in 'abcd':
+            p.write(name, f'{name}\n')
+        p.git('add', '-A')
+        p.git('commit', '-qm', 'one')
+        p.write('a', 'staged\n')
+        p.git('add', 'a')
+        p.write('b', 'unstaged\n')
+        p.git('rm', '-q', 'c')
+        p.git('mv', 'd', 'e')
+        p.write('untracked', 'u\n')
+        p.write('x.o', 'here only\n')
+        p.write('build/y', 'here only\n')
+        want = p.status()
+        out = p.good('git status --porcelain=v2 --branch --untracked-files=all; ls')
+        same(out, b''.join(line + b'\n' for line in want.splitlines() if not line.startswith(b'!')) +
+             b'a\nb\ne\nuntracked\n', 'the status over there')
+        p.good('echo there >z.o; mkdir -p build; echo there >build/z; echo more >>b; git add b; git commit -qm two; '
+               'git branch side; echo dirty >>a; echo new >n; git add n')
+        same(p.git('log', '--format=%s'), b'two\none\n', 'commits')
+        same(p.git('rev-parse', 'side'), p.git('rev-parse', 'main'), 'a new branch')
+        need(not p.has('z.o') and not p.has('build/z'), 'ignored files came here')
+        same((p.read('x.o'), p.read('build/y')), (b'here only\n',) * 2, 'ignored files of here')
+        same(p.good('cat z.o build/z'), b'there\n' * 2, 'ignored files of there')
+        same(p.status(), p.git('status', '--porcelain=v2', '--branch', '--untracked-files=all', '--ignored'), 'twice')
+        need(b'1 AM ' not in p.status() and b'1 A. ' in p.status() and b'1 .M ' in p.status(), p.status())
+        p.git('fsck', '--strict')
+
+
+def remote_git_in_many_shapes(top):
+    """What git does there is what git would have done here."""
+    scripts = ['git commit -qam x', 'git checkout -q -b topic; echo t >t; git add t; git commit -qm t',
+               'git merge -q --no-edit main', 'git rebase -q main', 'git tag v1; git tag -a v2 -m v2',
+               'git stash -q', 'git stash pop -q', 'git reset -q --hard HEAD~1', 'git gc -q', 'git branch -D topic || true',
+               'git checkout -q --detach']
+    with World(top) as w:
+        p, here = w.project('p', git=True), w.project('q', git=True)
+        for one in (p, here):
+            for i in range(3):
+                one.write('f', f'{i}\n' * (i + 1))
+                one.git('add', '-A')
+                one.git('commit', '-qm', f'c{i}')
+        for n, script in enumerate(scripts):
+            for one in (p, here):
+                one.write(f'edit{n % 3}', f'{n}\n')
+                if n % 2:
+                    one.git('add', '-A')
+            subprocess.run(['sh', '-c', script], cwd=here.root, env=dict(w.env, **GIT_ENV), check=False,
+                           capture_output=True)
+            p.sh(script)
+            same((p.status(), p.look(), p.git('for-each-ref')), (here.status(), here.look(), here.git('for-each-ref')),
+                 script)
+
+
+# ---- the command itself ----
+
+def remote_exit_codes(top):
+    """The command's, and what atoll's own are."""
+    with World(top) as w:
+        p = w.project()
+        for code in (0, 1, 2, 125, 255):
+            same(p.sh(f'echo {code} >file; exit {code}').returncode, code, 'exit status')
+            same(p.read('file'), f'{code}\n'.encode(), 'what it left')
+        same(p.sh('kill -TERM $$').returncode, 143, 'killed')
+        same(p.exec('/nonexistent').returncode, 127, 'not found')
+        p.write('plain', 'x')
+        same(p.exec('./plain').returncode, 126, 'not executable')
+        done = p.sh('echo early; sleep 60', options=['--timeout', '0.5'])
+        same((done.returncode, done.stdout), (124, b'early\n'), 'its time is up')
+        same(p.good('echo here'), b'here\n', 'afterwards')
+
+
+def remote_options_reach_it(top):
+    with World(top) as w:
+        p = w.project()
+        p.write('sub/x', 'x')
+        out = p.good('echo $A-$B-$C; pwd | sed s,.*/,,', options=['--env', 'A=1', '--env', 'B', '--unset', 'C', '--cwd',
+                                                                 str(p.root / 'sub')], env={'B': 'two'})
+        same(out, b'1-two-\nsub\n', 'variables and place')
+        done = subprocess.run([w.program, '--remote', 'big', 'exec', '--', 'cat', 'x'], cwd=p.root / 'sub', env=w.env,
+                              capture_output=True, stdin=subprocess.DEVNULL, check=False)
+        same((done.returncode, done.stdout, done.stderr), (0, b'x', b''), 'from below the root')
+        same(p.sh('ip link 2>/dev/null | grep -c UP', options=['--net', 'none']).stdout, b'0\n', 'without a network')
+
+
+def remote_streams(top):
+    """Any bytes, any number, both ways, at once."""
+    with World(top) as w:
+        p = w.project()
+        data = os.urandom(3_000_000)
+        done = p.exec('cat', input=data)
+        same((done.returncode, done.stdout == data, done.stderr), (0, True, b''), 'there and back')
+        done = p.sh('head -c 1000000 /dev/zero; head -c 1000000 /dev/zero >&2')
+        same((len(done.stdout), len(done.stderr)), (10**6,) * 2, 'two outputs')
+        same(p.sh('head -c 5; exit 4', input=b'z' * 2_000_000).returncode, 4, 'input that nobody reads')
+        with p.start('sh', '-c', 'read a; echo "<$a>"; read b; echo "<$b>"', stdin=subprocess.PIPE,
+                     stdout=subprocess.PIPE) as it:
+            for word in (b'one', b'two'):
+                it.stdin.write(word + b'\n')
+                it.stdin.flush()
+                same(it.stdout.readline(), b'<' + word + b'>\n', 'live input')
+        it = p.start('sh', '-c', 'yes', stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
+        it.stdout.read(10)
+        it.stdout.close()
+        same(it.wait(30), 128 + signal.SIGPIPE, 'nobody reads its output')
+
+
+def remote_signals(top):
+    with World(top) as w:
+        p = w.project()
+        for sig, code in ((signal.SIGINT, 5), (signal.SIGTERM, 6), (signal.SIGUSR1, 7)):
+            with p.start('sh', '-c', f'trap "echo got >sig; exit {code}" {sig.name[3:]}; echo ready; while :; do '
+                         'sleep 0.05; done', stdout=subprocess.PIPE, stdin=subprocess.DEVNULL) as it:
+                it.stdout.readline()
+                it.send_signal(sig)
+                same(it.wait(30), code, sig.name)
+            same(p.read('sig'), b'got\n', 'what it left')
+
+
+def der_11_output_is_never_read_as_frames(top):
+    """A command that prints what the daemon sends does not end or free anything."""
+    import struct
+    with World(top) as w:
+        p = w.project()
+        frames = b''.join(struct.pack('>BI', kind, len(text)) + text for kind in (*range(13), *range(16, 29))
+                          for text in (b'', b'{}', b'{"run":"1","exit_code":0,"changes":0,"generation":99}'))
+        p.write('frames', frames * 50)
+        done = p.sh('cat frames; cat frames >&2; sleep 0.3; cat frames; exit 9')
+        same((done.returncode, done.stdout == frames * 100, done.stderr == frames * 50), (9, True, True), 'its output')
+        same(p.good('echo still'), b'still\n', 'the next')
+
+
+# ---- edits here meanwhile ----
+
+def edit_while_it_runs(p, script, edit):
+    """Runs SCRIPT, and EDIT once it began. (exit status, stderr)"""
+    with p.start('sh', '-c', f'echo ready; read go; {script}', stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                 stderr=subprocess.PIPE, options=['--status-file', str(p.w.top / 'status')]) as it:
+        it.stdout.readline()
+        edit()
+        said = it.communicate(b'go\n', timeout=60)[1]
+    return it.returncode, said.decode(), json.loads((p.w.top / 'status').read_text())
+
+
+def remote_edits_meanwhile_are_conflicts(top):
+    """Both versions are kept, all of the pull waits, and the exit status is the command's."""
+    with World(top) as w:
+        p = w.project()
+        p.write('both', 'old\n')
+        p.write('other', 'old\n')
+        code, said, status = edit_while_it_runs(p, 'echo there >both; echo there >other; echo there >new; exit 3',
+                                                lambda: p.write('both', 'here\n'))
+        same(code, 3, f'exit status: {said}')
+        same((p.read('both'), p.read('other'), p.has('new')), (b'here\n', b'old\n', False), 'here')
+        need(f'{p.root}/both' in said and 'atoll diff' in said, said)
+        same([c['path'] for c in status['conflicts']], [f'{p.root}/both'], 'the status file')
+        same((status['exit_code'], status['pulled'] >= 3, status['committed']), (3, True, False), 'the status file')
+        plan = status['plan']['name']
+        need(f'atoll commit {plan}' in said, said)
+        done = p.sh('true')
+        same(done.returncode, 125, f'the next command waits for a decision: {done.stderr}')
+        need(plan.encode() in done.stderr and b'both' in done.stderr, done.stderr)
+        w.must('commit', plan, '--ours', str(p.root / 'both'), cwd=p.root)
+        same((p.read('both'), p.read('other'), p.read('new')), (b'there\n',) * 3, 'after --ours')
+        same(p.good('cat both other new'), b'there\n' * 3, 'afterwards')
+
+
+def remote_conflicts_settled_for_here(top):
+    with World(top) as w:
+        p = w.project()
+        p.write('both', 'old\n')
+        _, _, status = edit_while_it_runs(p, 'echo there >both; echo there >new', lambda: p.write('both', 'here\n'))
+        w.must('commit', status['plan']['name'], '--theirs', str(p.root / 'both'), cwd=p.root)
+        same(p.good('cat both new'), b'here\nthere\n', 'afterwards')
+        _, _, status = edit_while_it_runs(p, 'echo there >>both; echo there >>new', lambda: p.write('both', 'again\n'))
+        w.must('stop', '--force', status['plan']['name'], cwd=p.root)
+        same(p.good('cat both new'), b'again\nthere\n', 'when it was dropped')
+
+
+def remote_edits_elsewhere_are_none(top):
+    with World(top) as w:
+        p = w.project(git=True)
+        p.write('a', 'a\n')
+        p.write('b', 'b\n')
+        code, said, status = edit_while_it_runs(p, 'echo there >a', lambda: p.write('b', 'here\n'))
+        same((code, said, status['conflicts']), (0, '', []), 'no conflict')
+        same(p.good('cat a b'), b'there\nhere\n', 'both edits')
+
+
+def remote_rollback_undoes_the_last_pull(top):
+    with World(top) as w:
+        p = w.project()
+        p.write('a', 'one\n')
+        p.good('echo two >a; echo new >n')
+        w.must('rollback', cwd=p.root)
+        same((p.read('a'), p.has('n')), (b'one\n', False), 'undone')
+        same(p.good('cat a; ls'), b'one\na\n', 'the next one')
+        need(len(w.plans_here()) <= 1, f'plans are left: {w.plans_here()}')
+
+
+def remote_no_plan_is_left_without_changes(top):
+    with World(top) as w:
+        p = w.project()
+        for _ in range(3):
+            p.good('true')
+        same(w.plans_here(), [], 'plans here')
+        for i in range(3):
+            p.good(f'echo {i} >f')
+        same(len(w.plans_here()), 1, 'plans here: only the last can be undone')
+
+
+# ---- waiting ----
+
+def cmd_01_commands_of_one_session_are_serial(top):
+    """Clients that read a number and write the next one: none is lost, and each sees its own at the end."""
+    clients, rounds = 4, 3
+    with World(top) as w:
+        p = w.project()
+        p.write('n', '0\n')
+        p.good('true')
+        script = 'n=$(cat n); sleep 0.02; echo $((n+1)) >n; cat n'
+        loops = [subprocess.Popen(['sh', '-c', f'for i in {" ".join(map(str, range(rounds)))}; do "$0" --remote big exec '
+                                   f'-- sh -c \'{script}\' </dev/null || echo failed $?; done', w.program], cwd=p.root, env=w.env,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(clients)]
+        said = [loop.communicate(timeout=120) for loop in loops]
+        seen = sorted(int(n) for out, _ in said for n in out.split())
+        same(seen, list(range(1, clients * rounds + 1)), f'numbers: {said}')
+        same(p.read('n'), f'{clients * rounds}\n'.encode(), 'the last number')
+
+
+def der_10_a_client_that_is_killed_frees_the_session(top):
+    with World(top) as w:
+        p = w.project()
+        p.write('a', 'a')
+        it = p.start('sh', '-c', 'echo half >half; echo $$; exec sleep 1000', stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
+        it.stdout.readline()
+        begun = time.monotonic()
+        it.kill()
+        same(p.good('ls'), b'a\n', 'what is there')
+        need(time.monotonic() - begun < 5, f'the next one took {time.monotonic() - begun} s')
+        it.wait()
+        wait_until(lambda: subprocess.run(['pgrep', '-x', '-f', 'sleep 1000'], capture_output=True, check=False).returncode != 0,
+                   'the command lives on')
+        same((p.has('half'), w.plans_here()), (False, []), 'what is left here')
+
+
+def der_23_waiting_ends_and_names_the_holder(top):
+    with World(top) as w:
+        p = w.project()
+        with p.start('sh', '-c', 'echo ready; read x', stdin=subprocess.PIPE, stdout=subprocess.PIPE) as it:
+            it.stdout.readline()
+            done = p.sh('true', options=['--wait', '0.2'])
+            same(done.returncode, 125, f'it did not wait: {done.stderr}')
+            need(f'pid {it.pid}'.encode() in done.stderr, f'the holder is not named: {done.stderr}')
+            other = p.start('true', stderr=subprocess.PIPE)
+            need(f'pid {it.pid}'.encode() in other.stderr.readline(), 'who is waited for')
+            it.communicate(b'\n', timeout=30)
+            same(other.wait(30), 0, 'the one that waited')
+            other.stderr.close()
+
+
+def remote_the_daemon_is_not_there(top):
+    with World(top) as w:
+        p = w.project()
+        p.good('true')
+        w.daemon.stop()
+        done = p.sh('true')
+        same(done.returncode, 125, 'exit status')
+        need(b'big' in done.stderr or b'sock' in done.stderr, done.stderr)
+        same(w.plans_here(), [], 'plans here')
+        w.daemon = w.make_daemon().start()
+        p.good('true')
+
+
+if __name__ == '__main__':
+    main([remote_a_plain_directory, remote_edits_between_commands, remote_odd_names, remote_a_repository,
+          remote_git_in_many_shapes, remote_exit_codes, remote_options_reach_it, remote_streams, remote_signals,
+          der_11_output_is_never_read_as_frames, remote_edits_meanwhile_are_conflicts, remote_conflicts_settled_for_here,
+          remote_edits_elsewhere_are_none, remote_rollback_undoes_the_last_pull, remote_no_plan_is_left_without_changes,
+          cmd_01_commands_of_one_session_are_serial, der_10_a_client_that_is_killed_frees_the_session,
+          der_23_waiting_ends_and_names_the_holder, remote_the_daemon_is_not_there])
