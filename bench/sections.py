@@ -6,6 +6,7 @@ from measure import HERE, Run, median, ratio, walk
 
 sys.path.insert(0, os.path.join(HERE, "..", "tests", "lib"))
 import cluster  # noqa: E402
+from remote import remote  # noqa: E402
 
 MB = 1 << 20
 STEPS = ("create", "exec", "diff", "commit", "undo", "stop")
@@ -719,4 +720,4 @@ def daemon(t):
             t.atoll("stop", f"served-{i}")
 
 
-ALL = (startup, copy, overlay, build, lock, git, text, many, sqlite, postgres, tokens, daemon, resident)
+ALL = (startup, copy, overlay, build, lock, git, text, many, sqlite, postgres, tokens, daemon, remote, resident)

@@ -208,10 +208,13 @@ static void tell_skipped(const struct cycle *cy, bool first)
 static int push(struct cycle *cy, struct error *err)
 {
 	bool first = cy->there.generation == 0;
+	struct progress progress = { 0 };
 	int r = pull_base(cy->s, &cy->plan, err);
 
+	store_progress_begin(cy->s->atoll, &progress);
 	if (r == 0)
 		r = push_all(&cy->push, err);
+	progress_end(&progress);
 	crashpoint("remote.push.done");
 	cy->ret->pushed = cy->push.sent;
 	if (r == 0)
@@ -344,13 +347,10 @@ int remote_cycle(struct remote_session *s, const struct remote_run *run, struct 
 		            .lock = TICKET_INIT,
 		            .push = PUSH_INIT,
 		            .dir_fd = FD_NONE };
-	struct progress progress = { 0 };
 	int r;
 
 	*ret = (struct remote_outcome){ 0 };
-	store_progress_begin(s->atoll, &progress);
 	r = work(&cy, err);
-	progress_end(&progress);
 	hint_unchanged(&cy, r, err);
 	finish(&cy, r);
 	return r;

@@ -141,17 +141,14 @@ static void drop_before(struct remote_session *s, const char *id)
 	atoll_plan_free(plan);
 }
 
-/* What is in place can be undone; nothing is left to be settled. */
+/* What is in place can be undone; nothing is left to be settled. The one before goes first: once it is not on
+ * record any more nobody would. */
 static int note_committed(struct remote_session *s, const char *id, struct error *err)
 {
-	char before[PLAN_ID_LEN + 1];
-	int r;
-
-	(void)snprintf(before, sizeof(before), "%s", s->row.pulled);
-	r = session_save_pulled(s, id, err);
-	if (r == 0 && strcmp(before, id) != 0)
-		drop_before(s, before);
-	return r;
+	if (strcmp(s->row.pulled, id) != 0)
+		drop_before(s, s->row.pulled);
+	crashpoint("remote.commit.noted");
+	return session_save_pulled(s, id, err);
 }
 
 /* One that is gone, or was undone, is settled: somebody decided. */

@@ -23,7 +23,7 @@ CLIENTS = 64 if LONG else 6
 # In the order they are passed; from the first of these on the command's changes are safe.
 BEFORE = ['remote.base.recorded', 'remote.base.started', 'remote.push.scanned', 'remote.push.sent', 'remote.push.done']
 AFTER = ['remote.run.done', 'remote.pull.fetched', 'remote.pull.applied', 'remote.pull.recorded', 'remote.pull.received',
-         'remote.closed', 'remote.commit.done']
+         'remote.closed', 'remote.commit.done', 'remote.commit.noted']
 
 
 def points_in_source():
@@ -42,26 +42,31 @@ def check_clean(p, text):
     need(len(p.w.plans_here()) <= 1, f'{text}: plans are left: {p.w.plans_here()}')
 
 
+def every_point(p):
+    p.write('f', 'old\n')
+    p.good('true')
+    for n, point in enumerate(BEFORE + AFTER):
+        p.write('mine', f'{n}\n')
+        kill_at(p, point, f'echo {n} >>f; rm -f gone{n - 1}; echo x >gone{n}; mkdir -p d{n}')
+        lost = point in BEFORE
+        want = p.read('f') if lost else None
+        out = p.good('cat f mine')
+        if lost:
+            same(out, want + f'{n}\n'.encode(), f'{point}: nothing was run')
+        else:
+            need(out.endswith(f'{n}\n{n}\n'.encode()), f'{point}: what was run is lost: {out}')
+            same((p.has(f'd{n}'), p.has(f'gone{n}'), p.has(f'gone{n - 1}')), (True, True, False), point)
+        check_clean(p, point)
+        same(p.good('cat f'), p.read('f'), f'{point}: both sides')
+
+
 def kills_every_point(top):
     same(points_in_source(), set(BEFORE + AFTER), 'the points of the source')
-    with World(top) as w:
-        for git in (False, True):
-            p = w.project(f'p{git}', git=git)
-            p.write('f', 'old\n')
-            p.good('true')
-            for n, point in enumerate(BEFORE + AFTER):
-                p.write('mine', f'{n}\n')
-                kill_at(p, point, f'echo {n} >>f; rm -f gone{n - 1}; echo x >gone{n}; mkdir -p d{n}')
-                lost = point in BEFORE
-                want = p.read('f') if lost else None
-                out = p.good('cat f mine')
-                if lost:
-                    same(out, want + f'{n}\n'.encode(), f'{point}: nothing was run')
-                else:
-                    need(out.endswith(f'{n}\n{n}\n'.encode()), f'{point}: what was run is lost: {out}')
-                    same((p.has(f'd{n}'), p.has(f'gone{n}'), p.has(f'gone{n - 1}')), (True, True, False), point)
-                check_clean(p, point)
-                same(p.good('cat f'), p.read('f'), f'{point}: both sides')
+    for git in (False, True):
+        where = Path(top) / f'git{git}'
+        where.mkdir()
+        with World(where) as w:
+            every_point(w.project(git=git))
 
 
 def kills_twice_in_a_row(top):

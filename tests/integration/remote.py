@@ -195,6 +195,41 @@ def remote_signals(top):
             same(p.read('sig'), b'got\n', 'what it left')
 
 
+def remote_terminal(top):
+    """Keys, the size of the window, ^C; and ^Z, which stops it here and there until it goes on."""
+    sys.path.insert(0, str(ROOT / 'tests/integration'))
+    from terminal import Terminal
+    with World(top) as w:
+        p = w.project()
+        p.write('a', 'a\n')
+        env = dict(w.env, TERM='xterm', PS1='ready> ')
+        t = Terminal([w.program, '--remote', 'big', 'exec', '--', 'sh', '-c',
+                      'stty size; test -t 0 && echo $TERM; read x; echo "<$x>"; stty size; echo there >a; sleep 100'], env, p.root,
+                     rows=33, columns=99)
+        t.expect('33 99')
+        t.expect('xterm')
+        t.resize(44, 111)
+        time.sleep(0.3)
+        t.type('word\r')
+        t.expect('<word>')
+        t.expect('44 111')
+        t.type('\x03')
+        same((t.end(), p.read('a')), (-signal.SIGINT, b'there\n'), 'after ^C')
+        t = Terminal(['bash', '--norc', '-i'], env, p.root)
+        t.expect('ready> ')
+        t.type(f"{w.program} --remote big exec -- sh -c 'echo go\"\"ing; read x; echo \"<$x>\"'\r")
+        t.expect('going')
+        t.type('\x1a')
+        t.expect('Stopped')
+        t.type('fg\r')
+        time.sleep(0.3)
+        t.type('more\r')
+        t.expect('<more>')
+        t.expect('ready> ')
+        t.type('exit\r')
+        same(t.end(), 0, 'the shell')
+
+
 def der_11_output_is_never_read_as_frames(top):
     """A command that prints what the daemon sends does not end or free anything."""
     import struct
@@ -352,7 +387,7 @@ def remote_the_daemon_is_not_there(top):
 
 if __name__ == '__main__':
     main([remote_a_plain_directory, remote_edits_between_commands, remote_odd_names, remote_a_repository,
-          remote_git_in_many_shapes, remote_exit_codes, remote_options_reach_it, remote_streams, remote_signals,
+          remote_git_in_many_shapes, remote_exit_codes, remote_options_reach_it, remote_streams, remote_signals, remote_terminal,
           der_11_output_is_never_read_as_frames, remote_edits_meanwhile_are_conflicts, remote_conflicts_settled_for_here,
           remote_edits_elsewhere_are_none, remote_rollback_undoes_the_last_pull, remote_no_plan_is_left_without_changes,
           cmd_01_commands_of_one_session_are_serial, der_10_a_client_that_is_killed_frees_the_session,
