@@ -186,7 +186,7 @@ static int make_once(struct call *c, struct once *o, const struct wanted *w,
 static int check(struct call *c, const struct wanted *w)
 {
 	if (strlen(w->label) > LABEL_MAX)
-		return error_set(&c->err, -ATOLL_E_TOO_BIG, "member 'label' has %d bytes at most",
+		return error_set(&c->err, -ATOLL_E_INVALID, "member 'label' has %d bytes at most",
 		                 LABEL_MAX);
 	if (c->d->mirrors)
 		return 0;

@@ -260,8 +260,12 @@ int stream_upgrade(struct call *c, const struct stream_protocol *protocol)
 {
 	const char *wanted = call_header(c, "Upgrade");
 	struct atoll_plan *p = NULL;
-	int r;
+	int r = call_plan(c, 0, &p);
 
+	/* What is found out now is an ordinary answer. */
+	if (r < 0)
+		return r;
+	atoll_plan_free(p);
 	if (!wanted || strcmp(wanted, protocol->name) != 0) {
 		reply_header(c, "Upgrade", protocol->name);
 		(void)error_set(&c->err, -ATOLL_E_INVALID,
@@ -271,10 +275,5 @@ int stream_upgrade(struct call *c, const struct stream_protocol *protocol)
 	if (c->body_len > 0)
 		return error_set(&c->err, -ATOLL_E_INVALID,
 		                 "with 'Upgrade' the request is the first frame, not the body");
-	/* What is found out now is an ordinary answer. */
-	r = call_plan(c, 0, &p);
-	if (r < 0)
-		return r;
-	atoll_plan_free(p);
 	return stream_reply(c, protocol);
 }

@@ -81,7 +81,7 @@ class Abused(Served):
 
     def key_for(self, path):
         """What works in a plan is for its tokens."""
-        return self.of_p['agent'] if path.endswith(('/exec', '/{job}')) else self.admin
+        return self.of_p['agent'] if path.endswith(('/exec', '/sync', '/{job}')) else self.admin
 
     def refused(self, method, path, status, what='', **more):
         """STATUS: one, or several."""
@@ -194,7 +194,7 @@ def more_of(s, path):
 
 
 # A good value of each member that must be there, and what a bad one of each type is.
-GOOD = {'resources': [], 'root': '/nowhere', 'name': 'x', 'argv': ['true'], 'message': 'x', 'scope': 'agent'}
+GOOD = {'resources': [], 'root': '/nowhere', 'name': 'x', 'argv': ['true'], 'message': 'x', 'scope': 'agent', 'label': 'x'}
 WRONG = {
     'string': [1, True, None, [], {}, ['x'], 'a\0b'],
     'boolean': ['true', 1, 0, None, [], {}],

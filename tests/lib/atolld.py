@@ -144,7 +144,7 @@ class Daemon:
         self.options = list(options)
         if not fds and not any(o.startswith(('--socket', '--listen')) for o in options):
             self.options.append(f'--socket={self.top}/sock')
-        self.env = dict(os.environ, ATOLL_HOME=str(self.home), **(env or {}))
+        self.env = dict(os.environ, ATOLL_HOME=str(self.home), XDG_DATA_HOME=str(self.top / 'data'), **(env or {}))
         self.command = command or [os.environ['ATOLL_DAEMON']]
         self.fds = fds
         self.states = []
