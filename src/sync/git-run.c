@@ -155,8 +155,8 @@ int sync_git_start(struct sync_git *g, const struct sync_git_how *how, struct er
 	return r < 0 ? error_sys(err, r, "run git", how->args[0]) : 0;
 }
 
-/* The first line that says what is wrong. */
-static void read_complaint(const struct sync_git *g, char out[ERR_MAX])
+/* The first line that says what is wrong; true: as an error. */
+static bool read_complaint(const struct sync_git *g, char out[ERR_MAX])
 {
 	ssize_t n = pread(g->err_fd, out, ERR_MAX - 1, 0);
 	char *at;
@@ -168,19 +168,22 @@ static void read_complaint(const struct sync_git *g, char out[ERR_MAX])
 	if (at)
 		memmove(out, at + 7, strlen(at + 7) + 1);
 	out[strcspn(out, "\n")] = '\0';
+	return at != NULL;
 }
 
 int sync_git_finish(struct sync_git *g, struct error *err)
 {
 	char said[ERR_MAX];
+	bool is_error;
 	int status = 0, r;
 
 	close_fd(&g->pipe);
 	r = child_wait(&g->child, clock_deadline(END_WAIT), &status);
 	if (r < 0)
 		return error_sys(err, r, "run git", g->command);
-	read_complaint(g, said);
-	if (WIFEXITED(status) && WEXITSTATUS(status) <= 1 && !(WEXITSTATUS(status) == 1 && said[0]))
+	is_error = read_complaint(g, said);
+	if (WIFEXITED(status) && WEXITSTATUS(status) <= 1 &&
+	    !(WEXITSTATUS(status) == 1 && is_error))
 		return WEXITSTATUS(status);
 	return error_set(err, -ATOLL_E_CANNOT_PREPARE, "git %s failed%s%s", g->command,
 	                 said[0] ? ": " : "", said);
