@@ -222,43 +222,37 @@ static int create(struct call *c)
 
 /* ---- ending one ---- */
 
-/* Nothing of an agent's is reviewed here: what its sessions change comes back to the client, and is looked
- * at there. So who began one may end it. */
-static int check_owner(struct call *c, const struct atoll_plan *p)
+/* Who made it may end it: nothing of it is anywhere else. */
+static int check_maker(struct call *c, const struct atoll_plan *p)
 {
-	const struct identity *who = &c->who;
 	int r = 1;
 
-	if (who->credential.kind == CREDENTIAL_TOKEN)
-		return error_set(&c->err, -ATOLL_E_DENIED, "a session is ended with a key");
-	if (who->scope == SCOPE_AGENT)
-		r = registry_plan_started_by(c->atoll->reg, atoll_plan_id(p), who->credential.id,
+	if (c->who.scope == SCOPE_ADMIN)
+		return 0;
+	if (*c->who.plan == '\0')
+		r = registry_plan_started_by(c->atoll->reg, atoll_plan_id(p), c->who.credential.id,
 		                             &c->err);
-	if (r != 0)
+	if (r < 0 || (r > 0 && *c->who.plan == '\0'))
 		return r < 0 ? r : 0;
-	(void)error_set(&c->err, -ATOLL_E_DENIED, "session '%s' was not started with this key",
-	                atoll_plan_id(p));
-	error_hint(&c->err, "use that key, or one of the scope admin");
-	return -ATOLL_E_DENIED;
+	return error_set(&c->err, -ATOLL_E_DENIED,
+	                 "session '%s' is ended by an admin, or with the key that made it",
+	                 atoll_plan_name(p));
 }
 
 static int end(struct call *c)
 {
 	cleanup_plan struct atoll_plan *p = NULL;
 	cleanup_mirror struct mirror m = MIRROR_INIT;
-	bool force = false;
-	int r = query_bool(c, "force", &force);
+	int r = call_plan(c, 0, &p);
 
-	if (r == 0)
-		r = call_plan(c, 0, &p);
 	if (r == 0)
 		r = mirror_load(c->atoll, atoll_plan_id(p), &m, &c->err);
 	if (r == 0)
-		r = check_owner(c, p);
+		r = check_maker(c, p);
 	if (r == 0)
-		r = atoll_plan_stop(p, force ? ATOLL_FORCE : 0, c->res);
+		r = atoll_plan_stop(p, ATOLL_FORCE, c->res);
 	if (r == 0)
-		r = mirror_remove(c->atoll, atoll_plan_id(p), &c->err);
+		r = mirror_remove(c->atoll, m.plan, &c->err);
 	return r < 0 ? r : api_decided(c, p, "stop", 0);
 }
 

@@ -164,7 +164,6 @@ static const struct {
 } queries[] = {
 	{ "GET", "/v1/plans", " wait " },
 	{ "DELETE", "/v1/plans/{plan}", " force " },
-	{ "DELETE", "/v1/sessions/{plan}", " force " },
 	{ "GET", "/v1/plans/{plan}/diff",
 	  " after conflicts context detail exclude format limit path " },
 	{ "GET", "/v1/log", " limit " },

@@ -308,7 +308,7 @@ int session_check(struct remote_session *s, struct error *err)
 static int delete_there(struct remote_session *s, struct error *err)
 {
 	cleanup_http_reply struct http_reply reply = HTTP_REPLY_INIT;
-	cleanup_free char *path = xasprintf("/v1/sessions/%s?force=true", s->row.plan);
+	cleanup_free char *path = xasprintf("/v1/sessions/%s", s->row.plan);
 	int r = remote_call(s->remote, &(struct http_request){ .method = "DELETE", .path = path },
 	                    &reply, err);
 

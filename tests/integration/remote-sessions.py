@@ -420,7 +420,7 @@ def a_key_of_an_agent_will_do(top):
         w.new_key(scope='agent')
         done = w.run('stop')
         same(done.returncode, 1, f"another agent's: {done.stderr}")
-        need('was not started with this key' in done.stderr, f"another agent's: {done.stderr}")
+        need('with the key that made it' in done.stderr, f"another agent's: {done.stderr}")
         w.key_file.write_text(first)
         for words in (['diff'], ['log'], ['reset'], ['stop']):
             done = w.run(*words)
