@@ -242,12 +242,12 @@ static int with_token(struct remote *r, const char *sandbox, with_token_fn fn, v
 		k = fn(r, NULL, ctx, err);
 	for (int i = 0; k >= 0 && r->key && i < 2; i++) {
 		k = atoll_token_get(h, TOKEN_WAIT_MS, 0, &token, res);
+		if (i > 0) /* of the first one, which was refused */
+			error_done(err);
 		if (k < 0) {
 			k = of_result(k, res, err);
 			break;
 		}
-		if (i > 0)
-			error_done(err);
 		k = fn(r, atoll_token_text(token), ctx, err);
 		if (k <= 0)
 			break;
