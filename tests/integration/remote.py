@@ -372,6 +372,36 @@ def der_23_waiting_ends_and_names_the_holder(top):
             other.stderr.close()
 
 
+def cmd_04_a_daemon_without_a_lock(top):
+    with World(top, '--unserialized') as w:
+        p = w.project()
+        done = p.sh('echo ran >file')
+        same((done.returncode, p.has('file')), (125, False), done.stderr)
+        need(b'no lock' in done.stderr and b'--unserialized' in done.stderr, done.stderr)
+        p.good('echo ran >file', options=['--unserialized'])
+        same(p.read('file'), b'ran\n', 'what it made')
+
+
+def remote_a_key_that_was_revoked(top):
+    """Over TCP, with tokens: as long as the key is in force, and not a command longer."""
+    with World(top, '--listen=127.0.0.1:0', f'--socket={top}/sock') as w:
+        there = {'ATOLL_HOME': f'{top}/there'}
+        key = Path(top) / 'key'
+        key.touch(0o600)
+        key.write_bytes(w.must('token', 'new', 'laptop', '--scope', 'agent', env=there))
+        place = next(x for x in w.daemon.places() if x.startswith('127'))
+        w.must('remote', 'remove', 'big')
+        w.must('remote', 'add', 'big', f'http://{place}', '--key-file', str(key))
+        p = w.project()
+        p.write('a', 'a\n')
+        same(p.good('cat a; echo b >a'), b'a\n', 'with a key')
+        w.must('token', 'revoke', 'laptop', env=there)
+        done = p.sh('echo c >a')
+        same((done.returncode, p.read('a')), (125, b'b\n'), done.stderr)
+        need(b'key' in done.stderr or b'credential' in done.stderr, done.stderr)
+        same(len(w.plans_here()), 1, 'only what can be undone is left')
+
+
 def remote_the_daemon_is_not_there(top):
     with World(top) as w:
         p = w.project()
@@ -391,4 +421,5 @@ if __name__ == '__main__':
           der_11_output_is_never_read_as_frames, remote_edits_meanwhile_are_conflicts, remote_conflicts_settled_for_here,
           remote_edits_elsewhere_are_none, remote_rollback_undoes_the_last_pull, remote_no_plan_is_left_without_changes,
           cmd_01_commands_of_one_session_are_serial, der_10_a_client_that_is_killed_frees_the_session,
-          der_23_waiting_ends_and_names_the_holder, remote_the_daemon_is_not_there])
+          der_23_waiting_ends_and_names_the_holder, cmd_04_a_daemon_without_a_lock, remote_a_key_that_was_revoked,
+          remote_the_daemon_is_not_there])
