@@ -145,4 +145,6 @@ sum() {
 	CI=true sum '3 passed, 2 failed'
 	log_run 's / c' OK $'1..1\nok 1 - u'
 	CI=true sum '4 passed, 1 failed'
+	log_run 's / d' OK $'1..2\nok 1 - v, root\nok 2 - v, user # SKIP needs root'
+	CI=true sum '5 passed, 1 failed'
 }
