@@ -12,6 +12,7 @@
 
 #include "fs/atomic.h"
 #include "fs/remove.h"
+#include "fs/sync.h"
 #include "strategy/dir.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
@@ -245,6 +246,11 @@ static int mark(struct atoll_participant *p, bool back)
 	cleanup_close int batch_fd = git_batch_open(p), fd = FD_NONE;
 	int r = batch_fd < 0 ? -errno : fs_create_at(batch_fd, marks[back], 0600, &fd);
 
+	if ((r >= 0 || r == -EEXIST) && p->batch.sync) {
+		int added = syncset_add_fd(p->batch.sync, batch_fd);
+
+		r = added < 0 ? added : r;
+	}
 	crashpoint("git.marked");
 	return r < 0 && r != -EEXIST ? error_sys(&p->err, r, "mark the batch in", p->area) : 0;
 }

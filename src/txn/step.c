@@ -132,8 +132,25 @@ int step_barrier(struct txn *t, const char *name, struct error *err)
 	return r < 0 ? error_sys(err, r, "make durable what belongs to plan", t->plan.name) : 0;
 }
 
+/* Before the first that is final, what the others did is on disk: after a power cut they have nothing
+ * left to do that somebody could stand in the way of by then. */
+static int barrier_before(struct txn *t, const struct txn_part *p, bool *others, struct error *err)
+{
+	int r = 0;
+
+	if (*others && !participant_can(p->part, ATOLL_CAP_UNDO)) {
+		r = step_barrier(t, "barrier-2", err);
+		crashpoint("txn.after-barrier-2");
+		*others = false;
+	}
+	*others |= participant_can(p->part, ATOLL_CAP_UNDO);
+	return r;
+}
+
 int step_apply(struct txn *t, struct error *err)
 {
+	bool others = false; /* can go back, and are perhaps not on disk */
+
 	for (size_t i = 0; i < t->n; i++) {
 		struct txn_part *p = &t->parts[i];
 		cleanup_error struct error e = ERROR_INIT;
@@ -141,7 +158,9 @@ int step_apply(struct txn *t, struct error *err)
 
 		if (!p->selected)
 			continue;
-		r = participant_commit(p->part, &e);
+		r = barrier_before(t, p, &others, &e);
+		if (r >= 0)
+			r = participant_commit(p->part, &e);
 		if (r < 0) {
 			say(t, p, ATOLL_OUTCOME_FAILED, &e);
 			if (err)

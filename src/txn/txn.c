@@ -9,7 +9,8 @@
  *   3. Nothing old is released before COMMITTED is durable, and that only after the renames are.
  *   4. REVOKED is durable before anything is taken back, and only while nothing irrevocable is
  *      done and nothing was acknowledged.
- *   5. Every participant is visited when going back, whatever the others answered.
+ *   5. Nothing irrevocable is done before what the others did is durable.
+ *   6. Every participant is visited when going back, whatever the others answered.
  */
 #include "txn/txn.h"
 

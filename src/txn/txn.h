@@ -7,6 +7,7 @@
  *   R  re-check  the bases once more
  *   D  decide    the registry says DECIDED, synchronously          COMMIT POINT
  *   A  apply     participants make it visible; each step can be repeated
+ *   B2 barrier   inside A, before the first that cannot go back: what the others did is durable
  *   B3 barrier   the renames are durable
  *   F  finish    the registry says COMMITTED; only now may anything old be released
  *

@@ -79,6 +79,12 @@ class CommitForGood(Commit):
             world.expect('new')
 
 
+class CommitFinal(CommitForGood):
+    """One that cannot go back comes last."""
+    resources = ['f', 'r1', 'v', 'r2']
+    verbs = ('commit',)
+
+
 class Undo(Scenario):
     resources = ['r1', 'v', 'r2']
     verbs = ('rollback',)
@@ -487,8 +493,8 @@ class Stop(Scenario):
 
 
 SCENARIOS = {cls.__name__: cls() for cls in (
-    Commit, CommitThree, RefuseRecovery, CommitForGood, Undo, UndoTwoBatches, Withdraw, DryRun, Revoke, RevokeLast,
-    Redo, OverlayCommit, OverlayUndo, OverlayRevoke, OverlayAdd, Part, PartRevoke, PartUndo,
+    Commit, CommitThree, RefuseRecovery, CommitForGood, CommitFinal, Undo, UndoTwoBatches, Withdraw, DryRun,
+    Revoke, RevokeLast, Redo, OverlayCommit, OverlayUndo, OverlayRevoke, OverlayAdd, Part, PartRevoke, PartUndo,
     Settle, SettleRevoke, SettleUndo, KeepWork, Refresh, RefreshTree, Add, Start, StartWith,
     StartWithThree, RowsCommit, RowsCommitInside, RowsUndo, RowsUndoTwoBatches, RowsRevoke, RowsRedo,
     RowsTaken, RowsStart, Exec, Reset, Stop)}
@@ -636,7 +642,7 @@ def killed(*names):
 
 
 def der_01_kill_in_commit():
-    return killed('Commit', 'CommitThree', 'CommitForGood')
+    return killed('Commit', 'CommitThree', 'CommitForGood', 'CommitFinal')
 
 
 def der_01_kill_in_undo():

@@ -36,8 +36,8 @@ LONG = os.environ.get('ATOLL_LONG') == '1'
 NOBODY = 65534
 WORKERS = 3
 KILLED = 77  # kill-at's exit status
-STRATEGIES = {'v': 'value', 'l': 'late', 'o': 'overlay'}  # by the first letter of a resource's name
-VALUES = ('v', 'l')
+STRATEGIES = {'v': 'value', 'l': 'late', 'f': 'final', 'o': 'overlay'}  # by a resource's first letter
+VALUES = ('v', 'l', 'f')
 OLD_VALUE, NEW_VALUE = (1000000001, 2, b'old\n'), (1000000002, 2, b'new\n')
 
 
@@ -159,7 +159,7 @@ def has_mark(path):
 
 
 class World:
-    """Resources and a store. RESOURCES: names; 'v' and 'l' are of the test's own strategies, those with
+    """Resources and a store. RESOURCES: names; 'v', 'l' and 'f' are of the test's own strategies, those with
     an 'o' are overlays, worked on by commands. X.db is a database, DIR/data/X.db one in another
     resource, of which `data` is then no part."""
 

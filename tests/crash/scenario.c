@@ -15,7 +15,7 @@
  *
  * Strategy "value" swaps the content of the file `value` in its directory and can be told by
  * $SCENARIO_FAIL (prepare, commit or undo) to refuse for good, and by "conflict" to refuse to commit
- * because of somebody else; "late" is the same and comes after databases. $SCENARIO_SYNC (1: syncfs,
+ * because of somebody else; "late" is the same and comes after databases, "final" cannot go back. $SCENARIO_SYNC (1: syncfs,
  * 2: each) picks the barrier's way.
  */
 #include <atoll.h>
@@ -133,7 +133,8 @@ static const struct atoll_strategy value_strategy = {
 	.remove = value_nothing,
 };
 
-static struct atoll_strategy late_strategy; /* the same, committed after databases */
+static struct atoll_strategy late_strategy;  /* the same, committed after databases */
+static struct atoll_strategy final_strategy; /* the same, and cannot go back */
 
 /* ---- the verbs ---- */
 
@@ -403,9 +404,15 @@ int main(int argc, char **argv)
 	late_strategy = value_strategy;
 	late_strategy.name = "late";
 	late_strategy.capabilities |= ATOLL_CAP_LATE;
+	final_strategy = value_strategy;
+	final_strategy.name = "final";
+	final_strategy.capabilities = ATOLL_CAP_PREPARE;
+	final_strategy.undo = NULL;
 	r = atoll_strategy_register(&value_strategy, run.res);
 	if (r >= 0)
 		r = atoll_strategy_register(&late_strategy, run.res);
+	if (r >= 0)
+		r = atoll_strategy_register(&final_strategy, run.res);
 	if (r >= 0)
 		r = atoll_open(home, &run.atoll, run.res);
 	if (r < 0)

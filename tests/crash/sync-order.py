@@ -303,6 +303,17 @@ def rules_of_final_commit(way, sabotage):
         return t.bad
 
 
+def rules_of_final_participant(way, sabotage):
+    with edited(['r1', 'f', 'r2', 'v']) as world:
+        t = record(world, 'commit', dirty=world.dirty, way=way, sabotage=sabotage)
+        t.clean_at('txn.after-barrier-2')
+        t.untouched(t.at('txn.after-barrier-2'), [str(world.base / 'f')],
+                    'the final one changed before the others were on disk')
+        t.check(t.at('txn.after-decision') < t.at('txn.after-barrier-2'), 'not after the decision')
+        world.expect('new')
+        return t.bad
+
+
 def rules_of_undo(way, sabotage):
     with edited() as world:
         world.must('commit')
@@ -453,6 +464,10 @@ def der_02_order_of_commit():
     return both_ways(rules_of_commit) + both_ways(rules_of_final_commit)
 
 
+def der_02_others_on_disk_before_a_final_one():
+    return both_ways(rules_of_final_participant)
+
+
 def der_02_order_of_undo():
     return both_ways(rules_of_undo)
 
@@ -505,7 +520,8 @@ def sec_05_stripped_bits_stay_off():
 
 
 def tst_05_left_out_in_commit():
-    return must_complain(rules_of_commit, 'barrier-1', 'barrier-3', 'registry-sync')
+    return (must_complain(rules_of_commit, 'barrier-1', 'barrier-3', 'registry-sync') +
+            must_complain(rules_of_final_participant, 'barrier-2'))
 
 
 def tst_05_left_out_in_undo():
@@ -536,6 +552,7 @@ def tst_05_left_out_in_recovery():
 if __name__ == '__main__':
     sys.exit(run([
         der_02_order_of_commit,
+        der_02_others_on_disk_before_a_final_one,
         der_02_order_of_undo,
         der_02_order_of_undo_after_one_given_up,
         der_02_order_of_revocation,
