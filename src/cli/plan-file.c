@@ -158,11 +158,14 @@ static int take_entry(void *user, const struct gitconfig_entry *e)
 {
 	const struct reading *rd = user;
 	const char *first = strchr(e->key, '.'), *last = strrchr(e->key, '.');
-	cleanup_free char *section = xstrndup(e->key, (size_t)(first - e->key));
+	cleanup_free char *section = xstrndup(e->key, strcspn(e->key, "."));
 	struct suggestions s = { .wanted = section };
 	struct plan_file_resource *res;
-	bool is_header = !last[1];
+	bool is_header;
 
+	if (!last)
+		return wrong(rd, e->line, "a key stands below [plan] or [resource \"NAME\"]");
+	is_header = !last[1];
 	suggest_try(&s, "plan", strlen("plan"));
 	suggest_try(&s, "resource", strlen("resource"));
 	if (strcmp(section, "plan") == 0 && first == last)

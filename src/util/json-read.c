@@ -122,6 +122,8 @@ static int read_string(struct reader *r, char *out, size_t size)
 
 	if (!take(r, '"'))
 		return -EBADMSG;
+	if (out && size == 0)
+		return -ENOSPC;
 	while (r->p < r->end && *r->p != '"') {
 		char bytes[4] = { *r->p };
 		size_t n = 1;

@@ -63,6 +63,8 @@ refused() {
 	refused 3 2 "did you mean 'path'?"
 	printf '[resource "a"]\n\tpath = a\n[resourse "b"]\n\tpath = b\n' | plan_file
 	refused 3 2 "did you mean 'resource'?"
+	printf 'path = a\n[resource "a"]\n\tpath = a\n' | plan_file
+	refused 1 2 'a key stands below'
 	printf '[resource]\n\tpath = a\n' | plan_file
 	refused 1 2 'a resource has a name'
 	printf '[plan]\n\tnam = x\n[resource "a"]\n\tpath = a\n' | plan_file

@@ -177,6 +177,7 @@ static void json_read_decodes(void **state)
 	assert_int_equal(json_decode_string("\"a\\tb\\ud83d\\ude00\"", 18, out, sizeof(out)), 0);
 	assert_string_equal(out, "a\tb\xf0\x9f\x98\x80");
 	assert_int_equal(json_decode_string("\"123456\"", 8, out, 6), -ENOSPC);
+	assert_int_equal(json_decode_string("\"\"", 2, out, 0), -ENOSPC);
 	assert_int_equal(json_decode_string("123", 3, out, sizeof(out)), -EBADMSG);
 	assert_int_equal(json_decode_int("-9223372036854775808", 20, &n), 0);
 	assert_true(n == INT64_MIN);
