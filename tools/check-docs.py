@@ -13,6 +13,7 @@ from tap import ROOT, Skip, find, read, run, test_names
 
 PROTOCOL = 'docs/design/commit-protocol.md'
 STATES = 'docs/design/sandbox-states.md'
+GUARANTEES = 'docs/guarantees.md'
 DOCS = ('*.md', 'docs/**/*.md', 'man/*.scd')
 
 
@@ -62,6 +63,22 @@ def doc_03_named_tests_exist():
     return bad
 
 
+def doc_03_guarantees_are_tested():
+    """Every promise of the page names a test, and all that it names are tests."""
+    names = {name for name, _ in test_names()} | {re.split(r'[:\s]', name)[0] for name, _ in test_names()}
+    bad, rows = [], 0
+    for number, line in enumerate(read(GUARANTEES).splitlines(), 1):
+        cells = [cell.strip() for cell in line.split('|')[1:-1]]
+        if len(cells) != 3 or cells[2] == 'shown by' or set(cells[2]) == {'-'}:
+            continue
+        rows += 1
+        said = re.findall(r'`(\w+)`', cells[2])
+        if not said:
+            bad.append(f'{GUARANTEES}:{number}: names no test')
+        bad += [f'{GUARANTEES}:{number}: there is no test {name}' for name in said if name not in names]
+    return bad or ([] if rows else [f'{GUARANTEES}: promises nothing'])
+
+
 def check_local_links():
     """Links from one page to another, and to files in the tree, lead somewhere."""
     bad = []
@@ -79,5 +96,6 @@ sys.exit(run([
     doc_01_batch_semantics_once,
     doc_02_states_as_built,
     doc_03_named_tests_exist,
+    doc_03_guarantees_are_tested,
     check_local_links,
 ]))

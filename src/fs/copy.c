@@ -347,6 +347,32 @@ static ssize_t read_full(int fd, char *buf, size_t len)
 	return (ssize_t)got;
 }
 
+bool copy_is_zero(const char *data, size_t len)
+{
+	return len > 0 && data[0] == '\0' && memcmp(data, data + 1, len - 1) == 0;
+}
+
+int64_t copy_next_data(int fd, int64_t at)
+{
+	off_t next = lseek(fd, (off_t)at, SEEK_DATA);
+
+	if (next < 0 && errno == ENXIO)
+		next = lseek(fd, 0, SEEK_END);
+	return next > at ? next : at;
+}
+
+/* Past what neither has anything in: a file can be said to be larger than anybody could read. */
+static int skip_holes(int a_fd, int b_fd)
+{
+	off_t at = lseek(a_fd, 0, SEEK_CUR);
+	int64_t a = at < 0 ? at : copy_next_data(a_fd, at);
+	int64_t b = at < 0 ? at : copy_next_data(b_fd, at);
+	off_t to = (off_t)(a < b ? a : b);
+
+	return at < 0 || lseek(a_fd, to, SEEK_SET) < 0 || lseek(b_fd, to, SEEK_SET) < 0 ? -errno
+	                                                                                : 0;
+}
+
 static int compare_files(int a_fd, int b_fd)
 {
 	cleanup_free char *a = malloc(COMPARE_CHUNK);
@@ -364,6 +390,12 @@ static int compare_files(int a_fd, int b_fd)
 			return 0;
 		if (n == 0)
 			return 1;
+		if (copy_is_zero(a, (size_t)n)) {
+			int r = skip_holes(a_fd, b_fd);
+
+			if (r < 0)
+				return r;
+		}
 	}
 }
 

@@ -8,6 +8,7 @@
 #ifndef FS_COPY_H
 #define FS_COPY_H
 
+#include <stddef.h>
 #include "fs/stat.h"
 
 enum copy_method { COPY_REFLINK = 0, COPY_RANGE, COPY_SENDFILE, COPY_LOOP };
@@ -30,5 +31,9 @@ int copy_dir_meta(int src_fd, int dst_fd);
 int copy_tree_at(int src_dir_fd, const char *src_name, int dst_dir_fd, const char *dst_name);
 /* 1 equal, 0 not, -errno. Both are regular files, or both links. */
 int copy_same_content(int a_dir_fd, const char *a_name, int b_dir_fd, const char *b_name);
+/* Where the next data of FD is, at or behind AT; the end of the file when there is none. Moves the
+ * descriptor's place. AT where the filesystem does not tell. */
+int64_t copy_next_data(int fd, int64_t at);
+bool copy_is_zero(const char *data, size_t len);
 
 #endif

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "fs/copy.h"
 #include "fs/xattr.h"
 #include "strategy/strategy.h"
 #include "util/cleanup.h"
@@ -62,15 +63,44 @@ static ssize_t read_chunk(int fd, char *buffer)
 	return (ssize_t)len;
 }
 
-/* Chunks of one size but the last, which may be empty: that is where it ends. */
+/* Behind chunks without data, which are zeros: how many there were. */
+static int64_t skip_hole(int fd)
+{
+	off_t at = lseek(fd, 0, SEEK_CUR);
+	int64_t chunks = at < 0 ? 0 : (copy_next_data(fd, at) - at) / CHUNK;
+
+	return at < 0 || lseek(fd, at + (off_t)(chunks * CHUNK), SEEK_SET) < 0 ? -errno : chunks;
+}
+
+static void add_zeros(struct digesting *d, uint64_t chunks)
+{
+	if (!chunks)
+		return;
+	add_number(d, UINT64_MAX); /* no chunk is so long */
+	add_number(d, chunks);
+}
+
+/* Chunks of one size but the last, which may be empty: that is where it ends. Of zeros the number, however
+ * they are stored: a file can be said to be larger than anybody could read. */
 static int add_file(struct digesting *d, int fd)
 {
+	uint64_t zeros = 0;
 	ssize_t n;
 
 	do {
 		n = read_chunk(fd, d->buffer);
+		if (n == CHUNK && copy_is_zero(d->buffer, CHUNK)) {
+			int64_t more = skip_hole(fd);
+
+			if (more < 0)
+				return (int)more;
+			zeros += 1 + (uint64_t)more;
+			continue;
+		}
 		if (n < 0)
 			return (int)n;
+		add_zeros(d, zeros);
+		zeros = 0;
 		add_bytes(d, d->buffer, (size_t)n);
 	} while (n == CHUNK);
 	return 0;
