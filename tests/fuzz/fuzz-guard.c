@@ -57,6 +57,20 @@ static bool in_target(char c)
 	return c > 0x20 && c <= 0x7e && c != '#' && c != '\\';
 }
 
+/* Empty lines before the first are skipped by everybody; what begins with NUL is an empty line to the
+ * library, and lost before we are asked. */
+static const char *first_line(const char *at, const char *end)
+{
+	while (at < end && (*at == '\r' || *at == '\n' || *at == '\0')) {
+		const char *lf = memchr(at, '\n', (size_t)(end - at));
+
+		if (*at == '\r' && lf != at + 1)
+			break;
+		at = lf ? lf + 1 : end;
+	}
+	return at;
+}
+
 struct head {
 	unsigned hosts, lengths;
 	uint64_t length;
@@ -137,8 +151,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
 	c->method = method;
 	c->peer = &peer;
 	if (guard_check(&guard, c, version, &head, NULL) == 0 && input.passed++ == 0) {
-		/* Empty lines before the first are skipped by everybody. */
-		at += strspn(at, "\r\n");
+		at = first_line(at, input.data + input.size);
 		strict(at, c, &head);
 	}
 	return MHD_NO;
