@@ -104,8 +104,11 @@ static void strict(const char *at, const struct call *c, const struct guard_head
 	at = space + 1 + strlen(c->target);
 	must(has_only(space + 1, at, in_target));
 	must(eol - at == 9 && memcmp(at, " HTTP/1.1", 9) == 0);
-	for (at = eol + 2; (eol = line_end(at, end)) != NULL && eol > at; at = eol + 2)
+	for (at = eol + 2; (eol = line_end(at, end)) != NULL && eol > at; at = eol + 2) {
+		if (end - at >= 2 && memcmp(at, ":\n", 2) == 0)
+			break;
 		take_field(at, eol, &h);
+	}
 	/* The same is to be said of ':' LF in the place of the empty line. */
 	must(eol == at || (end - at >= 2 && memcmp(at, ":\n", 2) == 0));
 	must(h.hosts == 1 && h.lengths <= 1 && h.length == g->length);
