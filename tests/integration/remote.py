@@ -204,7 +204,7 @@ def remote_terminal(top):
         p.write('a', 'a\n')
         env = dict(w.env, TERM='xterm', PS1='ready> ')
         t = Terminal([w.program, '--remote', 'big', 'exec', '--', 'sh', '-c',
-                      'stty size; test -t 0 && echo $TERM; read x; echo "<$x>"; stty size; echo there >a; sleep 100'], env, p.root,
+                      'stty size; test -t 0 && echo $TERM; read x; echo "<$x>"; stty size; echo there >a; echo do""ne; exec sleep 100'], env, p.root,
                      rows=33, columns=99)
         t.expect('33 99')
         t.expect('xterm')
@@ -213,6 +213,7 @@ def remote_terminal(top):
         t.type('word\r')
         t.expect('<word>')
         t.expect('44 111')
+        t.expect('done')
         t.type('\x03')
         same((t.end(), p.read('a')), (-signal.SIGINT, b'there\n'), 'after ^C')
         t = Terminal(['bash', '--norc', '-i'], env, p.root)
