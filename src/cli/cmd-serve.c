@@ -31,7 +31,7 @@ static const struct option_row options[] = {
 	{ "send-timeout", "SECONDS", "until a client has taken what it was sent (default: 60)" },
 	{ "idle-timeout", "SECONDS", "between two requests (default: 75)" },
 	{ "stop-timeout", "SECONDS", "for requests under way when it is stopped (default: 30)" },
-	{ "mirrors", "DIRECTORY",
+	{ "mirrors", "DIR",
 	  "where projects of remote clients go (default: ~/.local/share/atoll/mirrors)" },
 	{ "unserialized", NULL, "their sessions hold no lock, and may mix" },
 	{ "log", "errors|info|requests", "what to say on standard error (default: requests)" },

@@ -82,7 +82,7 @@ int git_index_lock(struct atoll_participant *p)
 	return r < 0 ? error_sys(&p->err, r, "lock the index of", p->root) : 0;
 }
 
-int git_index_unlock(struct atoll_participant *p)
+int git_index_unlock(struct atoll_participant *p, bool at_once)
 {
 	cleanup_close int area_fd = FD_NONE;
 	struct git_state *st;
@@ -92,8 +92,13 @@ int git_index_unlock(struct atoll_participant *p)
 		r = open_area(p, &area_fd);
 	if (r < 0)
 		return r;
-	if (is_ours(st, area_fd))
+	if (is_ours(st, area_fd)) {
 		r = fs_unlink_at(st->dir_fd, LOCK);
+		/* It must not come back once nobody is left who knows that it is ours. */
+		if (r >= 0)
+			r = at_once ? fs_sync_dir(st->dir_fd)
+			            : atoll_participant_sync(p, st->dir_fd);
+	}
 	crashpoint("git.index.unlocked");
 	(void)fs_unlink_at(area_fd, LOCK);
 	return r < 0 && r != -ENOENT ? error_sys(&p->err, r, "unlock the index of", p->root) : 0;

@@ -237,15 +237,20 @@ static void drop_view(const struct atoll_participant *p)
 }
 
 /* Marks in the batch: all of it is in place, or all of it went back. Whoever repeats it then leaves
- * everything as it is, since others may have built on it. It is made while we keep them out, so what
- * they do comes after it on disk, too. */
+ * everything as it is, since others may have built on it. So it is made when all of that is on disk: a
+ * power cut in the middle of a barrier leaves any part of it. And it is made while we keep others out, so
+ * what they do comes after it on disk, too. */
 static const char *const marks[] = { "done", "undone" };
 
 static int mark(struct atoll_participant *p, bool back)
 {
 	cleanup_close int batch_fd = git_batch_open(p), fd = FD_NONE;
-	int r = batch_fd < 0 ? -errno : fs_create_at(batch_fd, marks[back], 0600, &fd);
+	int r = batch_fd < 0 ? -errno : 0;
 
+	if (r >= 0 && p->batch.sync && !sabotage("git-mark"))
+		r = syncset_run(p->batch.sync);
+	if (r >= 0)
+		r = fs_create_at(batch_fd, marks[back], 0600, &fd);
 	if ((r >= 0 || r == -EEXIST) && p->batch.sync) {
 		int added = syncset_add_fd(p->batch.sync, batch_fd);
 
@@ -327,7 +332,7 @@ static int carry_out(struct atoll_participant *p, const struct git_record *rec)
  * would have it torn away. */
 int git_unlock(struct atoll_participant *p)
 {
-	return is_gone(p) ? 0 : git_index_unlock(p);
+	return is_gone(p) ? 0 : git_index_unlock(p, false);
 }
 
 int git_commit(struct atoll_participant *p)
@@ -404,7 +409,7 @@ int git_abort(struct atoll_participant *p)
 	if (r >= 0 && rec && !gone)
 		r = git_locks_clear(p, rec);
 	if (r >= 0 && !gone)
-		r = git_index_unlock(p);
+		r = git_index_unlock(p, true);
 	crashpoint("git.abort.unlocked");
 	drop_view(p);
 	if (r >= 0)

@@ -255,8 +255,8 @@ int git_objects_install(struct atoll_participant *p, const struct git_record *re
 /* ---- git-apply.c ---- */
 
 int git_index_lock(struct atoll_participant *p);
-/* Only if it is ours. */
-int git_index_unlock(struct atoll_participant *p);
+/* Only if it is ours. On disk with the next barrier, or AT_ONCE. */
+int git_index_unlock(struct atoll_participant *p, bool at_once);
 /* Could the swaps of refs be made now? Nothing is changed. */
 int git_refs_try(struct atoll_participant *p, const struct git_record *rec);
 /* BACK: from new to old. -ATOLL_E_CONFLICT when a value is neither; nothing of that part is changed

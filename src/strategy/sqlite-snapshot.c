@@ -289,6 +289,14 @@ static int check_writable(struct atoll_participant *p, sqlite3 *db)
 {
 	cleanup_free char *dir = xstrndup(p->root, (size_t)(name_of(p) - p->root));
 
+	/* It opens what it could not open for writing, whatever the reason, for reading. */
+	if (sqlite3_db_readonly(db, "main") == 1 &&
+	    faccessat(AT_FDCWD, p->root, W_OK, AT_EACCESS) == 0)
+		return error_set(
+			&p->err, -EIO,
+			"SQLite took '%s' for a readonly database, though you may write to "
+			"it; nothing was changed, try again",
+			p->root);
 	if (sqlite3_db_readonly(db, "main") == 1)
 		return error_set(&p->err, -EACCES,
 		                 "you may read '%s' but not write to it, so nothing could be "

@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """Kill at any system call. Start, commit, undo, recovery and stop are killed when they are about to make their
-n-th system call: at every one that may leave something for directories, at a sample of those for databases,
-repositories and mixed plans (--all: at every one there is); the recovery of that is killed too, somewhere else each time. Then: all old or all new,
-once new never old again, and one can go on. Or it is stopped there, somebody else uses the same resources, and
+n-th system call, of directories, databases, repositories and mixed plans: at a sample of those that may leave
+something (--points 9999: at every one of them; --all: at every one there is); the recovery of that is killed too,
+somewhere else each time. Then: all old or all new, once new never old again, and one can go on. Or it is stopped there, somebody else uses the same resources, and
 it goes on. Prints TAP.
 
 usage: kill-sweep.py root|user [--all] [--points N] [--only NAME]
@@ -31,9 +31,9 @@ from subjects import AFTER, BEFORE, SUBJECTS, Four, finish
 WORKERS = 4
 SEED = 20240611
 CHAIN = 24                           # kills in one world, one after another, as long as nothing was done
-# Where every call is killed, how many in a sample; for an ordinary user a tenth of all that.
-POINTS = {'directories': 0, 'rows': 700, 'four': 1000, 'postgres': 150, 'two batches': 50, 'revocation': 50, 'refill': 100}
-STOPS = 40
+# So many of each; for an ordinary user a tenth of that.
+POINTS = {'directories': 200, 'rows': 100, 'four': 200, 'postgres': 40, 'two batches': 15, 'revocation': 15, 'refill': 30}
+STOPS = 10
 BUSY = (0, 5)                        # exit status of who may find a lock taken
 
 

@@ -64,7 +64,8 @@ class Five(World):
         subprocess.run(['sh', '-ec', text], cwd=self.dir, env=self.env, check=True, stdin=subprocess.DEVNULL)
 
     def out(self, *argv):
-        return subprocess.run(argv, cwd=self.dir, env=self.env, check=True, stdin=subprocess.DEVNULL, capture_output=True,
+        """Of who only looks: git's status would write an index, which it does not sync."""
+        return subprocess.run(argv, cwd=self.dir, env=dict(self.env, GIT_OPTIONAL_LOCKS='0'), check=True, stdin=subprocess.DEVNULL, capture_output=True,
                               text=True).stdout.strip()
 
     def read(self, name):

@@ -3,7 +3,7 @@
 
 A story lives on a mounted disk. prepare() makes resources and a plan with work; act() commits, undoes and
 recovers, and says by marks what was begun and what was acknowledged; after the cut, recovered() is what
-the real program made of it. All of it can be pickled."""
+the real program made of it. BUSY: on a machine with much to write. All of it can be pickled."""
 
 import os
 import subprocess
@@ -39,8 +39,8 @@ class Trees:
 
     size = {'ext4': 96, 'xfs': 320, 'btrfs': 160}
 
-    def __init__(self, killed=False, env=()):
-        self.world, self.killed, self.env = None, killed, dict(env)
+    def __init__(self, killed=False, busy=False, env=()):
+        self.world, self.killed, self.busy, self.env = None, killed, busy, dict(env)
 
     def prepare(self, where):
         self.world = World(['o1', 'c1', 'd1.db', 's1.db'], where=where)
@@ -81,8 +81,8 @@ class Four:
     size = {'ext4': 96, 'xfs': 320, 'btrfs': 160}
     kinds = KINDS[:4]
 
-    def __init__(self, killed=False, env=()):
-        self.world, self.killed, self.env = None, killed, dict(env)
+    def __init__(self, killed=False, busy=False, env=()):
+        self.world, self.killed, self.busy, self.env = None, killed, busy, dict(env)
 
     def prepare(self, where):
         self.world = Five(None, where, self.kinds)
@@ -141,5 +141,6 @@ class All(Four):
 
 
 # Which of a hundred images are of which.
-STORIES = {'trees': (Trees(), 40), 'trees-killed': (Trees(killed=True), 30), 'four': (Four(), 15),
-           'four-killed': (Four(killed=True), 11), 'all': (All(), 4)}
+STORIES = {'trees': (Trees(), 25), 'trees-busy': (Trees(busy=True), 15), 'trees-killed': (Trees(killed=True), 28),
+           'four': (Four(), 10), 'four-killed': (Four(killed=True), 6), 'four-busy': (Four(killed=True, busy=True), 12),
+           'all': (All(), 4)}
