@@ -20,7 +20,7 @@ import tempfile
 from multiprocessing import Pool
 from pathlib import Path
 
-from crashlib import KILL_AT, KILLED, LONG, WORKERS, Broken, become, points_in_source, run, traced
+from crashlib import KILL_AT, KILLED, LONG, WORKERS, Broken, become, points_in_source, remove, run, traced
 
 ATOLL = os.environ.get('ATOLL', '')
 GIT = shutil.which('git')
@@ -90,11 +90,7 @@ class World:
         return self
 
     def __exit__(self, *exc):
-        for folder, folders, _ in os.walk(self.base):
-            for name in folders:  # before it is entered: an overlay's work is closed
-                if not os.path.islink(os.path.join(folder, name)):
-                    os.chmod(os.path.join(folder, name), 0o700)
-        shutil.rmtree(self.base)
+        remove(self.base)
 
     def make_repository(self):
         git(self.base, 'init', '-q', '-b', 'main', str(self.repo))

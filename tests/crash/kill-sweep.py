@@ -32,8 +32,8 @@ WORKERS = 4
 SEED = 20240611
 CHAIN = 24                           # kills in one world, one after another, as long as nothing was done
 # So many of each; for an ordinary user a tenth of that.
-POINTS = {'directories': 200, 'rows': 100, 'four': 200, 'postgres': 40, 'two batches': 15, 'revocation': 15, 'refill': 30}
-STOPS = 10
+POINTS = {'directories': 100, 'rows': 60, 'four': 100, 'postgres': 20, 'two batches': 10, 'revocation': 10, 'refill': 15}
+STOPS = 6
 BUSY = (0, 5)                        # exit status of who may find a lock taken
 
 
