@@ -157,7 +157,7 @@ certificate() {
 	says 'can be read by others'
 	[[ $output != *"$secret"* ]]
 	chmod 600 key
-	run -0 strace -f -e trace=execve -s 4096 -o trace "$ATOLL" --remote r start
+	ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 run -0 strace -f -e trace=execve -s 4096 -o trace "$ATOLL" --remote r start
 	run -1 grep -rF -- "${secret:4:30}" "$ATOLL_HOME" "$XDG_CONFIG_HOME" trace
 	end_daemon
 }
