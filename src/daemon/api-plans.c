@@ -140,14 +140,7 @@ static int start_once(struct call *c, struct once *o, struct atoll_start *start,
 
 	if (!o->given)
 		return atoll_plan_start_with(c->atoll, start, ret, c->res);
-	/* By another daemon of this store, or by its last breath. */
-	if (o->again && plan_lock_held(c->atoll, o->row.plan)) {
-		r = once_busy(c);
-		return r < 0 ? r : 2;
-	}
-	r = o->again ? 0 : start_choose(c, o, start->name);
-	if (r == 0)
-		r = once_record(c, o);
+	r = start_record(c, o, start->name);
 	if (r != 0)
 		return r < 0 ? r : 2;
 	return start_recorded(c, o, start, ret);

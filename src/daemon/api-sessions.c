@@ -170,16 +170,8 @@ static int make(struct call *c, struct once *o, const char *label, struct atoll_
 static int make_once(struct call *c, struct once *o, const struct wanted *w,
                      struct atoll_plan **ret)
 {
-	int r;
+	int r = start_record(c, o, w->name);
 
-	/* By another daemon of this store, or by its last breath. */
-	if (o->again && plan_lock_held(c->atoll, o->row.plan)) {
-		r = once_busy(c);
-		return r < 0 ? r : 1;
-	}
-	r = o->again ? 0 : start_choose(c, o, w->name);
-	if (r == 0)
-		r = once_record(c, o);
 	return r != 0 ? r : make(c, o, w->label, ret);
 }
 

@@ -10,7 +10,7 @@
 
 #define NAME_ATTEMPTS 64
 
-int start_choose(struct call *c, struct once *o, const char *name)
+static int choose(struct call *c, struct once *o, const char *name)
 {
 	struct plan_row row;
 	int r = 1;
@@ -29,6 +29,17 @@ int start_choose(struct call *c, struct once *o, const char *name)
 	}
 	return r > 0 ? error_set(&c->err, -ATOLL_E_EXISTS, "no name could be made up; give one")
 	             : r;
+}
+
+int start_record(struct call *c, struct once *o, const char *name)
+{
+	int r;
+
+	/* By another daemon of this store, or by its last breath. */
+	if (o->again && plan_lock_held(c->atoll, o->row.plan))
+		return once_busy(c);
+	r = o->again ? 0 : choose(c, o, name);
+	return r < 0 ? r : once_record(c, o);
 }
 
 int start_recorded(struct call *c, struct once *o, struct atoll_start *start,

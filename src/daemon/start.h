@@ -6,9 +6,9 @@
 #include "daemon/api.h"
 #include "daemon/once.h"
 
-/* Id and name (NAME NULL: made up), before they are recorded: who sends the request again is to get the same
- * plan. */
-int start_choose(struct call *c, struct once *o, const char *name);
+/* Id and name (NAME NULL: made up) are on record, before anything is made: who sends the request again is to
+ * get the same plan. 0; 1: the request is answered, for somebody is at it. */
+int start_record(struct call *c, struct once *o, const char *name);
 /* Under that id. 0; 1: it was opened by its name. */
 int start_recorded(struct call *c, struct once *o, struct atoll_start *start,
                    struct atoll_plan **ret);

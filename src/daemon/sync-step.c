@@ -237,11 +237,13 @@ static int fill_mirror(struct sync *x)
 /* What came so far of one that is cut off stays, to be gone on from. */
 static int push_first(struct sync *x)
 {
-	static const struct own apply = { .verb = "apply",
-		                          .kind = FOLLOW_APPLY,
-		                          .direct = true,
-		                          .input_fd = FD_NONE,
-		                          .what = "what was pushed could not all be taken" };
+	static const struct own apply = {
+		.verb = "apply",
+		.kind = FOLLOW_APPLY,
+		.direct = true,
+		.input_fd = FD_NONE,
+		.what = "nothing was changed: what was pushed could not all be taken"
+	};
 	int r = run_own(x, &apply);
 
 	return r < 0 ? r : fill_mirror(x);

@@ -102,8 +102,10 @@ int curl_check_endpoint(const char *endpoint, bool by_socket, struct error *err)
 	if (strncmp(endpoint, secure, strlen(secure)) == 0)
 		return 0;
 	if (strncmp(endpoint, plain, strlen(plain)) != 0)
-		return error_set(err, -ATOLL_E_INVALID, "endpoint '%s' is not https://...",
-		                 endpoint);
+		return error_set(
+			err, -ATOLL_E_INVALID,
+			"endpoint '%s' is not https://HOST[:PORT], nor http:// of this machine",
+			endpoint);
 	if (by_socket || is_this_machine(endpoint + strlen(plain)))
 		return 0;
 	(void)error_set(err, -ATOLL_E_POLICY,
