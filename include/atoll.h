@@ -494,6 +494,10 @@ ATOLL_API int atoll_plan_exec(struct atoll_plan *p, const struct atoll_exec *exe
  *   background
  *           it is a job of that name (below): what it prints is kept and goes nowhere else, it has no
  *           input, and no terminal; the call returns when it has ended
+ *   at      absolute path: the plan's first resource, a directory, is shown there and not at its own
+ *           path, and a working directory in it is mapped. Directories that are missing are made for
+ *           the command alone. Where that would cover what a command needs, or there are no
+ *           namespaces, it stays where it is and a note of RES says so
  *   shared  "1": it joins the namespaces of the job or command that runs in the plan, does not wait
  *           for the plan's lock, and ends with what it joined; -ATOLL_E_STATE when nothing runs
  *   stdin, stdout, stderr

@@ -92,6 +92,7 @@ static const struct {
 } handed_on[] = {
 	{ "env", SETTING_END_, false },
 	{ "unset", SETTING_END_, false },
+	{ "at", SETTING_END_, false },
 	{ "net", SETTING_EXEC_NET, false },
 	{ "memory", SETTING_EXEC_MEMORY, false },
 	{ "cpus", SETTING_EXEC_CPUS, false },

@@ -10,6 +10,7 @@
 	{ "env", "NAME[=VALUE]", "set a variable, or hand the caller's on; may be repeated" },     \
 		{ "unset", "NAME", "take a variable away; may be repeated" },                      \
 		{ "cwd", "DIR", "begin there, as the command sees it" },                           \
+		{ "at", "PATH", "show the plan's first directory there, not at its own path" },    \
 		{ "net", "none|loopback|host", "the network it has (default: host)" },             \
 		{ "memory", "SIZE", "at most so many bytes of memory, such as 512m" },             \
 		{ "cpus", "N", "at most so many processors, such as 1.5" },                        \

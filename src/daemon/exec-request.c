@@ -200,6 +200,7 @@ static int take_env(struct reading *r, const char *value, size_t len)
 
 static const struct row rows[] = {
 	{ "argv", take_list, EXEC_LIST_ARGV },
+	{ "at", take_option, 0 },
 	{ "background", take_text, offsetof(struct exec_request, background) },
 	{ "columns", take_size, offsetof(struct exec_request, columns) },
 	{ "cpus", take_option, 0 },

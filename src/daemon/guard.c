@@ -203,7 +203,11 @@ static bool is_whole_head(const struct call *c, const struct scan *s)
 	const union MHD_ConnectionInfo *info =
 		MHD_get_connection_info(c->connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
 
-	return !LAYOUT_IS_KNOWN || c->method + info->header_size == s->next + 2;
+	if (!LAYOUT_IS_KNOWN)
+		return true;
+	/* A line that begins with NUL is the empty one to the library, whatever follows. */
+	return c->method + info->header_size == s->next + 2 && s->next[0] == '\0' &&
+	       s->next[1] == '\0';
 }
 
 /* ---- fields ---- */

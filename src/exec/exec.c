@@ -57,6 +57,8 @@ static int add_view(struct request *q, const struct exec_view *v)
 
 	for (size_t i = 0; r == 0 && i < sizeof(fields) / sizeof(fields[0]); i++)
 		r = request_add(q, fields[i].field, fields[i].value);
+	if (r == 0 && v->moved)
+		r = request_add(q, REQUEST_MOVED, v->target);
 	return r;
 }
 

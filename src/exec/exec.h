@@ -36,6 +36,7 @@ struct exec_view {
 	const char *upper; /* overlays only */
 	const char
 		*work; /* overlays only; on the upper's mount, empty or of a mount in this boot */
+	bool moved;    /* not at its own path: that may be missing, nothing else in it is seen */
 };
 
 /* What this host can do for us; asked once with the helper and kept by the caller. */

@@ -40,8 +40,10 @@ enum request_field {
 	REQUEST_VIEW_SOURCE,
 	REQUEST_VIEW_UPPER, /* "" for a bind */
 	REQUEST_VIEW_WORK,  /* "" for a bind */
-	REQUEST_TMP,        /* the directory shown as /tmp */
-	REQUEST_RECORD,     /* the directory for EXEC_RUNNING */
+	REQUEST_MOVED,  /* the target of a view that is shown elsewhere than at its own place: made
+	                       where it is not there, and nothing that is mounted below it is seen */
+	REQUEST_TMP,    /* the directory shown as /tmp */
+	REQUEST_RECORD, /* the directory for EXEC_RUNNING */
 	/* Workspaces to be synced in the background after the answer: the I-th values of these
 	 * three belong together. */
 	REQUEST_SYNC_WORK,

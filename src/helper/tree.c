@@ -12,6 +12,7 @@
 
 #include "fs/atomic.h"
 #include "fs/stat.h"
+#include "helper/grow.h"
 #include "helper/mount-fd.h"
 #include "util/cleanup.h"
 #include "util/crashpoint.h"
@@ -172,6 +173,12 @@ static int attach_proc(struct tree *t, struct failure *f)
 	return 0;
 }
 
+/* Nobody's resource, and not the host's. */
+static bool is_private(const struct view *v)
+{
+	return v->kind == VIEW_EMPTY || (v->kind == VIEW_SCRATCH && v->mount_fd != FD_NONE);
+}
+
 static bool is_own(const struct tree *t, int dir_fd)
 {
 	struct fs_stat st, mine;
@@ -182,7 +189,7 @@ static bool is_own(const struct tree *t, int dir_fd)
 		if (fs_stat_at(t->own_fd[i], "", 0, &mine) == 0 && mine.mnt_id == st.mnt_id)
 			return true;
 	for (size_t i = 0; i < t->views.n; i++)
-		if (t->views.v[i].kind == VIEW_EMPTY &&
+		if (is_private(&t->views.v[i]) &&
 		    fs_stat_at(t->views.v[i].mount_fd, "", 0, &mine) == 0 &&
 		    mine.mnt_id == st.mnt_id)
 			return true;
@@ -234,6 +241,25 @@ static int attach_view(struct tree *t, const struct view *v, struct failure *f)
 		return failure_set(f, REPLY_VIEW, r, "mount %s at '%s'",
 		                   v->is_overlay ? "overlay" : "view", v->target);
 	return submounts_attach(&t->submounts, v, f);
+}
+
+/* Places for what is shown elsewhere than at home. In what is ours they are made when it is attached. */
+static int grow_targets(const struct tree *t, struct failure *f)
+{
+	for (size_t i = 0; i < t->views.n; i++) {
+		const struct view *v = &t->views.v[i];
+		const struct view *around = views_around(&t->views, v->target);
+		bool later = around && is_private(around);
+		int r;
+
+		for (int k = 0; !later && k < TREE_OWN_END_; k++)
+			later = strncmp(v->target, own[k].path, strlen(own[k].path)) == 0 &&
+			        v->target[strlen(own[k].path)] == '/';
+		r = v->moved && !later ? grow_path(v->target) : 0;
+		if (r < 0)
+			return failure_set(f, REPLY_VIEW, r, "make a place at '%s'", v->target);
+	}
+	return 0;
 }
 
 /* The number alone does not say that it is because of what is mounted below. */
@@ -304,6 +330,8 @@ int tree_build(struct tree *t, const struct request *q, struct failure *f)
 	r = make_rest(t, q, f);
 	if (r == 0)
 		r = fix_system(t, f);
+	if (r == 0)
+		r = grow_targets(t, f);
 	if (r == 0)
 		r = attach_own(t, f);
 	if (r == 0)

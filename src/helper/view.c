@@ -78,6 +78,18 @@ static int read_view(struct view *v, const struct request *q, unsigned i)
 	return is_canonical(v->target) ? 0 : -EPROTO;
 }
 
+static int read_moved(const struct views *views, const struct request *q)
+{
+	for (unsigned i = 0; i < request_count(q, REQUEST_MOVED); i++) {
+		struct view *v = views_find(views, request_get(q, REQUEST_MOVED, i));
+
+		if (!v)
+			return -EPROTO;
+		v->moved = true;
+	}
+	return 0;
+}
+
 int views_read(struct views *views, const struct request *q)
 {
 	unsigned n = request_count(q, REQUEST_VIEW_KIND);
@@ -95,7 +107,7 @@ int views_read(struct views *views, const struct request *q)
 	for (unsigned i = 1; i < n; i++)
 		if (strcmp(views->v[i - 1].target, views->v[i].target) == 0)
 			return -EPROTO;
-	return 0;
+	return read_moved(views, q);
 }
 
 static bool has_layers(const struct view *v)
@@ -211,7 +223,8 @@ int views_make(struct views *views, const struct views_how *how, struct failure 
 
 bool view_covers(const struct view *v)
 {
-	return v->kind == VIEW_EMPTY || v->kind == VIEW_HIDDEN || v->kind == VIEW_CLOSED;
+	return v->moved || v->kind == VIEW_EMPTY || v->kind == VIEW_HIDDEN ||
+	       v->kind == VIEW_CLOSED;
 }
 
 bool view_is_writable(const struct view *v)
@@ -239,12 +252,17 @@ const struct view *views_around(const struct views *views, const char *path)
 	return NULL;
 }
 
-bool views_has_target(const struct views *views, const char *path)
+struct view *views_find(const struct views *views, const char *path)
 {
 	for (size_t i = 0; i < views->n; i++)
 		if (strcmp(path, views->v[i].target) == 0)
-			return true;
-	return false;
+			return &views->v[i];
+	return NULL;
+}
+
+bool views_has_target(const struct views *views, const char *path)
+{
+	return views_find(views, path) != NULL;
 }
 
 void views_done(struct views *views)

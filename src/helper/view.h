@@ -22,6 +22,7 @@ enum view_kind {
 struct view {
 	enum view_kind kind;
 	bool is_overlay;                            /* of the first sort */
+	bool moved;                                 /* REQUEST_MOVED */
 	const char *target, *source, *upper, *work; /* the request's */
 	int mount_fd;                               /* FD_NONE until made, or not to be made */
 	int context_fd;                             /* of an overlay's superblock */
@@ -49,6 +50,8 @@ bool view_is_writable(const struct view *v);
 bool views_freeze(struct views *views);
 /* The innermost view that PATH is below of (not its target itself), or NULL. */
 const struct view *views_around(const struct views *views, const char *path);
+/* The one whose target is PATH, or NULL. */
+struct view *views_find(const struct views *views, const char *path);
 bool views_has_target(const struct views *views, const char *path);
 void views_done(struct views *views);
 

@@ -60,6 +60,28 @@ static int take_unset(struct exec_wishes *w, const char *value, struct error *er
 	return r;
 }
 
+/* ---- the place ---- */
+
+static bool is_shortest(const char *path)
+{
+	for (const char *at = path; *at == '/'; at += strcspn(at, "/")) {
+		size_t len = strcspn(++at, "/");
+
+		if (len == 0 || (len == 1 && *at == '.') || (len == 2 && strncmp(at, "..", 2) == 0))
+			return false;
+	}
+	return *path == '/';
+}
+
+static int take_at(struct exec_wishes *w, const char *value, struct error *err)
+{
+	if (!is_shortest(value))
+		return error_set(err, -ATOLL_E_INVALID,
+		                 "'%s' is no absolute path in its shortest form", value);
+	w->at = value;
+	return 0;
+}
+
 /* ---- fences ---- */
 
 static int take_net(struct exec_wishes *w, const char *value, struct error *err)
@@ -189,6 +211,7 @@ static const struct {
 	const char *name;
 	int (*take)(struct exec_wishes *w, const char *value, struct error *err);
 } rows[] = {
+	{ "at", take_at },
 	{ "background", take_job },
 	{ "control", take_control },
 	{ "cpus", take_cpus },
@@ -248,9 +271,10 @@ static int check_together(const struct exec_wishes *w, struct error *err)
 		return -ATOLL_E_UNSUPPORTED;
 	}
 	/* They are what the one that is joined has. */
-	if (w->shared && (w->job || w->net))
+	if (w->shared && (w->job || w->net || w->at))
 		return error_set(err, -ATOLL_E_INVALID,
-		                 "a command that joins another has its network, and is no job");
+		                 "a command that joins another has its network and its paths, and "
+		                 "is no job");
 	return check_descriptors(w, err);
 }
 

@@ -21,6 +21,7 @@
 #include "plan/fence.h"
 #include "plan/job.h"
 #include "plan/output.h"
+#include "plan/place.h"
 #include "plan/plan-op.h"
 #include "plan/plan-view.h"
 #include "plan/sandbox.h"
@@ -83,6 +84,7 @@ struct use {
 	struct job_row *job;          /* NULL: it is none */
 	const char *line;             /* of the command, redacted; NULL: there is none */
 	struct control control;       /* FD_NONE: none */
+	struct place place;           /* of the first resource */
 	bool recorded;
 	int64_t changes; /* afterwards, entries; -1: nobody counted */
 };
@@ -398,19 +400,25 @@ static void record_exec(const struct use *use, const char *line, int64_t started
 static int run_isolated(struct use *use, const struct atoll_exec *exec, struct views *views,
                         struct exec_usage *ret, struct error *err)
 {
-	cleanup_free char *cwd = exec_absolute_cwd(exec->cwd);
+	cleanup_free char *given = exec_absolute_cwd(exec->cwd);
+	cleanup_free char *cwd = NULL;
 	cleanup_free char *tmp = NULL;
 	struct exec_options opt = { .strict = fence_is_strict(exec->fence) };
 	const struct plan_op *op = use->op;
 	int r;
 
-	if (!cwd)
+	if (!given)
 		return error_sys(err, -errno, "find", "the current directory");
 	r = views_tmp(op, &tmp, err);
+	if (r == 0)
+		r = place_choose(op, use->wishes->at,
+		                 exec->fence && exec->fence->home == ATOLL_HOME_REAL, views,
+		                 &use->place);
 	if (r == 0)
 		r = fence_views(op, exec->fence, views, err);
 	if (r < 0)
 		return r;
+	cwd = place_map(&use->place, given);
 	opt.views = views->v;
 	opt.n_views = (unsigned)views->n;
 	opt.tmp = tmp;
@@ -427,6 +435,7 @@ static int run_mapped(struct use *use, const struct atoll_exec *exec, struct exe
 	struct exec_options opt = { 0 };
 	int r = open_all(use->op, &paths, err);
 
+	place_forget(&use->place, use->wishes->at);
 	if (r == 0)
 		r = map_cwd(use->op, &paths, exec->cwd, &cwd, err);
 	return r < 0 ? r : run(use, exec, &paths, cwd, &opt, ret, err);
@@ -569,6 +578,9 @@ int plan_exec(struct atoll_plan *p, const struct atoll_exec *exec, const struct 
 	finish_output(&use, r);
 	record_exec(&use, line, started_ms, &usage, r);
 	exec_close(use.exec);
+	if (r == 0 && *use.place.why)
+		result_note(ret->res, ATOLL_NOTE_WARNING, "", "", use.place.why);
+	place_done(&use.place);
 	if (r == 0) {
 		*ret->status = (struct atoll_exec_status){ .exit_code = usage.exit_code,
 			                                   .timed_out = usage.timed_out,

@@ -5,9 +5,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "diff/change.h"
 #include "fs/atomic.h"
 #include "fs/stat.h"
 #include "util/cleanup.h"
@@ -96,6 +98,34 @@ int views_give(struct atoll_participant *part, void *ctx, struct error *err)
 		root = path;
 	strlist_add(&v->shown, root);
 	return add_view(v, &(struct participant_mount){ .target = root, .source = path });
+}
+
+static const char *moved(struct views *v, const char *path, const char *from, const char *to)
+{
+	cleanup_free char *there = xasprintf("%s%s", to, path + strlen(from));
+
+	return keep(v, there);
+}
+
+int views_move(struct views *v, const char *from, const char *to)
+{
+	const struct exec_view own = { .kind = EXEC_VIEW_HIDDEN, .target = from, .source = from };
+
+	for (size_t i = 0; i < v->n; i++) {
+		if (!path_below(v->v[i].target, from))
+			continue;
+		v->v[i].target = moved(v, v->v[i].target, from, to);
+		v->v[i].moved = true;
+	}
+	for (size_t i = 0; i < v->shown.n; i++) {
+		cleanup_free char *old = xstrdup(v->shown.v[i]);
+
+		if (!path_below(old, from))
+			continue;
+		free(v->shown.v[i]);
+		v->shown.v[i] = xasprintf("%s%s", to, old + strlen(from));
+	}
+	return views_add(v, &own);
 }
 
 /* The plan's own /tmp, kept with its first resource. */

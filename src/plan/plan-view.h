@@ -23,6 +23,8 @@ void views_done(struct views *v);
 int views_give(struct atoll_participant *part, void *ctx, struct error *err);
 /* One more; its strings are copied. */
 int views_add(struct views *v, const struct exec_view *view);
+/* What is shown at FROM and below is shown at TO and below; FROM itself is hidden. */
+int views_move(struct views *v, const char *from, const char *to);
 /* The plan's own /tmp, kept with its first resource. Caller frees. */
 int views_tmp(const struct plan_op *op, char **ret, struct error *err);
 

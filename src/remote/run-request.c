@@ -169,6 +169,10 @@ int run_request(const struct remote_run *run, const char *root_here, const char 
 	json_open_object(&j, NULL);
 	put_list(&j, "argv", run->argv);
 	json_string(&j, "cwd", cwd);
+	/* As far as that machine can: the paths that a command sees, and writes into what it makes, are
+	 * those it has here. */
+	if (root_here[1] && utf8_valid(root_here, strlen(root_here)))
+		json_string(&j, "at", root_here);
 	if (run->timeout_ms > 0)
 		json_seconds(&j, "timeout", run->timeout_ms);
 	put_options(&j, run);

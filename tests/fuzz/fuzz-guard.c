@@ -23,12 +23,16 @@ static struct {
 
 /* ---- the other reader ---- */
 
-/* Where CR LF is, or NUL LF: of that the library leaves the same, and nothing to tell them apart by. */
+/* Where CR LF is, or NUL LF, or LF and the ':' of a line that has nothing else: of these the library
+ * leaves the same, and nothing to tell them apart by. */
 static const char *line_end(const char *at, const char *end)
 {
-	for (; at + 1 < end; at++)
+	for (; at + 1 < end; at++) {
 		if (*at == '\r' || *at == '\0')
 			return at[1] == '\n' ? at : NULL;
+		if (end - at >= 4 && memcmp(at, "\n:\r\n", 4) == 0)
+			return at;
+	}
 	return NULL;
 }
 

@@ -234,6 +234,65 @@ until_told='echo >started; while [ ! -e ended ]; do sleep 0.01; done'
 	says 'ATOLL_PLAN=p'
 }
 
+fail() {
+	echo "$*"
+	return 1
+}
+
+# The four sorts of place: there already, missing in what can be written to by nobody, in the root, and in
+# what is private to the plan.
+@test "cli exec --at shows the directory elsewhere, and what is done there is done to the copy" {
+	plan_p
+	export HOME=$work/own
+	mkdir elsewhere "$HOME"
+	echo foreign >elsewhere/theirs
+	for place in "$work/elsewhere" /srv/atoll-no-such/x /atoll-no-such/deep/x /tmp/atoll-at/x "$HOME/at/x"; do
+		cd a
+		run -0 atoll exec p --at "$place" -- sh -c 'pwd; echo "$ATOLL_RESOURCE_1"; cat one; echo >>made'
+		[ "$output" = "$place
+$place
+one" ] || fail "$place: $output"
+		cd ..
+		[ ! -e a/made ] || fail "$place: the original changed"
+	done
+	[ ! -e /atoll-no-such ] && [ ! -e /srv/atoll-no-such ] && [ ! -e /tmp/atoll-at ] && [ ! -e "$HOME/at" ]
+	[ "$(ls elsewhere)" = theirs ]
+
+	# A place inside of it, the rest of the system around it, its own path empty, and nothing to write to.
+	run -0 atoll exec p --at /atoll-no-such/x --cwd "$work/a/sub" -- sh -c 'pwd; ls -A "$1" 2>/dev/null; ls /usr/bin/env /proc/self/fd/0 && [ -c /dev/null ] && [ -d /etc ]; (echo >/atoll-no-such/y) 2>/dev/null || echo refused' - "$work/a"
+	[[ "$output" = "/atoll-no-such/x/sub
+/proc/self/fd/0
+/usr/bin/env"*refused ]] || fail "$output"
+
+	atoll commit p --yes
+	[ "$(wc -l <a/made)" = 5 ]
+}
+
+@test "cli exec --at does not cover what a command needs, and says so" {
+	plan_p
+	cd a
+	for place in /usr /usr/bin /etc/x /proc/1/x /var "$work" "$work/a/in" "$work/b" "$ATOLL_HOME/x"; do
+		run -0 --separate-stderr atoll exec p --at "$place" -- pwd
+		[ "$output" = "$work/a" ] || fail "$place: $output"
+		[[ "$stderr" = *"'$place' "*"; the directory is at its own path"* ]] || fail "$place: $stderr"
+	done
+	echo >"$work/file"
+	ln -s nowhere "$work/dangling"
+	for place in "$work/file/x" "$work/dangling/x" "$work/dangling"; do
+		run -0 --separate-stderr atoll exec p --at "$place" -- pwd
+		[[ "$stderr" = *"'$place' cannot be a directory here"* ]] || fail "$place: $stderr"
+	done
+	for place in '' / x ./x /x/ /x//y /x/./y /x/../y; do
+		run -125 atoll exec p --at "$place" -- pwd
+	done
+	# In the real home nothing is made.
+	export HOME=$work/own
+	mkdir "$HOME"
+	run -0 --separate-stderr atoll exec p --home real --at "$HOME/at/x" -- pwd
+	[[ "$stderr" = *"the home directory is the real one"* ]]
+	[ ! -e "$HOME/at" ]
+}
+
 @test "cli exec where the command cannot see the current directory says why" {
 	plan_p
 	hidden=$(mktemp -d /tmp/atoll-bats.XXXXXX)

@@ -152,13 +152,25 @@ def remote_options_reach_it(top):
     with World(top) as w:
         p = w.project()
         p.write('sub/x', 'x')
-        out = p.good('echo $A-$B-$C; pwd | sed s,.*/,,', options=['--env', 'A=1', '--env', 'B', '--unset', 'C', '--cwd',
+        out = p.good('echo $A-$B-$C; pwd', options=['--env', 'A=1', '--env', 'B', '--unset', 'C', '--cwd',
                                                                  str(p.root / 'sub')], env={'B': 'two'})
-        same(out, b'1-two-\nsub\n', 'variables and place')
+        same(out.decode(), f'1-two-\n{p.root}/sub\n', 'variables and place')
         done = subprocess.run([w.program, '--remote', 'big', 'exec', '--', 'cat', 'x'], cwd=p.root / 'sub', env=w.env,
                               capture_output=True, stdin=subprocess.DEVNULL, check=False)
         same((done.returncode, done.stdout, done.stderr), (0, b'x', b''), 'from below the root')
         same(p.sh('ip link 2>/dev/null | grep -c UP', options=['--net', 'none']).stdout, b'0\n', 'without a network')
+
+
+def remote_paths_are_those_of_here(top):
+    """What a command writes down of where it is stays true here; also where the other machine has no such place."""
+    with World(top) as w:
+        p = w.project()
+        p.write('sub/x', 'x')
+        done = p.exec('sh', '-c', 'pwd >pwd; cat "$PWD/sub/x"; ls -d "$1/sub"; git init -q repo; '
+                      'git -C repo rev-parse --show-toplevel', '-', str(p.root))
+        same((done.returncode, done.stderr), (0, b''), 'it ran')
+        same(done.stdout.decode().split('\n'), [f'x{p.root}/sub', f'{p.root}/repo', ''], 'paths')
+        same(p.read('pwd').decode(), f'{p.root}\n', 'written down')
 
 
 def remote_streams(top):

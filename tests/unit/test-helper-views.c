@@ -122,7 +122,7 @@ static struct exec_view *add_overlay(struct fix *f, const char *source)
 	path_set(p[2], "%s/work-%u", f->dir, i);
 	make_dir(f, p[1], 0755);
 	make_dir(f, p[2], 0700);
-	f->views[i] = (struct exec_view){ EXEC_VIEW_OVERLAY, p[0], p[0], p[1], p[2] };
+	f->views[i] = (struct exec_view){ EXEC_VIEW_OVERLAY, p[0], p[0], p[1], p[2], false };
 	return &f->views[i];
 }
 
@@ -646,8 +646,8 @@ static void ovl_06_odd_names(void **state)
 		make_dir(f, v->upper, 0755);
 		path_set(f->paths[0][2], "%s/work,%s", base, names[i / 2]);
 		make_dir(f, v->work, 0755);
-		f->views[0] =
-			(struct exec_view){ EXEC_VIEW_OVERLAY, path, path, v->upper, v->work };
+		f->views[0] = (struct exec_view){ EXEC_VIEW_OVERLAY, path,    path,
+			                          v->upper,          v->work, false };
 		f->opt.cwd = path;
 		assert_int_equal(setenv("ATOLL_OVERLAY_STRINGS", i % 2 ? "1" : "0", 1), 0);
 		assert_int_equal(exit_of(f, "echo two >>a; rm b; ls | grep -c . | grep -qx 2"), 0);
