@@ -23,14 +23,15 @@ static struct {
 
 /* ---- the other reader ---- */
 
-/* Where CR LF is, or NUL LF, or LF and the ':' of a line that has nothing else: of these the library
- * leaves the same, and nothing to tell them apart by. */
+/* Where CR LF is, or NUL LF, or LF and the ':' or NUL of a line that has nothing else: of these the
+ * library leaves the same, and nothing to tell them apart by. */
 static const char *line_end(const char *at, const char *end)
 {
 	for (; at + 1 < end; at++) {
 		if (*at == '\r' || *at == '\0')
 			return at[1] == '\n' ? at : NULL;
-		if (end - at >= 4 && memcmp(at, "\n:\r\n", 4) == 0)
+		if (end - at >= 4 && *at == '\n' && (at[1] == ':' || at[1] == '\0') &&
+		    (at[2] == '\r' || at[2] == '\0') && at[3] == '\n')
 			return at;
 	}
 	return NULL;
