@@ -23,18 +23,19 @@ static struct {
 
 /* ---- the other reader ---- */
 
-/* Where CR LF is, or NUL LF, or LF and the ':' or NUL of a line that has nothing else: of these the
- * library leaves the same, and nothing to tell them apart by. */
+/* The library leaves NUL for each of these, and nothing to tell them apart by; of a ':', too, at the
+ * beginning of a line. */
+static bool is_gone(char c)
+{
+	return c == '\r' || c == '\n' || c == '\0';
+}
+
+/* Where CR LF is, or two that it could have been. */
 static const char *line_end(const char *at, const char *end)
 {
-	for (; at + 1 < end; at++) {
-		if (*at == '\r' || *at == '\0')
-			return at[1] == '\n' ? at : NULL;
-		if (end - at >= 4 && *at == '\n' && (at[1] == ':' || at[1] == '\0') &&
-		    (at[2] == '\r' || at[2] == '\0') && at[3] == '\n')
-			return at;
-	}
-	return NULL;
+	while (at + 1 < end && !is_gone(*at))
+		at++;
+	return at + 1 < end && (is_gone(at[1]) || (*at == '\n' && at[1] == ':')) ? at : NULL;
 }
 
 static bool has_only(const char *at, const char *end, bool (*good)(char))
