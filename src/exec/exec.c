@@ -256,6 +256,7 @@ struct exec {
 	struct channels ch;
 	struct child child;
 	struct output output;
+	char *record; /* the directory of EXEC_RUNNING, or NULL */
 };
 
 /* All that goes with the request; ours of the output are not needed any more. */
@@ -292,7 +293,8 @@ int exec_start(const struct exec_options *opt, struct exec **ret, struct error *
 	*e = (struct exec){ .opt = opt,
 		            .ch = CHANNELS_INIT,
 		            .child = CHILD_INIT,
-		            .output = OUTPUT_INIT };
+		            .output = OUTPUT_INIT,
+		            .record = opt->record ? xstrdup(opt->record) : NULL };
 	r = write_request(opt, &request_fd, err);
 	/* The helper first: it is the one of our children that hears of signals. */
 	if (r == 0)
@@ -360,13 +362,18 @@ void exec_note(struct exec *e)
 
 void exec_close(struct exec *e)
 {
+	int status = 0;
+
 	if (!e)
 		return;
 	/* By this the helper ends what still runs. */
 	channels_done(&e->ch);
-	(void)child_wait(&e->child, CLOCK_NEVER, NULL);
+	/* Its answer may have come before the end of pid 1; killed, it did not see to that. */
+	if (child_wait(&e->child, CLOCK_NEVER, &status) == 0 && status != 0 && e->record)
+		(void)exec_bury(e->record, NULL);
 	child_done(&e->child);
 	output_wait(&e->output);
+	free(e->record);
 	free(e);
 }
 

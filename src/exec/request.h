@@ -113,6 +113,7 @@ enum reply_flag {
 	REPLY_OLD_PROC = 0x2,      /* the host's /proc was kept: a fresh one is not allowed here */
 	REPLY_NO_USER_NS = 0x4,    /* root's command ran in the helper's own user namespace */
 	REPLY_SAYS_WHY = 0x8,      /* the text is complete: the number would mislead */
+	REPLY_ALL_ENDED = 0x10,    /* pid 1 was alone, and the overlays could not be written to */
 };
 #define REPLY_TEXT 1024
 

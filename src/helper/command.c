@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -102,38 +103,37 @@ static int exec_error(const char *name, int error)
 	return -ENOENT;
 }
 
-static void become_command(const struct run *run, pid_t parent, struct failure *f)
+/* All that needs no tree. 0 or -errno and F. */
+static int get_ready(const struct run *run, pid_t parent, struct failure *f)
+{
+	int r;
+
+	/* Should our parent be killed, the command goes with it; it may be gone already. */
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
+		return failure_set(f, REPLY_REQUEST, -errno, "tie the command to atoll-helper");
+	if (getppid() != (run->joined ? 0 : parent))
+		_exit(EXIT_FAILURE);
+	r = join_enter_user(run);
+	if (r < 0)
+		return failure_set(f, REPLY_JOIN, r, "join the command's user namespace");
+	r = set_environment(run->request);
+	if (r < 0)
+		return failure_set(f, REPLY_REQUEST, r, "set the environment");
+	for (int i = 0; i < 2; i++)
+		if (request_has("oe"[i]) && dup2(OUTPUT_FD + i, STDOUT_FILENO + i) < 0)
+			return failure_set(f, REPLY_REQUEST, -errno, "keep the command's output");
+	return 0;
+}
+
+static void become_command(const struct run *run, struct failure *f)
 {
 	const char *cwd = request_get(run->request, REQUEST_CWD, 0);
 	char **argv;
 	int r;
 
-	/* Should our parent be killed, the command goes with it; it may be gone already. */
-	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0) {
-		(void)failure_set(f, REPLY_REQUEST, -errno, "tie the command to atoll-helper");
-		return;
-	}
-	if (getppid() != (run->joined ? 0 : parent))
-		_exit(EXIT_FAILURE);
-	r = join_enter_user(run);
-	if (r < 0) {
-		(void)failure_set(f, REPLY_JOIN, r, "join the command's user namespace");
-		return;
-	}
-	r = set_environment(run->request);
-	if (r < 0) {
-		(void)failure_set(f, REPLY_REQUEST, r, "set the environment");
-		return;
-	}
 	if (cwd && chdir(cwd) < 0) {
 		(void)failure_set(f, REPLY_CHDIR, -errno, "%s", "");
 		return;
-	}
-	for (int i = 0; i < 2; i++) {
-		if (request_has("oe"[i]) && dup2(OUTPUT_FD + i, STDOUT_FILENO + i) < 0) {
-			(void)failure_set(f, REPLY_REQUEST, -errno, "keep the command's output");
-			return;
-		}
 	}
 	r = terminal_enter(run);
 	if (r < 0) {
@@ -161,7 +161,33 @@ static _Noreturn void child(const struct run *run, pid_t parent, int go_fd, int 
 	/* Its ids mean nothing until they are mapped. */
 	if (go_fd != FD_NONE && read(go_fd, &go, 1) != 1)
 		_exit(EXIT_FAILURE);
-	become_command(run, parent, &f);
+	if (get_ready(run, parent, &f) == 0)
+		become_command(run, &f);
+	(void)fs_write_all(failure_fd, &f, sizeof(f));
+	_exit(EXIT_FAILURE);
+}
+
+/* The one that was there before the request. Its word comes through the socket, twice: first the
+ * request itself, then that the tree is built. */
+static _Noreturn void child_ahead(struct run *run, pid_t parent, int word_fd, int failure_fd)
+{
+	struct failure f = FAILURE_NONE;
+	int r = request_take(word_fd);
+	char go;
+
+	if (r == 0)
+		_exit(EXIT_FAILURE);
+	if (r > 0)
+		r = run_read_request(run);
+	if (r < 0)
+		(void)failure_set(&f, REPLY_REQUEST, r, "receive the request");
+	run->strict = r == 0 && request_get(run->request, REQUEST_STRICT, 0);
+	if (r == 0)
+		r = get_ready(run, parent, &f);
+	if (read(word_fd, &go, 1) != 1)
+		_exit(EXIT_FAILURE);
+	if (r == 0)
+		become_command(run, &f);
 	(void)fs_write_all(failure_fd, &f, sizeof(f));
 	_exit(EXIT_FAILURE);
 }
@@ -199,7 +225,7 @@ static int fork_mapped(struct run *run, int failure_fd)
 		close_fd(&go.write_fd);
 		child(run, self, go.read_fd, failure_fd);
 	}
-	r = idmap_copy(run->pid);
+	r = idmap_copy(run->proc_fd, run->pid);
 	if (r == 0)
 		r = fs_write_all(go.write_fd, "", 1);
 	if (r == 0)
@@ -219,11 +245,74 @@ static int fork_plain(struct run *run, int failure_fd)
 	return run->pid < 0 ? -errno : 0;
 }
 
+static void drop_ahead(struct run *run)
+{
+	if (run->ahead.pid > 0) {
+		(void)kill(run->ahead.pid, SIGKILL);
+		(void)waitpid(run->ahead.pid, NULL, 0);
+	}
+	run->ahead.pid = -1;
+	close_fd(&run->ahead.word_fd);
+	close_fd(&run->ahead.said_fd);
+}
+
+void command_ahead(struct run *run, bool user_ns)
+{
+	cleanup_channel struct channel said = CHANNEL_INIT, word = CHANNEL_INIT;
+	pid_t self = getpid();
+	int ends[2];
+
+	if (channel_open(&said) < 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
+		return;
+	word = (struct channel){ ends[0], ends[1] };
+	run->ahead.pid = command_fork(user_ns ? CLONE_NEWUSER : 0);
+	if (run->ahead.pid == 0) {
+		close_fd(&word.write_fd);
+		child_ahead(run, self, word.read_fd, said.write_fd);
+	}
+	run->ahead.word_fd = take_fd(&word.write_fd);
+	run->ahead.said_fd = take_fd(&said.read_fd);
+	if (run->ahead.pid < 0 || (user_ns && idmap_copy(run->proc_fd, run->ahead.pid) < 0))
+		drop_ahead(run);
+}
+
+/* A network and a session are had by those who are forked afterwards. */
+void command_inform(struct run *run)
+{
+	if (run->ahead.pid < 0)
+		return;
+	if (request_get(run->request, REQUEST_NET, 0) ||
+	    request_get(run->request, REQUEST_TERMINAL, 0) ||
+	    request_hand_on(run->ahead.word_fd) < 0)
+		drop_ahead(run);
+}
+
+/* 1 when there is nobody to be started. */
+static int start_ahead(struct run *run, struct failure *f)
+{
+	int r;
+
+	if (run->ahead.pid < 0)
+		return 1;
+	if (fs_write_all(run->ahead.word_fd, "", 1) < 0) {
+		drop_ahead(run);
+		return 1;
+	}
+	run->pid = run->ahead.pid;
+	run->ahead.pid = -1;
+	r = read_failure(run->ahead.said_fd, f);
+	drop_ahead(run);
+	return r;
+}
+
 int command_start(struct run *run, bool user_ns, struct failure *f)
 {
 	cleanup_channel struct channel said = CHANNEL_INIT;
-	int r = channel_open(&said);
+	int r = start_ahead(run, f);
 
+	if (r <= 0)
+		return r;
+	r = channel_open(&said);
 	if (r < 0)
 		return failure_set(f, REPLY_REQUEST, r, "open a pipe");
 	if (user_ns)

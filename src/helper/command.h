@@ -13,6 +13,14 @@
  * (RUN->no_user_ns). 0 or -errno and F.
  */
 int command_start(struct run *run, bool user_ns, struct failure *f);
+/*
+ * In pid 1, while there is no request: forks what command_start() then need not. Where it cannot,
+ * that forks. RUN is complete but for what the request says; the Landlock rules in RUN->ruleset_fd
+ * may be added to until the start.
+ */
+void command_ahead(struct run *run, bool user_ns);
+/* The request is there: to whoever was forked ahead, if it will do. */
+void command_inform(struct run *run);
 /* fork() with namespaces: CLONE_NEW* of the child. -1 and errno. */
 pid_t command_fork(unsigned long flags);
 

@@ -108,6 +108,7 @@ static _Noreturn void sync_request(const struct request *q)
 	int lifeline = LIFELINE_FD;
 	sigset_t none;
 
+	(void)close(LOCK_FD);
 	sigemptyset(&none);
 	(void)sigprocmask(SIG_SETMASK, &none, NULL);
 	if (setsid() < 0 || chdir("/") < 0 || drop_descriptors(&lifeline, 1) < 0 ||
@@ -118,13 +119,15 @@ static _Noreturn void sync_request(const struct request *q)
 	_exit(EXIT_SUCCESS);
 }
 
-void durable_later(const struct request *q)
+void durable_later(const struct request *q, bool ends)
 {
 	if (request_count(q, REQUEST_SYNC_WORK) == 0)
 		return;
 	/* Nobody is to wait for the copies that a fork makes. */
-	(void)close(REPLY_FD);
-	(void)close(LOCK_FD);
+	if (ends) {
+		(void)close(REPLY_FD);
+		(void)close(LOCK_FD);
+	}
 	if (fork() == 0)
 		sync_request(q);
 }

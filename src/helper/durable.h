@@ -4,6 +4,8 @@
 #ifndef HELPER_DURABLE_H
 #define HELPER_DURABLE_H
 
+#include <stdbool.h>
+
 /*
  * Detaches (the caller goes on at once, 0), syncs the filesystems of WORK and AREA, then durably
  * puts the text N into AREA/durable: "as of command N the workspace is on disk". -EINVAL when N
@@ -15,9 +17,9 @@ int durable_run(const char *work, const char *area, const char *n);
 struct request;
 /*
  * The same for the workspaces of a request (REQUEST_SYNC_*) that is answered, when the caller says
- * so on the lifeline; if it is gone by then, nothing is noted. The helper's descriptors of the reply
- * and of the lock are closed.
+ * so on the lifeline; if it is gone by then, nothing is noted. ENDS: the helper has nothing more to do,
+ * and its descriptors of the reply and of the lock are closed.
  */
-void durable_later(const struct request *q);
+void durable_later(const struct request *q, bool ends);
 
 #endif

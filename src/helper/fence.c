@@ -104,9 +104,19 @@ int fence_ahead(struct run *run)
 	return r;
 }
 
+static enum landlock_grade grade_here(void)
+{
+	return sabotage("landlock") ? LANDLOCK_NONE : landlock_grade();
+}
+
+int fence_begin(struct run *run)
+{
+	return grade_here() < LANDLOCK_WRITES ? 0 : landlock_new(&run->ruleset_fd);
+}
+
 int fence_make(struct run *run, const struct views *views, struct failure *f)
 {
-	enum landlock_grade grade = sabotage("landlock") ? LANDLOCK_NONE : landlock_grade();
+	enum landlock_grade grade = grade_here();
 	const char *path = NULL;
 	int r;
 
@@ -118,7 +128,7 @@ int fence_make(struct run *run, const struct views *views, struct failure *f)
 		                             "abstract sockets inside (Linux 6.12)");
 	if (grade < LANDLOCK_WRITES)
 		return 0;
-	r = landlock_new(&run->ruleset_fd);
+	r = run->ruleset_fd == FD_NONE ? landlock_new(&run->ruleset_fd) : 0;
 	if (r < 0)
 		return failure_set(f, REPLY_NAMESPACE, r, "make a set of Landlock rules");
 	r = allow_all(run->ruleset_fd, views, &path);

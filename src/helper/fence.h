@@ -9,6 +9,9 @@
 /* In pid 1 of an ordinary user, before there is a request: what of the fence need not wait
  * for it. 0 or -errno. */
 int fence_ahead(struct run *run);
+/* In pid 1, before there is a request: an empty set of rules in RUN->ruleset_fd, where there are to be
+ * some, so that a process which is forked now has it, too. 0 or -errno. */
+int fence_begin(struct run *run);
 struct views;
 /* In pid 1, when the tree is complete: the rules for what may be written, into RUN->ruleset_fd. 0 or
  * -errno and F. */

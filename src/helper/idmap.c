@@ -16,13 +16,10 @@
 #define INITIAL_USER_NS 0xeffffffdu /* inode number, part of the kernel's interface */
 #define MAP_MAX         (64u << 10)
 
-static int write_proc(const char *pid, const char *name, const char *text)
+static int write_proc(int proc_fd, const char *path, const char *text)
 {
-	cleanup_close int fd = FD_NONE;
-	char path[64];
+	cleanup_close int fd = openat(proc_fd, path, O_WRONLY | O_CLOEXEC);
 
-	(void)snprintf(path, sizeof(path), "/proc/%s/%s", pid, name);
-	fd = open(path, O_WRONLY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
 	return fs_write_all(fd, text, strlen(text));
@@ -34,18 +31,18 @@ int idmap_self(uid_t uid, gid_t gid)
 	int r;
 
 	/* Without this an ordinary user may not map a group. */
-	r = write_proc("self", "setgroups", "deny");
+	r = write_proc(AT_FDCWD, "/proc/self/setgroups", "deny");
 	if (r < 0 && r != -ENOENT)
 		return r;
 	(void)snprintf(text, sizeof(text), "%u %u 1", uid, uid);
-	r = write_proc("self", "uid_map", text);
+	r = write_proc(AT_FDCWD, "/proc/self/uid_map", text);
 	if (r < 0)
 		return r;
 	(void)snprintf(text, sizeof(text), "%u %u 1", gid, gid);
-	return write_proc("self", "gid_map", text);
+	return write_proc(AT_FDCWD, "/proc/self/gid_map", text);
 }
 
-static int copy_map(const char *pid, const char *name)
+static int copy_map(int proc_fd, pid_t pid, const char *name)
 {
 	cleanup_strbuf struct strbuf sb = STRBUF_INIT;
 	cleanup_close int fd = FD_NONE;
@@ -65,17 +62,15 @@ static int copy_map(const char *pid, const char *name)
 		return r;
 	for (p = text; sscanf(p, "%u %u %u%n", &inside, &outside, &count, &n) == 3; p += n)
 		strbuf_printf(&sb, "%u %u %u\n", inside, inside, count);
-	return write_proc(pid, name, strbuf_str(&sb));
+	(void)snprintf(path, sizeof(path), "%d/%s", (int)pid, name);
+	return write_proc(proc_fd, path, strbuf_str(&sb));
 }
 
-int idmap_copy(pid_t pid)
+int idmap_copy(int proc_fd, pid_t pid)
 {
-	char text[32];
-	int r;
+	int r = copy_map(proc_fd, pid, "uid_map");
 
-	(void)snprintf(text, sizeof(text), "%d", (int)pid);
-	r = copy_map(text, "uid_map");
-	return r < 0 ? r : copy_map(text, "gid_map");
+	return r < 0 ? r : copy_map(proc_fd, pid, "gid_map");
 }
 
 bool idmap_is_initial(void)

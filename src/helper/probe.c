@@ -106,7 +106,9 @@ static void try_kind(const struct probe *p, bool overlay, struct reply *reply)
 	struct space space;
 	struct run run = { .signal_fd = FD_NONE,
 		           .note_fd = FD_NONE,
+		           .proc_fd = FD_NONE,
 		           .ruleset_fd = FD_NONE,
+		           .ahead = { -1, FD_NONE, FD_NONE },
 		           .deadline = CLOCK_NEVER };
 	cleanup_request struct request *q = request_new();
 	int r = add_view(q, overlay ? REQUEST_OVERLAY : REQUEST_BIND, p, overlay);

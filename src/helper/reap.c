@@ -79,6 +79,45 @@ static bool collect(void)
 	return pid == 0;
 }
 
+/* Only processes of the namespace have a number there. */
+static bool is_alone(int proc_fd)
+{
+	int fd = proc_fd == FD_NONE ? FD_NONE
+	                            : openat(proc_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *proc = fd < 0 ? NULL : fdopendir(fd);
+	const struct dirent *d;
+	bool alone;
+
+	if (!proc) {
+		close_fd(&fd);
+		return false;
+	}
+	do {
+		errno = 0;
+		d = readdir(proc);
+	} while (d && (!isdigit((unsigned char)d->d_name[0]) || strcmp(d->d_name, "1") == 0));
+	alone = !d && errno == 0;
+	(void)closedir(proc);
+	return alone;
+}
+
+bool reap_namespace(int proc_fd)
+{
+	pid_t pid;
+
+	if (getpid() != 1) /* elsewhere "all" would be the user's whole session */
+		return false;
+	/* The kernel looks at every process of the host for those that "all" are: not when there are
+	 * none. In one go, so that nothing can fork its way out. */
+	if (!collect() && is_alone(proc_fd))
+		return true;
+	do {
+		(void)kill(-1, SIGKILL);
+		pid = waitpid(-1, NULL, 0);
+	} while (pid > 0 || errno == EINTR);
+	return is_alone(proc_fd);
+}
+
 void reap_all(void)
 {
 	while (collect()) {

@@ -24,7 +24,9 @@ struct run {
 	bool timed_out;
 	bool caller_gone;
 	bool ended;
+	bool answered;  /* the caller has the reply: run_answer() */
 	bool fenced;    /* it runs in views: helper/fence.h */
+	int proc_fd;    /* in pid 1: its namespace's own /proc; else FD_NONE */
 	int ruleset_fd; /* what it may write: helper/landlock.h; FD_NONE */
 	bool bounded;   /* the capabilities it could get are gone already */
 	bool is_root;
@@ -36,6 +38,10 @@ struct run {
 	bool joined;    /* helper/join.h; its parent is in another pid namespace */
 	int user_ns_fd; /* and this it still has to enter; or FD_NONE */
 	bool terminal;  /* standard input is its terminal: helper/terminal.h */
+	struct {
+		pid_t pid; /* forked before there was a request: helper/command.h; -1: none */
+		int word_fd, said_fd;
+	} ahead;
 };
 
 /* Blocks what we handle ourselves and opens RUN->signal_fd for it. 0 or -errno. */
@@ -49,6 +55,9 @@ bool run_may_begin(struct run *run);
 /* From the start of the command until it has ended or the caller is gone. */
 void run_follow(struct run *run);
 void run_fill_reply(const struct run *run, struct reply *reply);
+/* REPLY to the caller, once, and what is left to do is begun; a second call does nothing. ENDS: so do
+ * we, at once. 0 or -errno. */
+int run_answer(struct run *run, struct reply *reply, bool ends);
 /* To the caller, where he asked for it: the command runs. */
 void run_tell(const struct request *q);
 

@@ -220,6 +220,20 @@ void run_tell(const struct request *q)
 		(void)fs_write_all(REPLY_FD, &running, sizeof(running));
 }
 
+int run_answer(struct run *run, struct reply *reply, bool ends)
+{
+	int r;
+
+	if (run->answered)
+		return 0;
+	limits_end(&run->limits, reply);
+	run->answered = true;
+	r = fs_write_all(REPLY_FD, reply, sizeof(*reply));
+	if (r == 0 && reply->error == 0)
+		durable_later(run->request, ends);
+	return r;
+}
+
 static int read_timeout(const struct request *q, int64_t *ret_deadline)
 {
 	const char *text = request_get(q, REQUEST_TIMEOUT_MS, 0);
@@ -311,7 +325,6 @@ static void carry_out(struct run *run, struct space *space, struct reply *reply)
 		space_drop(space);
 		(join_wanted(run->request) ? join_run : run_plain)(run, reply);
 	}
-	limits_end(&run->limits, reply);
 }
 
 int run_request(void)
@@ -319,9 +332,11 @@ int run_request(void)
 	struct reply reply = { .magic = REQUEST_MAGIC };
 	struct run run = { .signal_fd = FD_NONE,
 		           .note_fd = FD_NONE,
+		           .proc_fd = FD_NONE,
 		           .ruleset_fd = FD_NONE,
 		           .pid = -1,
-		           .user_ns_fd = FD_NONE };
+		           .user_ns_fd = FD_NONE,
+		           .ahead = { -1, FD_NONE, FD_NONE } };
 	struct failure f = FAILURE_NONE;
 	struct space space;
 	int r = prepare(&run, &f);
@@ -342,9 +357,7 @@ int run_request(void)
 	else
 		carry_out(&run, &space, &reply);
 	space_close(&space);
-	r = fs_write_all(REPLY_FD, &reply, sizeof(reply));
-	if (r == 0 && reply.error == 0)
-		durable_later(run.request);
+	r = run_answer(&run, &reply, true);
 	close_fd(&run.signal_fd);
 	request_free(run.request);
 	return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;

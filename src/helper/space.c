@@ -14,6 +14,7 @@
 #include "helper/fence.h"
 #include "helper/idmap.h"
 #include "helper/net.h"
+#include "helper/reap.h"
 #include "helper/terminal.h"
 #include "helper/tree.h"
 #include "util/cleanup.h"
@@ -117,7 +118,9 @@ static int enter(struct space *s, struct tree *t, struct failure *f)
 		return failure_set(f, REPLY_NAMESPACE, r, "give up capabilities");
 	t->user_xattrs = s->own_user_ns || !idmap_is_initial();
 	t->is_root = s->uid == 0;
-	return tree_begin(t, f);
+	r = tree_begin(t, f);
+	s->run->proc_fd = t->proc_fd;
+	return r;
 }
 
 static int build(struct space *s, struct tree *t, struct failure *f)
@@ -138,42 +141,37 @@ static int build(struct space *s, struct tree *t, struct failure *f)
 	return r;
 }
 
-/* All there is in this namespace, in one go: nothing can fork its way out. */
-static void end_all(void)
+static bool wants_user_ns(const struct space *s)
 {
-	pid_t pid;
-
-	if (getpid() != 1) /* elsewhere "all" would be the user's whole session */
-		return;
-	do {
-		(void)kill(-1, SIGKILL);
-		pid = waitpid(-1, NULL, 0);
-	} while (pid > 0 || errno == EINTR);
+	return s->uid == 0 && !sabotage("user-ns");
 }
 
 static void live(struct space *s, struct tree *t, struct reply *reply, struct failure *f)
 {
 	struct run *run = s->run;
+	bool alone;
+	int r;
 
 	const struct reply begun = { .magic = REQUEST_MAGIC, .stage = SPACE_BEGUN };
 	const struct reply running = { .magic = REQUEST_MAGIC, .stage = SPACE_RUNNING };
 
 	run->note_fd = s->status[1];
 	run->pass_code = SI_QUEUE;
-	run->fenced = true;
-	run->is_root = s->uid == 0;
 	(void)fs_write_all(s->status[1], &begun, sizeof(begun));
 	if (s->inside) {
 		(void)s->inside(run->request, f);
 	} else if (run_may_begin(run) && terminal_take(run, f) == 0 &&
-	           command_start(run, s->uid == 0 && !sabotage("user-ns"), f) == 0) {
+	           command_start(run, wants_user_ns(s), f) == 0) {
 		(void)fs_write_all(s->status[1], &running, sizeof(running));
 		run_follow(run);
 		run_fill_reply(run, reply);
 	}
-	end_all();
-	if (views_freeze(&t->views))
+	alone = reap_namespace(run->proc_fd);
+	r = views_freeze(&t->views);
+	if (r == -EBUSY)
 		reply->flags |= REPLY_STILL_WRITTEN;
+	if (r == 0 && alone)
+		reply->flags |= REPLY_ALL_ENDED;
 	if (t->old_proc)
 		reply->flags |= REPLY_OLD_PROC;
 }
@@ -186,11 +184,16 @@ static _Noreturn void pid_one(struct space *s)
 	int r;
 
 	tree_init(&t);
-	(void)enter(s, &t, &f);
+	s->run->fenced = true;
+	s->run->is_root = s->uid == 0;
+	if (enter(s, &t, &f) == 0 && !s->inside && fence_begin(s->run) == 0)
+		command_ahead(s->run, wants_user_ns(s));
 	/* A failure is for whoever asks. */
 	r = await_request(s);
 	if (r < 0 && f.error == 0)
 		(void)failure_set(&f, REPLY_REQUEST, r, "receive the request");
+	if (f.error == 0)
+		command_inform(s->run);
 	if (f.error == 0 && build(s, &t, &f) == 0)
 		live(s, &t, &reply, &f);
 	failure_reply(&f, &reply);
@@ -237,6 +240,9 @@ static bool read_status(struct space *s, struct reply *reply)
 	} else {
 		*reply = said;
 		s->answered = true;
+		/* The kernel takes the namespaces down while the caller looks at what was done. */
+		if ((said.flags & REPLY_ALL_ENDED) && !s->inside && s->run->limits.n_groups == 0)
+			(void)run_answer(s->run, reply, false);
 	}
 	return true;
 }

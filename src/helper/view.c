@@ -233,15 +233,18 @@ bool view_is_writable(const struct view *v)
 	       (v->kind == VIEW_SCRATCH && v->mount_fd != FD_NONE);
 }
 
-bool views_freeze(struct views *views)
+int views_freeze(struct views *views)
 {
-	bool busy = false;
+	int result = 0;
 
-	for (size_t i = 0; i < views->n; i++)
-		if (views->v[i].context_fd != FD_NONE &&
-		    overlay_freeze(views->v[i].context_fd) == -EBUSY)
-			busy = true;
-	return busy;
+	for (size_t i = 0; i < views->n; i++) {
+		int r = views->v[i].context_fd == FD_NONE ? 0
+		                                          : overlay_freeze(views->v[i].context_fd);
+
+		if (r < 0 && result != -EBUSY)
+			result = r;
+	}
+	return result;
 }
 
 const struct view *views_around(const struct views *views, const char *path)

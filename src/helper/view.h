@@ -46,8 +46,9 @@ int views_make(struct views *views, const struct views_how *how, struct failure 
 bool view_covers(const struct view *v);
 /* May the command write to it? */
 bool view_is_writable(const struct view *v);
-/* True when an overlay is still open for writing somewhere. */
-bool views_freeze(struct views *views);
+/* Nothing can be written to the overlays any more: 0; -EBUSY: one is still open for writing somewhere;
+ * -errno. */
+int views_freeze(struct views *views);
 /* The innermost view that PATH is below of (not its target itself), or NULL. */
 const struct view *views_around(const struct views *views, const char *path);
 /* The one whose target is PATH, or NULL. */
