@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 
 #include "cli/pager.h"
+#include "plan/plan.h"
 #include "util/cleanup.h"
 #include "util/mem.h"
 #include "util/remedy.h"
@@ -329,6 +330,7 @@ int main(int argc, char **argv)
 	status = close_status(&c, status);
 	pager_end(&c);
 	atoll_plan_free(c.plan);
+	store_program_ends();
 	atoll_close(c.atoll);
 	atoll_result_free(c.res);
 	args_done(&c.args);

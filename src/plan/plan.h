@@ -59,6 +59,8 @@ struct atoll_plan {
 
 /* As registry_program(). */
 void store_program(bool reads);
+/* As registry_program_ends(). */
+void store_program_ends(void);
 /* Whether the store that store_open(NULL) opens has been made yet; makes nothing. */
 bool store_is_made(void);
 int store_open(const char *home, struct atoll **ret, struct error *err);

@@ -236,6 +236,11 @@ void store_program(bool reads)
 	registry_program(reads);
 }
 
+void store_program_ends(void)
+{
+	registry_program_ends();
+}
+
 bool store_is_made(void)
 {
 	cleanup_free char *home = NULL, *registry = NULL;

@@ -116,6 +116,9 @@ void event_row_done(struct event_row *r);
  * likely to write nothing. Reading then leaves the store's files alone; the first transaction
  * opens the registry once more. */
 void registry_program(bool reads);
+/* The program ends and opens no registry any more: what is closed from now on is left to the kernel,
+ * which takes all of it at once. Nothing on disk depends on it. */
+void registry_program_ends(void);
 
 struct registry;
 /* HOME_FD: the store's directory, checked by the caller (owner, mode, local filesystem).

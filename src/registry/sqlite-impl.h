@@ -36,8 +36,13 @@ int fork_list_forget_inherited(void);
 /* For sqlite3_open_v2(); NULL, which is SQLite's own, when ours cannot be made. */
 const char *sqlite_vfs_name(void);
 
+/* For SQLITE_CONFIG_MALLOC. */
+extern const sqlite3_mem_methods sqlite_memory;
+
 /* What registry_program() was told; false when it was not called. */
 bool sqlite_program_reads(void);
+/* After registry_program_ends(), once: DB is left to the end of the process. */
+bool sqlite_program_keeps(sqlite3 *db);
 
 #define SQLITE_DB_NAME    "atoll.db"
 #define SQLITE_STATEMENTS 64

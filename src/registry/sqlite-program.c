@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <string.h>
 
-static bool reads_only;
+static bool reads_only, ends;
 
 void registry_program(bool reads)
 {
@@ -22,7 +22,26 @@ void registry_program(bool reads)
 	(void)sqlite3_config(SQLITE_CONFIG_LOOKASIDE, 0, 0);
 	(void)sqlite3_config(SQLITE_CONFIG_PAGECACHE, NULL, 0, 0);
 	(void)sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
+#ifndef __SANITIZE_ADDRESS__ /* which has to see every piece */
+	(void)sqlite3_config(SQLITE_CONFIG_MALLOC, &sqlite_memory);
+#endif
 	reads_only = reads;
+}
+
+void registry_program_ends(void)
+{
+	ends = true;
+}
+
+/* Where it is found by who looks for leaks. */
+bool sqlite_program_keeps(sqlite3 *db)
+{
+	static sqlite3 *kept;
+
+	if (!ends || kept)
+		return false;
+	kept = db;
+	return true;
 }
 
 bool sqlite_program_reads(void)

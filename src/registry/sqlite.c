@@ -151,7 +151,8 @@ static void backend_forget(struct fork_entry *e)
 static void backend_close(struct backend *b)
 {
 	fork_list_remove(&b->fork);
-	sqlite_disconnect(b);
+	if (!b->db || b->in_txn || !sqlite_program_keeps(b->db))
+		sqlite_disconnect(b);
 	free(b->path);
 	free(b);
 }
