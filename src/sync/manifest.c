@@ -19,7 +19,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define MAGIC "atollmf1"
+#define MAGIC "atollmf2"
 #define ORDER 0x01020304u
 
 struct head {
@@ -29,6 +29,7 @@ struct head {
 	uint64_t generation;
 	uint64_t n;
 	uint64_t paths_len;
+	struct sync_time time;
 };
 
 struct sync_manifest *sync_manifest_new(void)
@@ -168,6 +169,8 @@ int sync_manifest_parse(const void *data, size_t len, struct sync_manifest **ret
 		return 0;
 	m = sync_manifest_new();
 	m->generation = h.generation;
+	m->time = h.time;
+	m->time.boot[SYNC_BOOT_LEN - 1] = '\0';
 	if (copy_out(p + sizeof(h), h.n * sizeof(struct sync_entry), &v) < 0)
 		return -ENOMEM;
 	m->v = v;
@@ -204,7 +207,8 @@ int sync_manifest_save(int dir_fd, const char *name, const struct sync_manifest 
 		          .entry_size = sizeof(struct sync_entry),
 		          .generation = m->generation,
 		          .n = m->n,
-		          .paths_len = m->paths_len };
+		          .paths_len = m->paths_len,
+		          .time = m->time };
 	cleanup_hash struct hash *sum = hash_new();
 	cleanup_strbuf struct strbuf out = STRBUF_INIT;
 	unsigned char bytes[HASH_SIZE];

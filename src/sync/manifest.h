@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "sync/stream.h"
+#include "sync/scan-time.h"
 
 /* Size and times do not tell whether the content is still that: it is read at the next scan. So it is with
  * what came from the other side, and what was changed at the very time of the scan. */
@@ -29,7 +30,8 @@ struct sync_entry {
 };
 
 struct sync_manifest {
-	uint64_t generation; /* as its user says */
+	uint64_t generation;   /* as its user says */
+	struct sync_time time; /* of the scan that looked at the entries */
 	struct sync_entry *v;
 	size_t n, cap;
 	char *paths; /* each with a NUL behind it */

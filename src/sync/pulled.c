@@ -245,6 +245,8 @@ int sync_pulled_finish(struct sync_pulled *p, struct sync_manifest **ret, uint64
 		return r;
 	order_news(p->news);
 	m->generation = p->old ? p->old->generation : 0;
+	if (p->old)
+		m->time = p->old->time;
 	r = merge(p->old, p->news, m);
 	if (r < 0)
 		return error_set(err, r, "no memory for a manifest");

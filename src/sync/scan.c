@@ -10,6 +10,7 @@
 #include "sync/git.h"
 #include "sync/path.h"
 #include "sync/place.h"
+#include "sync/scan-time.h"
 #include "util/cleanup.h"
 #include "util/mem.h"
 #include "util/strbuf.h"
@@ -18,7 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #define TRIES     10
 #define SECOND_NS 1000000000
@@ -40,6 +40,7 @@ struct scan {
 	struct sync_manifest *now;
 	struct gone *gone;
 	size_t n_gone, gone_cap;
+	int64_t again_ns; /* times from here on may have been given twice */
 	struct strbuf at; /* the path being looked at, for messages */
 };
 
@@ -151,8 +152,11 @@ static int add_change(struct scan *s, enum sync_change_kind kind, bool is_new)
 	return r;
 }
 
-static bool looks_same(const struct sync_entry *old, const struct sync_entry *e)
+static bool looks_same(const struct scan *s, const struct sync_entry *old,
+                       const struct sync_entry *e)
 {
+	if (old->ctime_ns >= s->again_ns && !S_ISDIR(old->mode))
+		return false;
 	return !(old->flags & SYNC_ENTRY_UNKNOWN) && old->mode == e->mode && old->size == e->size &&
 	       old->mtime_ns == e->mtime_ns && old->ctime_ns == e->ctime_ns && old->ino == e->ino;
 }
@@ -186,7 +190,7 @@ static int compare(struct scan *s, int dir_fd, const char *name, const struct sy
 
 	if (!old || old->size != e->size)
 		return add_change(s, kind, !old);
-	if (looks_same(old, e)) {
+	if (looks_same(s, old, e)) {
 		memcpy(e->hash, old->hash, SYNC_HASH_SIZE);
 		return 0;
 	}
@@ -355,14 +359,6 @@ static void tell_gone(struct scan *s)
 
 /* ---- the whole ---- */
 
-static int64_t now_ns(void)
-{
-	struct timespec ts;
-
-	(void)clock_gettime(CLOCK_REALTIME_COARSE, &ts);
-	return (int64_t)ts.tv_sec * SECOND_NS + ts.tv_nsec;
-}
-
 static void scan_done(struct scan *s)
 {
 	sync_look_free(s->look);
@@ -403,7 +399,9 @@ static int scan_once(int root_fd, const struct sync_manifest *old, struct sync_c
 	s.now = sync_manifest_new();
 	s.now->generation = old ? old->generation : 0;
 	s.c = xcalloc(1, sizeof(*s.c));
-	s.c->begin_ns = now_ns();
+	sync_time_now(&s.now->time);
+	s.c->begin_ns = s.now->time.begin_ns;
+	s.again_ns = old ? sync_time_again(&old->time, &s.now->time) : INT64_MAX;
 	s.c->is_repository = r > 0;
 	if (r > 0)
 		r = sync_git_state(root_fd, s.c->git_state);

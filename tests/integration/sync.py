@@ -287,6 +287,24 @@ def sync_sees_racy_edits(top):
         same(pair.look()['changes'], 1, f'changes in round {i}')
 
 
+def sync_sees_edits_after_the_clock_was_set_back(top):
+    """Then a file may have every time that it had before."""
+    pair = Pair(top)
+    for name in ('edited', 'other'):
+        (pair.here / name).write_text('before')
+        os.utime(pair.here / name, ns=(1, 1))
+    pair.push()
+    (pair.here / 'edited').write_text('after!')
+    os.utime(pair.here / 'edited', ns=(1, 1))
+    run(SIDE, 'ahead', pair.here, pair.manifest, '3600')
+    same(pair.look()['changes'], 1, 'changes')
+    pair.push(settle=False)
+    pair.is_same('after the clock was set back')
+    time.sleep(0.02)
+    pair.push()
+    same(pair.look()['hashed'], 0, 'and then all is as it was')
+
+
 def sync_pulled_edits_are_not_missed(top):
     """A file that came and is edited at once, with its size and time as they came."""
     pair = Pair(top)

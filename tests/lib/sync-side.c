@@ -6,21 +6,27 @@
  *   sync-side look ROOT MANIFEST           scan; counts on stderr
  *   sync-side take MANIFEST <stream        note what came from the other side
  *   sync-side listed MANIFEST <stream      make one of a list
+ *   sync-side ahead ROOT MANIFEST SECONDS  as if the clock had been so much ahead when the manifest was made, and
+ *                                          had been set back since, so that everything got its old time again
  */
 #include "sync/pulled.h"
 #include "sync/scan.h"
 
 #include "fs/atomic.h"
 #include "util/cleanup.h"
+#include "util/clock.h"
 #include "util/mem.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-#define PIECE 1000
+#define PIECE    1000
+#define NS_PER_S INT64_C(1000000000)
 
 static int write_out(void *ctx, const void *data, size_t len)
 {
@@ -81,6 +87,26 @@ static int take(const char *name, bool from_nothing, struct error *err)
 	return save(name, now);
 }
 
+static int set_ahead(const char *root, const char *name, int64_t seconds)
+{
+	cleanup_sync_manifest struct sync_manifest *m = NULL;
+	cleanup_close int root_fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int r = sync_manifest_load(AT_FDCWD, name, &m);
+
+	if (r <= 0)
+		return r < 0 ? r : -ENOENT;
+	for (size_t i = 0; i < m->n; i++) {
+		struct stat st;
+
+		if (fstatat(root_fd, sync_manifest_path(m, &m->v[i]), &st, AT_SYMLINK_NOFOLLOW) < 0)
+			return -errno;
+		m->v[i].ctime_ns = timespec_ns(&st.st_ctim);
+	}
+	m->time.begin_ns += seconds * NS_PER_S;
+	m->time.ahead_ns += seconds * NS_PER_S;
+	return save(name, m);
+}
+
 int main(int argc, char **argv)
 {
 	cleanup_error struct error err = ERROR_INIT;
@@ -94,6 +120,8 @@ int main(int argc, char **argv)
 		r = take(argv[2], false, &err);
 	else if (argc == 3 && strcmp(argv[1], "listed") == 0)
 		r = take(argv[2], true, &err);
+	else if (argc == 5 && strcmp(argv[1], "ahead") == 0)
+		r = set_ahead(argv[2], argv[3], strtoll(argv[4], NULL, 10));
 	if (r < 0)
 		fprintf(stderr, "%s: %s\n", error_code_name(r), err.msg ? err.msg : "");
 	return r < 0;
