@@ -3,9 +3,11 @@
 `git status`, the same output and the same exit status. 24 times, and with ATOLL_LONG=1 504; a failing round names
 its seed: ATOLL_DIFF_SEED=N repeats that one alone."""
 
+import json
 import os
 import random
 import shutil
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +22,15 @@ ROUNDS = 84 if LONG else 4  # of each kind
 STEPS = 3                  # of each round
 NAMES = [b'a', b'b', b'c.txt', b'dd', b'e e', b'new\nline', b'-rf', b'*', b'caf\xc3\xa9', b'\xff\xfe', b'z', b'.hidden',
          b'Makefile', b'tab\t', b"it's"]
+
+
+def may_write(path):
+    """Is it, or could it be, a file of which the owner may write? The same for root, who may write to all."""
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return True
+    return stat.S_ISREG(found.st_mode) and found.st_mode & stat.S_IWUSR
 
 
 class Edits:
@@ -51,13 +62,13 @@ class Edits:
 
     def write(self):
         path = self.new()
-        if not os.path.isdir(path) and not os.path.islink(path):
+        if may_write(path):
             with open(path, 'wb') as f:
                 f.write(self.bytes())
 
     def append(self):
         path = self.some('file')
-        if path and not os.path.islink(path):
+        if path and may_write(path):
             with open(path, 'ab') as f:
                 f.write(b'more\n')
 
@@ -141,7 +152,9 @@ def one_round(w, seed, git):
         same((remote.returncode, remote.stdout), (plain.returncode, plain.stdout), text)
         got, want = state(p.root, git, env), state(here.root, git, env)
         same(got, want, text)
-    w.must('--remote', 'big', 'stop', '--yes', '--force', cwd=p.root)
+    # One for each branch that it was on.
+    for session in json.loads(w.must('--remote', 'big', 'list', '--json'))['sessions']:
+        w.must('--remote', 'big', 'stop', '--yes', '--force', '--session', session['id'], cwd=p.root)
 
 
 def rounds(top, git):
