@@ -210,6 +210,7 @@ int credential_find(struct atoll *a, const char *text, size_t len, struct creden
 	int kind = secret_kind(text, len);
 	int r;
 
+	ret->id[0] = '\0';
 	if (kind < 0)
 		return 0;
 	r = secret_digest(text, len, sha256, err);
@@ -218,11 +219,10 @@ int credential_find(struct atoll *a, const char *text, size_t len, struct creden
 	if (r <= 0)
 		return r;
 	/* The index has compared them, in its own time; this is what decides. */
-	if (!sha256_text_equal(row.sha256, sha256) || (int)row.kind != kind ||
-	    credential_left_ms(&row) == 0)
+	if (!sha256_text_equal(row.sha256, sha256) || (int)row.kind != kind)
 		return 0;
 	*ret = row;
-	return 1;
+	return credential_left_ms(&row) > 0;
 }
 
 int credential_holds(struct atoll *a, const char *sha256, struct error *err)

@@ -51,7 +51,8 @@ int credential_new_token(struct atoll *a, const struct token_wish *wish, struct 
 int64_t credential_left_ms(const struct credential_row *row);
 /* The same in seconds, rounded up. */
 int64_t credential_left_s(const struct credential_row *row);
-/* In force by its text: 1 and *RET; 0: there is none such, it is revoked, or over. */
+/* In force by its text: 1 and *RET; 0: it is revoked or over, and *RET says so, or there is none such, and RET's
+ * id is "". */
 int credential_find(struct atoll *a, const char *text, size_t len, struct credential_row *ret,
                     struct error *err);
 /* A key by its name, a key or token by its id. -ATOLL_E_NOT_FOUND. */

@@ -130,39 +130,62 @@ static void become(struct identity *ret, const struct credential_row *row)
 		(void)snprintf(ret->name, sizeof(ret->name), "token %s of %s", row->id, row->plan);
 }
 
-/* 1 and *RET, or 0. */
+/* 1 and *RET, or 0 and *RET_ROW as credential_find() has it. */
 static int by_secret(struct auth *a, const char *authorization, struct identity *ret,
-                     struct error *err)
+                     struct credential_row *ret_row, struct error *err)
 {
 	const char *text = bearer(authorization);
 	size_t len = text ? strcspn(text, " ") : 0;
-	struct credential_row row;
 	int r;
 
+	ret_row->id[0] = '\0';
 	/* Blanks behind it are none of the value's. */
 	if (len == 0 || text[len + strspn(text + len, " \t")] != '\0')
 		return 0;
-	r = credential_find(a->store, text, len, &row, err);
+	r = credential_find(a->store, text, len, ret_row, err);
 	if (r <= 0)
 		return r;
-	note_use(a, &row);
-	become(ret, &row);
+	note_use(a, ret_row);
+	become(ret, ret_row);
 	return 1;
+}
+
+/* Whoever has the secret may know what became of it, and by which clock. */
+static int no_more(const struct credential_row *row, struct error *err)
+{
+	const char *kind = row->kind == CREDENTIAL_KEY ? "key" : "token";
+	char at[CLOCK_TEXT_LEN], now[CLOCK_TEXT_LEN];
+	char why[4 * CLOCK_TEXT_LEN + LIMIT_NAME];
+
+	clock_format(row->revoked_ms ? row->revoked_ms : row->expires_ms, at);
+	clock_format(clock_real_ms(), now);
+	if (!*row->id)
+		return denied(err, "the credential is unknown, revoked or over");
+	if (row->revoked_ms)
+		(void)snprintf(why, sizeof(why), "%s '%s' was revoked at %s", kind, row->name, at);
+	else if (row->expires_ms <= clock_real_ms())
+		(void)snprintf(why, sizeof(why),
+		               "%s '%s' is over since %s by the daemon's clock, which says %s",
+		               kind, row->name, at, now);
+	else
+		(void)snprintf(why, sizeof(why), "%s '%s' is over", kind, row->name);
+	return denied(err, why);
 }
 
 int auth_check(struct auth *a, const struct auth_request *q, struct identity *ret,
                unsigned *ret_retry_s, struct error *err)
 {
+	struct credential_row row;
 	int r;
 
 	if (!q->authorization)
 		return by_socket(a, q, ret, err);
-	r = by_secret(a, q->authorization, ret, err);
+	r = by_secret(a, q->authorization, ret, &row, err);
 	if (r != 0)
 		return r < 0 ? r : 0;
 	if (!is_own(a, q) && !rate_failed(a->rate, q->peer, clock_boot_ns(), ret_retry_s))
 		return error_set(err, -EAGAIN, "too many wrong credentials from this address");
-	return denied(err, "the credential is unknown, revoked or over");
+	return no_more(&row, err);
 }
 
 bool auth_holds(struct auth *a, const struct identity *who)

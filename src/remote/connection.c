@@ -15,16 +15,22 @@
 
 #define CONNECT_MS  15000
 #define MESSAGE_MAX 2048
+#define NS_PER_S    INT64_C(1000000000)
 
 /* ---- what ends it ---- */
 
-/* The peer is gone: what was not answered was not done, or is pending over there. */
+/* The peer is gone: what was not answered was not done, or is pending over there. It gives up whoever
+ * says nothing for some seconds. */
 static int lost(struct connection *c, int64_t r, struct error *err)
 {
+	int64_t suspended_s = (clock_suspended_ns() - c->suspended_ns) / NS_PER_S;
 	int code;
 
 	c->ended = true;
 	code = remote_link_lost(c->link, r, err);
+	if (suspended_s > 0)
+		return error_prefix(err, code, "%s, and this machine was suspended for %lld s",
+		                    c->doing, (long long)suspended_s);
 	return error_prefix(err, code, "%s", c->doing);
 }
 
@@ -279,6 +285,7 @@ int connection_open(struct remote_session *s, void (*notice)(void *user, const c
 	int r;
 
 	c->session = s;
+	c->suspended_ns = clock_suspended_ns();
 	c->doing = "while connecting";
 	c->notice = notice;
 	c->user = user;

@@ -29,6 +29,7 @@ struct connection {
 	const char *doing; /* the step under way, for "... while DOING"; lives for ever */
 	void (*notice)(void *user, const char *message);
 	void *user;
+	int64_t suspended_ns; /* this machine, before it was opened */
 	bool ended;
 	bool refused;      /* an error frame came */
 	struct frame held; /* seen while sending, and not told yet */

@@ -253,6 +253,19 @@ static int bring_back(struct cycle *cy, struct error *err)
 	return r;
 }
 
+/* Lost without a word, perhaps because the key was revoked, which the daemon says when it is asked. */
+static void explain_loss(const struct cycle *cy, struct error *err)
+{
+	cleanup_error struct error why = ERROR_INIT;
+
+	if (!cy->c || !cy->c->ended || cy->c->refused || !cy->s->remote->key ||
+	    remote_check_key(cy->s->remote, &why) == 0)
+		return;
+	error_done(err);
+	error_move(err, &why);
+	(void)error_prefix(err, err->code, "%s the connection was ended", cy->c->doing);
+}
+
 /* Where the next cycle will look for it. */
 static void hint_pending(const struct cycle *cy, struct error *err)
 {
@@ -269,8 +282,10 @@ static int do_exec(struct cycle *cy, struct error *err)
 		r = command(cy, err);
 	if (r < 0)
 		return r;
-	if (bring_back(cy, &cy->ret->pull_err) < 0)
+	if (bring_back(cy, &cy->ret->pull_err) < 0) {
+		explain_loss(cy, &cy->ret->pull_err);
 		hint_pending(cy, &cy->ret->pull_err);
+	}
 	return 0;
 }
 
@@ -332,9 +347,14 @@ static void finish(struct cycle *cy, int r)
 static void hint_unchanged(const struct cycle *cy, int r, struct error *err)
 {
 	bool lost = cy->c && cy->c->ended;
+	bool denied;
 
-	if (r < 0 && lost)
-		error_hint(err, "nothing was changed here; run it again");
+	if (r == 0 || !lost)
+		return;
+	explain_loss(cy, err);
+	denied = err->code == -ATOLL_E_DENIED;
+	error_hint(err, "nothing was changed here; run it again%s",
+	           denied ? " when another key (atoll token new, there) is in the key file" : "");
 }
 
 int remote_cycle(struct remote_session *s, const struct remote_run *run, struct remote_outcome *ret,
@@ -352,6 +372,7 @@ int remote_cycle(struct remote_session *s, const struct remote_run *run, struct 
 	*ret = (struct remote_outcome){ 0 };
 	r = work(&cy, err);
 	hint_unchanged(&cy, r, err);
+	r = r < 0 ? err->code : r;
 	finish(&cy, r);
 	return r;
 }

@@ -75,13 +75,16 @@ static void make_harmless(struct words *w)
 	(void)snprintf(w->text, sizeof(w->text), "%s", strbuf_str(&sb));
 }
 
+#define STATUS_DENIED 401
+
 static const struct {
 	int status;
 	int code;
 	const char *why;
 	const char *hint;
 } statuses[] = {
-	{ 401, -ATOLL_E_DENIED, "the key was refused: there is none, or it is over or revoked",
+	{ STATUS_DENIED, -ATOLL_E_DENIED,
+	  "the key was refused: there is none, or it is over or revoked",
 	  "ask for another one (atoll token new, there), and put it into the key file" },
 	{ 403, -ATOLL_E_DENIED, "the key may not do this", "ask for a key of another scope" },
 	{ 404, -ATOLL_E_NOT_FOUND, "there is no such thing", NULL },
@@ -92,14 +95,14 @@ static const struct {
 	{ 503, -ATOLL_E_UNREACHABLE, "it is stopping", "do it again when it runs" },
 };
 
-/* No words of its own, or not a problem: what the status says. */
-static int by_status(const struct http_target *t, int status, struct error *err)
+/* No words of its own (WHY is ""), or not a problem: what the status says. */
+static int by_status(const struct http_target *t, int status, const char *why, struct error *err)
 {
 	for (size_t i = 0; i < sizeof(statuses) / sizeof(statuses[0]); i++) {
 		if (statuses[i].status != status)
 			continue;
 		(void)error_set(err, statuses[i].code, "the daemon at '%s' answered %d: %s",
-		                t->shown, status, statuses[i].why);
+		                t->shown, status, *why ? why : statuses[i].why);
 		if (statuses[i].hint)
 			error_hint(err, "%s", statuses[i].hint);
 		return statuses[i].code;
@@ -122,10 +125,11 @@ int http_problem(const struct http_target *t, int status, const char *text, size
 	if (!text || json_members(text, len, take_member, p) < 0)
 		p->code.text[0] = '\0';
 	code = error_code_of(p->code.text);
-	if (code == 0 || status == 401)
-		return by_status(t, status, err);
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
 		make_harmless(all[i]);
+	/* What it advises is for who speaks HTTP. */
+	if (code == 0 || status == STATUS_DENIED)
+		return by_status(t, status, code ? p->detail.text : "", err);
 	(void)error_set(err, code, "%s", p->detail.text[0] ? p->detail.text : p->title.text);
 	error_cause(err, p->op.text[0] ? p->op.text : NULL, p->path.text[0] ? p->path.text : NULL,
 	            0, p->cause.text[0] ? p->cause.text : NULL);

@@ -17,6 +17,7 @@
 
 #define KEY_MAX       4096
 #define TOKEN_WAIT_MS 30000
+#define ASK_AGAIN_MS  2000
 #define FOR_OTHERS    077
 #define STATUS_DENIED 401
 
@@ -161,6 +162,23 @@ int remote_check(struct remote *r, struct error *err)
 	return -ATOLL_E_UNREACHABLE;
 }
 
+/* A daemon that is gone is not waited for. */
+int remote_check_key(struct remote *r, struct error *err)
+{
+	cleanup_http_reply struct http_reply reply = HTTP_REPLY_INIT;
+	cleanup_error struct error own = ERROR_INIT;
+	int k = remote_call(r,
+	                    &(struct http_request){ .method = "GET",
+	                                            .path = "/v1/version",
+	                                            .timeout_ms = ASK_AGAIN_MS },
+	                    &reply, &own);
+
+	if (k != -ATOLL_E_DENIED)
+		return 0;
+	error_move(err, &own);
+	return k;
+}
+
 /* ---- tokens ---- */
 
 /* In a thread of the cache. */
@@ -188,14 +206,22 @@ static int send_request(void *user, const struct atoll_token_request *q,
 	return got.len ? atoll_token_reply_body(reply, got.body, got.len) : 0;
 }
 
-static int of_result(int code, const struct atoll_result *res, struct error *err)
+/* R: NULL, or whose key it was for. */
+static int of_result(const struct remote *r, int code, const struct atoll_result *res,
+                     struct error *err)
 {
 	const char *hint = atoll_result_hint(res);
 
 	if (code > -ATOLL_E_INVALID) /* an errno: nothing, or nothing of use, was answered */
 		code = -ATOLL_E_UNREACHABLE;
 	(void)error_set(err, code, "%s", atoll_result_message(res));
-	if (hint && *hint)
+	if (r && code == -ATOLL_E_DENIED)
+		error_hint(err,
+		           "put a key that may do this into the key file (atoll token new, there); "
+		           "a session that another key made is left by atoll --remote %s stop "
+		           "--force",
+		           r->name);
+	else if (hint && *hint)
 		error_hint(err, "%s", hint);
 	return code;
 }
@@ -219,7 +245,7 @@ static int open_tokens(struct remote *r, struct atoll_result *res, struct error 
 	                      (unsigned)(hash64(r->key, strlen(r->key)) & 0xffffffffu));
 	c.principal = principal;
 	k = atoll_tokens_open(&c, &r->tokens, res);
-	return k < 0 ? of_result(k, res, err) : 0;
+	return k < 0 ? of_result(NULL, k, res, err) : 0;
 }
 
 /* 1: refused, and another one may do. */
@@ -245,7 +271,7 @@ static int with_token(struct remote *r, const char *sandbox, with_token_fn fn, v
 		if (i > 0) /* of the first one, which was refused */
 			error_done(err);
 		if (k < 0) {
-			k = of_result(k, res, err);
+			k = of_result(r, k, res, err);
 			break;
 		}
 		k = fn(r, atoll_token_text(token), ctx, err);

@@ -70,6 +70,8 @@ int remote_call(struct remote *r, const struct http_request *q, struct http_repl
                 struct error *err);
 /* That the daemon answers, and takes the key: 0, or exactly what is wrong. */
 int remote_check(struct remote *r, struct error *err);
+/* After a connection was lost: -ATOLL_E_DENIED, the key is not taken any more; 0: it is, or nobody answers. */
+int remote_check_key(struct remote *r, struct error *err);
 
 /* http_call() with a token of SANDBOX; another one, once, when that is refused (401). */
 int remote_call_token(struct remote *r, const char *sandbox, const struct http_request *q,

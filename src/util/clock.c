@@ -40,6 +40,13 @@ int64_t clock_boot_ns(void)
 	return now_ns(CLOCK_BOOTTIME);
 }
 
+int64_t clock_suspended_ns(void)
+{
+	int64_t awake = now_ns(CLOCK_MONOTONIC);
+
+	return now_ns(CLOCK_BOOTTIME) - awake;
+}
+
 int64_t clock_real_ns(void)
 {
 	return now_ns(CLOCK_REALTIME);

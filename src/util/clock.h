@@ -10,6 +10,8 @@
 #define CLOCK_NEVER INT64_MAX
 
 int64_t clock_boot_ns(void);
+/* How long the machine was suspended, all in all since it was started. */
+int64_t clock_suspended_ns(void);
 int64_t clock_real_ns(void);
 int64_t clock_real_ms(void);
 /* A deadline WAIT_MS from now; negative: CLOCK_NEVER; 0: already passed. */

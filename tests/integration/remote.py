@@ -4,6 +4,7 @@ daemon on a socket; src/remote/cycle.h says what must hold."""
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(os.environ.get('ATOLL_SOURCE_ROOT', '.'))
 sys.path.insert(0, str(ROOT / 'tests/lib'))
-from atolld import main  # noqa: E402
+from atolld import SANITIZED, Skip, main  # noqa: E402
 from expect import need, same  # noqa: E402
 from remoted import GIT_ENV, World, look, wait_until  # noqa: E402
 
@@ -408,11 +409,59 @@ def remote_a_key_that_was_revoked(top):
         p = w.project()
         p.write('a', 'a\n')
         same(p.good('cat a; echo b >a'), b'a\n', 'with a key')
-        w.must('token', 'revoke', 'laptop', env=there)
+        with p.start('sh', '-c', 'echo c >a; echo ready; sleep 100', stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                     stderr=subprocess.PIPE) as it:
+            it.stdout.readline()
+            w.must('token', 'revoke', 'laptop', env=there)
+            said = it.communicate(timeout=30)[1]
+        same((it.returncode, p.read('a')), (125, b'b\n'), said)
+        need(b'while the command ran' in said and b"key 'laptop' was revoked" in said, said)
+        need(b'nothing was changed here' in said and b'atoll token new' in said, said)
+        for done in (p.sh('echo c >a'), p.atoll('--remote', 'big', 'diff')):
+            need(done.returncode != 0 and b"key 'laptop' was revoked" in done.stderr, done.stderr)
+            need(b'atoll token new' in done.stderr, done.stderr)
+        same(p.read('a'), b'b\n', 'nothing is changed')
+        same(len(w.plans_here()), 1, 'only what can be undone is left')
+
+
+def remote_a_key_that_is_over(top):
+    """What began with it ends as it would have. Then the user reads since when, by which clock."""
+    with World(top, '--listen=127.0.0.1:0', f'--socket={top}/sock') as w:
+        there = {'ATOLL_HOME': f'{top}/there'}
+        key = Path(top) / 'key'
+        key.touch(0o600)
+        place = next(x for x in w.daemon.places() if x.startswith('127'))
+        w.must('remote', 'remove', 'big')
+        key.write_bytes(w.must('token', 'new', 'short', '--scope', 'agent', '--expires', '2s', env=there))
+        w.must('remote', 'add', 'big', f'http://{place}', '--key-file', str(key))
+        p = w.project()
+        same(p.good('sleep 2.5; echo b >a; echo done'), b'done\n', 'it is over in the middle')
+        same(p.read('a'), b'b\n', 'and what it changed came')
         done = p.sh('echo c >a')
         same((done.returncode, p.read('a')), (125, b'b\n'), done.stderr)
-        need(b'key' in done.stderr or b'credential' in done.stderr, done.stderr)
-        same(len(w.plans_here()), 1, 'only what can be undone is left')
+        need(re.search(rb"key 'short' is over since \S+Z by the daemon's clock, which says \S+Z", done.stderr), done.stderr)
+        need(b'atoll token new' in done.stderr and key.read_bytes().strip() not in done.stderr, done.stderr)
+
+
+def remote_a_machine_that_was_suspended(top):
+    """The daemon has given it up meanwhile; the user reads why."""
+    if SANITIZED:
+        raise Skip('the sanitizers want to be loaded first')
+    with World(top) as w:
+        p = w.project()
+        p.write('a', 'a\n')
+        slept = Path(top) / 'slept'
+        with p.start('sh', '-c', 'echo b >a; echo ready; sleep 100', stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                     stderr=subprocess.PIPE, env={'LD_PRELOAD': os.environ['ATOLL_TEST_SUSPEND'],
+                                                  'ATOLL_TEST_SUSPENDED': str(slept)}) as it:
+            it.stdout.readline()
+            slept.touch()
+            w.restart()
+            said = it.communicate(timeout=30)[1]
+        same((it.returncode, p.read('a')), (125, b'a\n'), said)
+        need(b'while the command ran, and this machine was suspended for 3600 s' in said, said)
+        need(b'nothing was changed here; run it again' in said, said)
+        same(p.good('cat a'), b'a\n', 'again')
 
 
 def remote_the_daemon_is_not_there(top):
@@ -435,4 +484,4 @@ if __name__ == '__main__':
           remote_edits_elsewhere_are_none, remote_rollback_undoes_the_last_pull, remote_no_plan_is_left_without_changes,
           cmd_01_commands_of_one_session_are_serial, der_10_a_client_that_is_killed_frees_the_session,
           der_23_waiting_ends_and_names_the_holder, cmd_04_a_daemon_without_a_lock, remote_a_key_that_was_revoked,
-          remote_the_daemon_is_not_there])
+          remote_a_key_that_is_over, remote_a_machine_that_was_suspended, remote_the_daemon_is_not_there])
