@@ -10,6 +10,7 @@
 #include "util/cleanup.h"
 #include "util/mem.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -147,15 +148,37 @@ static int reply_again(struct call *c, const struct once *o)
 	return reply_error_as(c, 410, &err);
 }
 
+/* For the mirror's record, which outlives the request's. */
+static char *request_text(const struct once *o)
+{
+	return o->given ? xasprintf("%s %s", o->row.sender, o->row.key) : xstrdup("");
+}
+
+/* A request is forgotten after a day, and a clock that is set ahead makes it one; its session is not. 1: answered. */
+static int find_made(struct call *c, struct once *o)
+{
+	cleanup_free char *request = request_text(o);
+	int r = o->again ? 0 : mirror_made_by(c->atoll, request, o->row.plan, &c->err);
+
+	if (r <= 0)
+		return r;
+	r = reply_again(c, o);
+	return r < 0 ? r : 1;
+}
+
 /* The mirror, and the plan over it. What is left when the second fails nobody needs. */
 static int make(struct call *c, struct once *o, const char *label, struct atoll_plan **ret)
 {
 	cleanup_close int making_fd = FD_NONE;
-	cleanup_mirror struct mirror m = MIRROR_INIT;
+	cleanup_mirror struct mirror m = MIRROR_INIT, wish = MIRROR_INIT;
 	struct atoll_resource resource = { 0 };
 	struct atoll_start start = { .resources = &resource, .n_resources = 1 };
-	int r = mirror_make(c->atoll, c->d->mirrors, o->row.plan, label, &m, &making_fd, &c->err);
+	int r;
 
+	(void)snprintf(wish.plan, sizeof(wish.plan), "%s", o->row.plan);
+	wish.label = xstrdup(label);
+	wish.request = request_text(o);
+	r = mirror_make(c->atoll, c->d->mirrors, &wish, &m, &making_fd, &c->err);
 	if (r < 0) {
 		once_failed(c, o);
 		return r;
@@ -205,7 +228,9 @@ static int create(struct call *c)
 	if (o.again && o.row.made)
 		return reply_again(c, &o);
 	api_settle(c);
-	r = make_once(c, &o, &w, &p);
+	r = find_made(c, &o);
+	if (r == 0)
+		r = make_once(c, &o, &w, &p);
 	if (r != 0)
 		return r < 0 ? r : 0;
 	r = start_note(c, p);

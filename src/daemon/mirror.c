@@ -26,6 +26,7 @@ void mirror_done(struct mirror *m)
 {
 	free(m->root);
 	free(m->label);
+	free(m->request);
 	*m = MIRROR_INIT;
 }
 
@@ -89,6 +90,8 @@ static int take_member(void *user, const char *key, const char *value, size_t le
 		return take_text(value, len, &m->root);
 	if (strcmp(key, "label") == 0)
 		return take_text(value, len, &m->label);
+	if (strcmp(key, "request") == 0)
+		return take_text(value, len, &m->request);
 	if (strcmp(key, "filled") == 0)
 		return json_decode_bool(value, len, &m->filled);
 	if (strcmp(key, "run") == 0)
@@ -152,6 +155,8 @@ static int write_record(int dir_fd, const struct mirror *m)
 	json_open_object(&j, NULL);
 	json_string(&j, "mirror", m->root);
 	json_string(&j, "label", m->label);
+	if (m->request && *m->request)
+		json_string(&j, "request", m->request);
 	json_bool(&j, "filled", m->filled);
 	json_uint(&j, "run", m->run);
 	json_uint(&j, "ran_at", m->ran_at);
@@ -222,8 +227,8 @@ static int make_dir(const struct mirror *m, const char *place, struct error *err
 	return r < 0 ? error_sys(err, r, "make the mirror", m->root) : 0;
 }
 
-int mirror_make(struct atoll *a, const char *place, const char *plan, const char *label,
-                struct mirror *ret, int *ret_fd, struct error *err)
+int mirror_make(struct atoll *a, const char *place, const struct mirror *wish, struct mirror *ret,
+                int *ret_fd, struct error *err)
 {
 	cleanup_mirror struct mirror m = MIRROR_INIT;
 	cleanup_close int dir_fd = FD_NONE;
@@ -233,15 +238,16 @@ int mirror_make(struct atoll *a, const char *place, const char *plan, const char
 		return r;
 	if (flock(dir_fd, LOCK_SH) < 0)
 		return error_sys(err, -errno, "lock the store's directory", RECORDS);
-	(void)snprintf(m.plan, sizeof(m.plan), "%s", plan);
-	m.root = xasprintf("%s/%s", place, plan);
-	m.label = xstrdup(label);
+	(void)snprintf(m.plan, sizeof(m.plan), "%s", wish->plan);
+	m.root = xasprintf("%s/%s", place, m.plan);
+	m.label = xstrdup(wish->label);
+	m.request = xstrdup(wish->request);
 	r = write_record(dir_fd, &m);
 	if (r < 0)
-		return error_sys(err, r, "write the record of session", plan);
+		return error_sys(err, r, "write the record of session", m.plan);
 	r = make_dir(&m, place, err);
 	if (r < 0) {
-		(void)fs_unlink_at(dir_fd, plan);
+		(void)fs_unlink_at(dir_fd, m.plan);
 		return r;
 	}
 	*ret = m;
@@ -336,4 +342,32 @@ int mirrors_list(struct atoll *a, mirror_fn fn, void *user, struct error *err)
 			r = fn(user, &m);
 	}
 	return r < 0 ? r : 0;
+}
+
+/* ---- by whom ---- */
+
+struct looking {
+	const char *request;
+	char *plan; /* PLAN_ID_LEN + 1 */
+	bool found;
+};
+
+static int look_at(void *user, const struct mirror *m)
+{
+	struct looking *l = user;
+
+	if (m->request && strcmp(m->request, l->request) == 0) {
+		memcpy(l->plan, m->plan, sizeof(m->plan));
+		l->found = true;
+	}
+	return 0;
+}
+
+int mirror_made_by(struct atoll *a, const char *request, char ret_plan[PLAN_ID_LEN + 1],
+                   struct error *err)
+{
+	struct looking l = { .request = request, .plan = ret_plan };
+	int r = *request ? mirrors_list(a, look_at, &l, err) : 0;
+
+	return r < 0 ? r : l.found;
 }

@@ -28,7 +28,8 @@
 struct mirror {
 	char plan[PLAN_ID_LEN + 1];
 	char *root;
-	char *label; /* the client's own words */
+	char *label;   /* the client's own words */
+	char *request; /* sender and Idempotency-Key of the request that made it; "": without */
 	bool filled;
 	uint64_t run;    /* the last one that changed something */
 	uint64_t ran_at; /* the generation that it ran at; 0: none is pending */
@@ -40,10 +41,13 @@ void mirror_done(struct mirror *m);
 /* Where mirrors go; the caller frees. GIVEN: as --mirrors said, or NULL. */
 int mirrors_place(const char *given, char **ret, struct error *err);
 
-/* Records and makes the mirror of a plan that is about to be started; again is harmless. *RET_FD keeps
- * sweepers away until it is closed. */
-int mirror_make(struct atoll *a, const char *place, const char *plan, const char *label,
-                struct mirror *ret, int *ret_fd, struct error *err);
+/* Records and makes the mirror of a plan that is about to be started, of which WISH says plan, label and request;
+ * again is harmless. *RET_FD keeps sweepers away until it is closed. */
+int mirror_make(struct atoll *a, const char *place, const struct mirror *wish, struct mirror *ret,
+                int *ret_fd, struct error *err);
+/* The one that REQUEST made, and whose plan is there, however long ago that was: 1 and its plan's id, or 0. */
+int mirror_made_by(struct atoll *a, const char *request, char ret_plan[PLAN_ID_LEN + 1],
+                   struct error *err);
 /* -ATOLL_E_NOT_FOUND: the plan is no session. */
 int mirror_load(struct atoll *a, const char *plan, struct mirror *ret, struct error *err);
 /* On disk when it returns. */
