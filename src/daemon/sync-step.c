@@ -7,6 +7,7 @@
 
 #include "daemon/follow.h"
 #include "fs/atomic.h"
+#include "sync/apply.h"
 #include "sync/program.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
@@ -63,6 +64,16 @@ static int forget_run(struct sync *x)
 	return mirror_save(x->s->atoll, &x->mirror, &x->s->err);
 }
 
+/* A first push that was killed leaves what came, and in one place half of something. */
+static int tidy_mirror(struct sync *x)
+{
+	cleanup_close int fd =
+		open(x->mirror.root, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	int r = fd < 0 ? -errno : sync_tidy(fd);
+
+	return r < 0 ? error_sys(&x->s->err, r, "tidy up the mirror", x->mirror.root) : 0;
+}
+
 int sync_settle(struct sync *x)
 {
 	struct stream *s = x->s;
@@ -71,7 +82,7 @@ int sync_settle(struct sync *x)
 
 	x->pending = 0;
 	if (r < 0 || x->generation == 0)
-		return r;
+		return r < 0 ? r : tidy_mirror(x);
 	changes = atoll_plan_diff(s->plan, NULL, NULL, s->res);
 	if (changes == 0)
 		return 0;

@@ -76,22 +76,34 @@ int pull_leave(struct remote_session *s, struct atoll_plan **plan, struct remote
 
 /* ---- what a dead one left in it ---- */
 
-struct leftovers {
-	struct sync_writer *w;
-	size_t n;
-};
+/* One of them, or in one of them. */
+static bool is_leftover(const char *path)
+{
+	cleanup_free char *copy = xstrdup(path);
+	char *rest = copy;
+
+	for (const char *name; (name = strsep(&rest, "/")) != NULL;)
+		if (sync_is_temporary(name))
+			return true;
+	return false;
+}
 
 static int take_leftover(void *user, const struct atoll_change *change)
 {
-	struct leftovers *l = user;
-	const char *slash = strrchr(change->path, '/'), *name = slash ? slash + 1 : change->path;
-	const struct sync_record gone = { .type = SYNC_GONE, .path = change->path };
+	if (change->kind == ATOLL_CHANGE_ADDED && is_leftover(change->path))
+		strlist_add(user, change->path);
+	return 0;
+}
 
-	if (change->kind != ATOLL_CHANGE_ADDED ||
-	    strncmp(name, SYNC_TEMPORARY, strlen(SYNC_TEMPORARY)) != 0)
-		return 0;
-	l->n++;
-	return sync_write(l->w, &gone);
+/* What is in a directory before it. */
+static int write_leftovers(struct sync_writer *w, const struct strlist *left)
+{
+	int r = 0;
+
+	for (size_t i = left->n; r == 0 && i > 0; i--)
+		r = sync_write(w,
+		               &(struct sync_record){ .type = SYNC_GONE, .path = left->v[i - 1] });
+	return r == 0 ? sync_write_end(w) : r;
 }
 
 static int write_to(void *ctx, const void *data, size_t len)
@@ -104,19 +116,18 @@ int pull_tidy(struct remote_session *s, struct atoll_plan *plan, struct error *e
 {
 	cleanup_close int fd = memfd_create("atoll-sync", MFD_CLOEXEC);
 	cleanup_sync_writer struct sync_writer *w = NULL;
-	struct leftovers l = { 0 };
+	cleanup_strlist struct strlist left = STRLIST_INIT;
 	int64_t n;
 	int r = fd < 0 ? -errno : sync_writer_new(write_to, &fd, &w);
 
 	if (r < 0)
 		return error_sys(err, r, "make ready", s->project.root);
-	l.w = w;
-	n = plan_diff(plan, take_leftover, &l, err);
+	n = plan_diff(plan, take_leftover, &left, err);
 	if (n < 0)
 		return (int)n;
-	if (l.n == 0)
+	if (left.n == 0)
 		return 0;
-	r = sync_write_end(w);
+	r = write_leftovers(w, &left);
 	return r < 0 ? error_sys(err, r, "tidy up", plan->name) : pull_apply(s, plan, fd, err);
 }
 

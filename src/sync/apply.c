@@ -20,7 +20,6 @@
 #include <unistd.h>
 
 #define MODE_BITS 07777u
-#define TMP_HEX   16
 
 /* A directory that gets its mode and time when the stream has left it. */
 struct waiting {
@@ -38,7 +37,7 @@ struct apply {
 	struct sync_record file;
 	uint64_t written;
 	bool ends_with_hole;
-	char tmp[sizeof(SYNC_TEMPORARY) + TMP_HEX];
+	char tmp[sizeof(SYNC_TEMPORARY) + SYNC_TEMPORARY_HEX];
 	struct sync_unpack *pack; /* being taken */
 	struct waiting *waiting;
 	size_t n_waiting, waiting_cap;
@@ -192,7 +191,7 @@ static int take_dir(struct apply *a, const struct sync_record *rec, struct error
 static void make_temporary(struct apply *a)
 {
 	memcpy(a->tmp, SYNC_TEMPORARY, sizeof(SYNC_TEMPORARY));
-	random_hex(a->tmp + strlen(a->tmp), TMP_HEX);
+	random_hex(a->tmp + strlen(a->tmp), SYNC_TEMPORARY_HEX);
 }
 
 static int take_file(struct apply *a, const struct sync_record *rec, struct error *err)

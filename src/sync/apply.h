@@ -16,11 +16,18 @@
 #ifndef SYNC_APPLY_H
 #define SYNC_APPLY_H
 
+#include <stdbool.h>
 #include "sync/stream.h"
 
-#define SYNC_TEMPORARY ".atoll-sync-"
+/* And so many hex digits. */
+#define SYNC_TEMPORARY     ".atoll-sync-"
+#define SYNC_TEMPORARY_HEX 16
 
 /* ROOT_FD may be O_PATH. On failure err->path names the entry, where there is one. */
 int sync_apply(int root_fd, int in_fd, struct error *err);
+/* Is it the name of a file, or of a directory for objects, that is not whole yet? */
+bool sync_is_temporary(const char *name);
+/* Removes those that were left below ROOT_FD, which nobody else uses. As far as it can. 0 or -errno. */
+int sync_tidy(int root_fd);
 
 #endif

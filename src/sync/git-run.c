@@ -36,11 +36,11 @@ static void add_config(struct strlist *env, size_t at, const char *key, const ch
 	add_pair(env, val, value);
 }
 
-static void make_env(struct strlist *env, const char *root, enum sync_git_rules rules)
+static void make_env(struct strlist *env, const char *root, const struct sync_git_how *how)
 {
 	static const char literal[] = "GIT_LITERAL_PATHSPECS=";
 	cleanup_strlist struct strlist base = STRLIST_INIT;
-	bool own = rules == SYNC_GIT_OWN;
+	bool own = how->rules == SYNC_GIT_OWN;
 	cleanup_free char *dir = xasprintf("%s/.git", root);
 	cleanup_free char *count = xasprintf("%zu", GIT_ENV_CONFIGS + (own ? 2 : 1));
 
@@ -57,9 +57,11 @@ static void make_env(struct strlist *env, const char *root, enum sync_git_rules 
 	add_pair(env, "GIT_CONFIG_COUNT", count);
 	add_pair(env, "GIT_DIR", dir);
 	add_pair(env, "GIT_WORK_TREE", root);
+	if (how->objects)
+		add_pair(env, "GIT_OBJECT_DIRECTORY", how->objects);
 }
 
-static int root_path(int root_fd, char out[PATH_MAX])
+int sync_git_root(int root_fd, char out[PATH_MAX])
 {
 	char link[sizeof("/proc/self/fd/") + 3 * sizeof(int)];
 	ssize_t n;
@@ -108,7 +110,7 @@ static int spawn(struct sync_git *g, const struct sync_git_how *how, const char 
 	argv[0] = "git";
 	for (size_t i = 0; i < n; i++)
 		argv[i + 1] = how->args[i];
-	make_env(&env, root, how->rules);
+	make_env(&env, root, how);
 	envp = xcalloc(env.n + 1, sizeof(*envp));
 	for (size_t i = 0; i < env.n; i++)
 		envp[i] = env.v[i];
@@ -126,7 +128,7 @@ static int start(struct sync_git *g, const struct sync_git_how *how)
 	cleanup_close int theirs = FD_NONE, other = FD_NONE;
 	char root[PATH_MAX];
 	int ends[2];
-	int r = root_path(how->root_fd, root);
+	int r = sync_git_root(how->root_fd, root);
 
 	if (r == 0)
 		r = memory_file(NULL, &g->err_fd);

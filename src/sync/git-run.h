@@ -3,6 +3,7 @@
 #ifndef SYNC_GIT_RUN_H
 #define SYNC_GIT_RUN_H
 
+#include <limits.h>
 #include "sync/git.h"
 #include "util/child.h"
 #include "util/strbuf.h"
@@ -19,9 +20,12 @@ struct sync_git_how {
 	int root_fd;
 	const char *const *args; /* without "git" */
 	enum sync_git_rules rules;
+	const char *objects;     /* where it puts objects; NULL: where the repository has them */
 	bool takes;              /* the pipe is its input; else its output */
 	const struct strbuf *in; /* its input when it does not take; NULL: none */
 };
+/* The path of ROOT_FD. */
+int sync_git_root(int root_fd, char out[PATH_MAX]);
 int sync_git_start(struct sync_git *g, const struct sync_git_how *how, struct error *err);
 /* Closes the pipe and waits. 0, or 1 when it said no by ending with 1; else an error. */
 int sync_git_finish(struct sync_git *g, struct error *err);

@@ -45,7 +45,11 @@ bool sync_ignored_has(const struct sync_ignored *i, const char *path);
 int sync_git_send_objects(int root_fd, const struct strlist *names, struct sync_writer *w,
                           struct error *err);
 
-/* Takes a pack, a piece after another. */
+/*
+ * Takes a pack, a piece after another. The repository is a stranger's, and where it says that its objects are may be
+ * anywhere: git puts them into a directory of ours in ROOT_FD, from which they are moved to .git/objects, by
+ * no link. Crash: that directory may be left (apply.h).
+ */
 struct sync_unpack;
 int sync_unpack_open(int root_fd, struct sync_unpack **ret, struct error *err);
 int sync_unpack_add(struct sync_unpack *u, const void *data, size_t len, struct error *err);

@@ -2,12 +2,14 @@
 """Sessions of remote clients through a real atolld: the cycle of push, run and pull; one client after
 another; clients and daemons that die at every step; and those who do not keep to the protocol."""
 
+import contextlib
 import hashlib
 import json
 import os
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -231,6 +233,22 @@ def sync_sessions_are_made_once(top):
             refused('not-found', s.open, is_open=False)
         answer = d.ask('POST /v1/plans/named/sync')
         same((answer.status, answer.headers.get('upgrade')), (426, 'atoll-sync/1'), 'without Upgrade')
+
+
+def sync_sessions_outlive_their_requests(top):
+    """A client that comes back after days gets the session that it asked for, and no second one."""
+    with World(top) as d:
+        one = d.make('a', key='k1')
+        with contextlib.closing(sqlite3.connect(d.home / 'atoll.db', isolation_level=None)) as db:
+            db.execute('PRAGMA busy_timeout=10000')
+            same(db.execute('UPDATE request SET created_ms = 1').rowcount, 1, 'requests on record')
+        same(d.make('a', key='k1')['plan'], one['plan'], 'days later')
+        d.again()
+        same(d.make('a', key='k1')['plan'], one['plan'], 'by another daemon')
+        same(len(list(d.mirrors.iterdir())), 1, 'mirrors')
+        need(d.make('a', key='k2')['plan'] != one['plan'], 'another request')
+        same(d.ask(f'DELETE /v1/sessions/{one["plan"]["id"]}').status, 200, 'stopped')
+        need(d.make('a', key='k1')['plan'] != one['plan'], 'when that one is gone there is a new one')
 
 
 def sync_mirrors_go_with_their_plans(top):
@@ -583,6 +601,26 @@ def sync_kills_of_the_daemon_at_every_step(top):
             generation = check_left(d, plan, mirror, name, generation)
 
 
+def sync_a_first_push_leaves_nothing_half(top):
+    """As one that was killed did: files and objects that were not whole go, whatever the project's rules say of
+    such names; what only looks alike stays."""
+    with World(top) as d:
+        made = d.make()
+        mirror, odd = Path(made['root']), '.atoll-sync-' + '0123456789abcdef'
+        (mirror / 'sub' / odd / 'ab').mkdir(parents=True)
+        (mirror / 'sub' / odd / 'ab' / 'object').write_text('half')
+        (mirror / 'sub' / odd / 'ab').chmod(0)
+        (mirror / odd).write_text('half')
+        (mirror / '.gitignore').write_text('.*\n')
+        (mirror / '.git').mkdir()
+        (mirror / '.git' / odd).symlink_to(d.local)
+        (mirror / '.atoll-sync-mine').write_text('mine')
+        with d.session(made['plan']['id']) as s:
+            same(sorted(tree(mirror)), ['.atoll-sync-mine', '.git', '.gitignore', 'sub'], 'what is left')
+            s.shut()
+        need(d.local.is_dir() and list(d.local.iterdir()), 'the project')
+
+
 def sync_a_first_push_goes_on(top):
     """Cut off, by the client and by the daemon's death, it is gone on from; nothing runs before it is whole."""
     with World(top) as d:
@@ -876,7 +914,7 @@ TESTS = [
     sync_a_whole_cycle,
     sync_refuses_what_is_not_its_turn,
     sync_input_terminals_and_signals,
-    sync_sessions_are_made_once,
+    sync_sessions_are_made_once, sync_sessions_outlive_their_requests,
     sync_mirrors_go_with_their_plans,
     sync_first_come_first_served,
     der_10_a_killed_client_frees_the_lock,
@@ -888,7 +926,7 @@ TESTS = [
     cmd_05_other_sessions_do_not_wait,
     sync_kills_of_the_client_at_every_step,
     sync_kills_of_the_daemon_at_every_step,
-    sync_a_first_push_goes_on,
+    sync_a_first_push_goes_on, sync_a_first_push_leaves_nothing_half,
     sync_what_is_pending_stays,
     sync_a_stop_ends_sessions_with_a_word,
     sync_refuses_bad_frames,

@@ -489,6 +489,39 @@ def sync_objects_travel_as_a_pack(top):
     pair.is_same('after the commits', objects=False)
 
 
+def sync_objects_go_nowhere_else(top):
+    """Whatever the repository there says of where its objects are."""
+    pair = Pair(top)
+    repository(pair)
+    objects = sorted((pair.here / '.git/objects').glob('??/*'))
+    paths = b''.join(bytes(p.relative_to(pair.here)) + b'\0' for p in objects)
+    stream = run(SYNC, 'send', pair.here, data=paths).stdout
+    for kind in ('honest', '.git', 'objects', 'each', 'commondir'):
+        there, outside = pair.dir / kind / 'there', pair.dir / kind / 'outside'
+        git(pair.dir, 'init', '-q', '-b', 'main', str(there))
+        git(pair.dir, 'init', '-q', '--bare', str(outside))
+        if kind == '.git':
+            shutil.rmtree(there / '.git')
+            (there / '.git').symlink_to(outside)
+        elif kind == 'objects':
+            shutil.rmtree(there / '.git/objects')
+            (there / '.git/objects').symlink_to(outside / 'objects')
+        elif kind == 'each':
+            for p in objects:
+                (outside / 'objects' / p.parent.name).mkdir(exist_ok=True)
+                (there / '.git/objects' / p.parent.name).unlink(missing_ok=True)
+                (there / '.git/objects' / p.parent.name).symlink_to(outside / 'objects' / p.parent.name)
+        elif kind == 'commondir':
+            (there / '.git/commondir').write_text(f'{outside}\n')
+        before = below(outside)
+        done = subprocess.run([SYNC, 'apply', there], input=stream, capture_output=True, check=False)
+        same(below(outside), before, f'{kind}: what is outside')
+        same(done.returncode, 0 if kind in ('honest', 'commondir') else 1, f'{kind}: {done.stderr}')
+        same([p for p in there.iterdir() if p.name != '.git'], [], f'{kind}: what is left')
+        if done.returncode == 0:
+            same(sorted(p.name for p in (there / '.git/objects').glob('??/*')), sorted(p.name for p in objects), kind)
+
+
 def sync_ignored_files_stay_where_they_are(top):
     pair = Pair(top)
     repository(pair)
