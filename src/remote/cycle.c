@@ -73,10 +73,10 @@ static int take_lock(struct cycle *cy, struct error *err)
 
 static int begin(struct cycle *cy, struct error *err)
 {
-	int r = session_dir(cy->s, &cy->dir_fd, err);
+	int r = take_lock(cy, err);
 
 	if (r == 0)
-		r = take_lock(cy, err);
+		r = session_dir(cy->s, &cy->dir_fd, err);
 	if (r == 0)
 		r = pull_settle(cy->s, &cy->run, cy->ret, &cy->plan, &cy->run_had, err);
 	return r;
@@ -269,9 +269,12 @@ static void explain_loss(const struct cycle *cy, struct error *err)
 /* Where the next cycle will look for it. */
 static void hint_pending(const struct cycle *cy, struct error *err)
 {
+	const char *first = err->code == -ENOSPC ? "make room here, then bring it: " : "";
+
 	if (cy->ret->pulled == 0)
-		error_hint(err, "what the command changed is kept there: atoll --remote %s commit",
-		           cy->s->remote->name);
+		error_hint(err,
+		           "what the command changed is kept there: %satoll --remote %s commit",
+		           first, cy->s->remote->name);
 }
 
 static int do_exec(struct cycle *cy, struct error *err)
@@ -340,7 +343,7 @@ static void finish(struct cycle *cy, int r)
 	push_done(&cy->push);
 	step_there_done(&cy->there);
 	close_fd(&cy->dir_fd);
-	ticket_release(&cy->lock);
+	session_unlock(cy->s, "cycle", &cy->lock);
 }
 
 /* Nobody is to wonder what became of the project. */

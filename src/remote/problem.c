@@ -95,14 +95,14 @@ static const struct {
 	{ 503, -ATOLL_E_UNREACHABLE, "it is stopping", "do it again when it runs" },
 };
 
-/* No words of its own (WHY is ""), or not a problem: what the status says. */
+/* No words of its own (WHY is NULL), or not a problem: what the status says. */
 static int by_status(const struct http_target *t, int status, const char *why, struct error *err)
 {
 	for (size_t i = 0; i < sizeof(statuses) / sizeof(statuses[0]); i++) {
 		if (statuses[i].status != status)
 			continue;
 		(void)error_set(err, statuses[i].code, "the daemon at '%s' answered %d: %s",
-		                t->shown, status, *why ? why : statuses[i].why);
+		                t->shown, status, why ? why : statuses[i].why);
 		if (statuses[i].hint)
 			error_hint(err, "%s", statuses[i].hint);
 		return statuses[i].code;
@@ -117,6 +117,7 @@ int http_problem(const struct http_target *t, int status, const char *text, size
                  struct error *err)
 {
 	cleanup_free struct problem *p = xcalloc(1, sizeof(*p));
+	cleanup_free char *why = NULL;
 	struct words *const all[] = {
 		&p->detail, &p->title, &p->hint, &p->op, &p->path, &p->cause
 	};
@@ -128,8 +129,10 @@ int http_problem(const struct http_target *t, int status, const char *text, size
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
 		make_harmless(all[i]);
 	/* What it advises is for who speaks HTTP. */
+	if (code != 0 && status == STATUS_DENIED && p->detail.text[0])
+		why = xasprintf("the key was refused: %s", p->detail.text);
 	if (code == 0 || status == STATUS_DENIED)
-		return by_status(t, status, code ? p->detail.text : "", err);
+		return by_status(t, status, why, err);
 	(void)error_set(err, code, "%s", p->detail.text[0] ? p->detail.text : p->title.text);
 	error_cause(err, p->op.text[0] ? p->op.text : NULL, p->path.text[0] ? p->path.text : NULL,
 	            0, p->cause.text[0] ? p->cause.text : NULL);

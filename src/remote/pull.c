@@ -312,6 +312,12 @@ static int apply_with(struct remote_session *s, struct atoll_plan *plan, int in_
 	(void)snprintf(out, sizeof(out), "%d", null);
 	(void)snprintf(words, sizeof(words), "%d", words_fd);
 	r = atoll_plan_exec_with(plan, &exec, options, 3, &status, res);
+	/* Its words are about a command of the user's. */
+	if (r == -ENOSPC)
+		return error_set(err, r,
+		                 "what was pulled could not be made: on the filesystem of '%s' is "
+		                 "less room than exec.min-free asks for",
+		                 atoll_result_cause_path(res));
 	if (r < 0)
 		return error_set(err, r, "what was pulled could not be made: %s",
 		                 atoll_result_message(res));

@@ -22,4 +22,7 @@ int session_change(struct remote_session *s, session_change_fn change, const voi
 #define SESSION_LOCK_SESSION "session"
 #define SESSION_LOCK_CYCLE   "cycle"
 
+/* What sessions that are gone have left in the store; those who died had no time for it. */
+void session_sweep(struct atoll *a);
+
 #endif

@@ -39,12 +39,14 @@ static int lock(struct remote_session *s, const char *kind, struct ticket *t, st
 }
 
 /* The file goes with the session; those who wait for it begin again. */
-static void forget_lock(struct remote_session *s, const char *kind)
+void session_unlock(struct remote_session *s, const char *kind, struct ticket *t)
 {
 	char file[SESSION_LOCK_LEN];
 
 	session_lock_name(s, kind, file);
-	(void)fs_unlink_at(registry_locks_fd(s->atoll->reg), file);
+	if (s->is_gone && t->fd >= 0)
+		(void)fs_unlink_at(registry_locks_fd(s->atoll->reg), file);
+	ticket_release(t);
 }
 
 /* ---- the request ---- */
@@ -224,7 +226,8 @@ int session_make_plan(struct remote_session *s, struct error *err)
 	if (r < 0) {
 		if (is_final(status) && s->row.generation == 0 && !s->row.pulled[0] &&
 		    !s->row.pull_plan[0])
-			(void)store_write(s->atoll, REGISTRY_DURABLE, delete_row, s, NULL);
+			s->is_gone =
+				store_write(s->atoll, REGISTRY_DURABLE, delete_row, s, NULL) >= 0;
 		return error_prefix(err, r, "cannot make a session");
 	}
 	crashpoint("session.asked");
@@ -254,9 +257,7 @@ int session_complete(struct remote_session *s, struct error *err)
 	if (r < 0)
 		return r;
 	r = complete_locked(s, err);
-	if (r == -ESTALE)
-		forget_lock(s, SESSION_LOCK_SESSION);
-	ticket_release(&t);
+	session_unlock(s, SESSION_LOCK_SESSION, &t);
 	return r;
 }
 
@@ -286,7 +287,7 @@ int session_replace(struct remote_session *s, struct error *err)
 		return r;
 	memcpy(gone, s->row.plan, sizeof(gone));
 	r = replace_locked(s, gone, err);
-	ticket_release(&t);
+	session_unlock(s, SESSION_LOCK_SESSION, &t);
 	return r;
 }
 
@@ -346,9 +347,8 @@ static int stop_locked(struct remote_session *s, bool is_forced, struct error *e
 	crashpoint("session.deleted");
 	if (r < 0)
 		return r;
+	s->is_gone = true;
 	remove_dir(s);
-	forget_lock(s, SESSION_LOCK_SESSION);
-	forget_lock(s, SESSION_LOCK_CYCLE);
 	return left;
 }
 
@@ -361,7 +361,8 @@ int session_stop(struct remote_session *s, bool is_forced, struct error *err)
 		r = lock(s, SESSION_LOCK_SESSION, &session, err);
 	if (r == 0)
 		r = stop_locked(s, is_forced, err);
-	ticket_release(&session);
-	ticket_release(&cycle);
+	session_unlock(s, SESSION_LOCK_SESSION, &session);
+	session_unlock(s, SESSION_LOCK_CYCLE, &cycle);
+	session_sweep(s->atoll);
 	return r;
 }

@@ -200,6 +200,7 @@ static int record(struct remote_session *s, const char *name, struct error *err)
 	wanted.branch = is_detached(p) ? xasprintf("@%s", p->head) : xstrdup(p->branch);
 	session_row_copy(&s->row, &wanted);
 	free(wanted.branch);
+	session_sweep(s->atoll);
 	r = store_write(s->atoll, REGISTRY_DURABLE, find_or_insert, s, err);
 	crashpoint("session.recorded");
 	return r < 0 ? r : 0;
@@ -237,6 +238,7 @@ int session_get(struct atoll *a, const struct session_wish *w, struct remote_ses
 			break;
 		error_done(err);
 		session_row_done(&s->row);
+		s->is_gone = false;
 	}
 	if (r == 0)
 		*ret = take_ptr(s);
@@ -250,6 +252,7 @@ int session_reload(struct remote_session *s, struct error *err)
 
 	if (r < 0)
 		return r;
+	s->is_gone = r == 0;
 	if (r == 0)
 		return error_set(err, -ATOLL_E_NOT_FOUND, "session %s was stopped meanwhile",
 		                 s->row.id);

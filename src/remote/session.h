@@ -23,6 +23,10 @@
  * Lock order: cycle ("ID.cycle", held by a cycle for its whole length) -> session ("ID.session", held
  * while a session is made, replaced or ended) -> store. Neither is held while a command runs on behalf
  * of somebody else: that is the plan's lock, on the daemon.
+ *
+ * Ids are made up and never used again, so a session without a row is gone for good. Then its locks' files go with
+ * whoever has them last, and its directory, which is used under the cycle's lock only, with its end. Crash: they
+ * are left, and removed when another session is made or ended.
  */
 #ifndef REMOTE_SESSION_H
 #define REMOTE_SESSION_H
@@ -57,6 +61,7 @@ struct remote_session {
 	struct session_row row; /* as last read or written */
 	bool is_new;            /* its plan was made by this process, */
 	bool is_replaced;       /* because the former one was gone */
+	bool is_gone;           /* there is no such row any more, and never will be */
 };
 void remote_session_free(struct remote_session *s);
 void remote_session_freep(struct remote_session **s);
@@ -98,6 +103,9 @@ int session_dir(struct remote_session *s, int *ret_fd, struct error *err);
  * under way then: waits for the one that is. IS_FORCED: a daemon that does not answer, or refuses, is not
  * asked twice; 1: its plan is still there. */
 int session_stop(struct remote_session *s, bool is_forced, struct error *err);
+
+/* Lets a lock of the session go, and with it its file when the session is gone. T may be free. */
+void session_unlock(struct remote_session *s, const char *kind, struct ticket *t);
 
 /* "NAME.cycle": the lock's file in the store's locks, SESSION_LOCK_LEN with its NUL. */
 #define SESSION_LOCK_LEN (SESSION_ID_LEN + sizeof(".session"))

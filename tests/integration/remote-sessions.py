@@ -145,6 +145,15 @@ class World:
         return sessions[0]
 
 
+def left_of_sessions(w):
+    """Locks and directories, here and there."""
+    found = [p for kind in ('session', 'cycle') for p in (w.top / 'home/locks').glob(f'*.{kind}')]
+    there = Path(w.daemon.env['ATOLL_HOME'])
+    found += [p for d in (w.top / 'home/remote', there / 'sessions', there / 'plans') if d.exists() for p in d.iterdir()]
+    found += [p for p in (there / 'locks').iterdir() if p.name not in ('store.lk', 'audit.lk')]
+    return [str(p.relative_to(w.top)) for p in found]
+
+
 def finish(processes, what):
     """The ids that all of them say."""
     said = []
@@ -246,6 +255,7 @@ def der_13_killed_at_every_point_there_is_one(top):
             w.one(f'{point}, ended')
             same(w.run('stop').returncode, 0, f'{point}: the end')
             same((w.sessions(), w.plans(), w.mirrors()), ([], [], []), f'{point}: nothing is left')
+            same(left_of_sessions(w), [], f'{point}: no file is left')
             if KILLED in (first.returncode, replaced.returncode, ended.returncode):
                 passed.add(point)
         same(sorted(passed), points, 'each point was reached')
@@ -373,6 +383,20 @@ def sto_06_a_detached_head_finds_its_session_by_ancestry(top):
         need(second, 'a commit')
 
 
+def a_session_that_is_stopped_leaves_no_file(top):
+    """Whoever comes too late for it, or waits for it, leaves none either."""
+    with World(top) as w:
+        w.session()
+        first = w.start('exec', '--', 'sh', '-c', 'echo ready; sleep 0.5')
+        first.stdout.readline()
+        end = w.start('stop')
+        others = [w.start('--wait', '20', *words) for words in (['exec', '--', 'true'], ['stop'], ['exec', '--', 'true'])]
+        for p in (first, end, *others):
+            p.communicate(timeout=PATIENCE)
+        w.run('stop')
+        same((w.sessions(), w.plans(), left_of_sessions(w)), ([], [], []), 'nothing is left')
+
+
 def a_plan_that_is_gone_is_replaced(top):
     with World(top) as w:
         before = w.session()
@@ -439,6 +463,7 @@ if __name__ == '__main__':
         sto_05_after_every_failure_the_locks_are_free,
         sto_06_several_are_an_error_that_names_them,
         sto_06_a_detached_head_finds_its_session_by_ancestry,
+        a_session_that_is_stopped_leaves_no_file,
         a_plan_that_is_gone_is_replaced,
         keys_that_are_over_or_revoked_are_said_to_be,
         a_key_of_an_agent_will_do,

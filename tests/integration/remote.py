@@ -464,6 +464,24 @@ def remote_a_machine_that_was_suspended(top):
         same(p.good('cat a'), b'a\n', 'again')
 
 
+def remote_no_room_for_what_comes(top):
+    """The command has run, and the user reads so."""
+    with World(top) as w:
+        p = w.project()
+        p.write('a', 'a\n')
+        p.good('true')
+        w.must('config', 'set', 'exec.min-free', '1000000g')
+        done = p.sh('echo b >a; echo said; exit 7')
+        same((done.returncode, done.stdout, p.read('a')), (7, b'said\n', b'a\n'), done.stderr)
+        need(b'exec.min-free' in done.stderr and b'not started' not in done.stderr, done.stderr)
+        need(b'kept there: make room here' in done.stderr and b'atoll --remote big commit' in done.stderr, done.stderr)
+        again = p.sh('echo c >a')
+        same((again.returncode, p.read('a')), (125, b'a\n'), again.stderr)
+        w.must('config', 'set', 'exec.min-free', '0')
+        w.must('--remote', 'big', 'commit', cwd=p.root)
+        same(p.read('a'), b'b\n', 'it is brought')
+
+
 def remote_the_daemon_is_not_there(top):
     with World(top) as w:
         p = w.project()
@@ -484,4 +502,5 @@ if __name__ == '__main__':
           remote_edits_elsewhere_are_none, remote_rollback_undoes_the_last_pull, remote_no_plan_is_left_without_changes,
           cmd_01_commands_of_one_session_are_serial, der_10_a_client_that_is_killed_frees_the_session,
           der_23_waiting_ends_and_names_the_holder, cmd_04_a_daemon_without_a_lock, remote_a_key_that_was_revoked,
-          remote_a_key_that_is_over, remote_a_machine_that_was_suspended, remote_the_daemon_is_not_there])
+          remote_a_key_that_is_over, remote_a_machine_that_was_suspended, remote_no_room_for_what_comes,
+          remote_the_daemon_is_not_there])
