@@ -7,6 +7,7 @@
 #include "fs/walk.h"
 #include "sync/git-run.h"
 #include "sync/path.h"
+#include "sync/place.h"
 #include "util/cleanup.h"
 #include "util/hash.h"
 #include "util/mem.h"
@@ -189,18 +190,29 @@ int sync_git_ignored(int root_fd, enum sync_git_rules rules, struct sync_ignored
 	return r;
 }
 
+/* What was in a directory that is a link now is gone, and git says nothing of it but that. */
+static bool is_beyond_link(struct sync_place *at, const char *path)
+{
+	const char *name;
+
+	return sync_place_enter(at, path, &name) == -ELOOP;
+}
+
 int sync_git_check(int root_fd, const char *const *paths, size_t n, struct sync_ignored *ret,
                    struct error *err)
 {
 	static const char *const args[] = { "check-ignore", "-z", "--stdin", NULL };
+	cleanup_sync_place struct sync_place at = SYNC_PLACE_AT(root_fd);
 	cleanup_strbuf struct strbuf in = STRBUF_INIT;
 
 	/* With a dot before it nothing in a path has a meaning of its own. */
 	for (size_t i = 0; i < n; i++) {
+		if (is_beyond_link(&at, paths[i]))
+			continue;
 		strbuf_puts(&in, "./");
 		strbuf_add(&in, paths[i], strlen(paths[i]) + 1);
 	}
-	if (n == 0)
+	if (in.len == 0)
 		return 0;
 	return ask(&(struct sync_git_how){ .root_fd = root_fd, .args = args, .in = &in }, ret, err);
 }

@@ -35,7 +35,7 @@ void sync_ignored_done(struct sync_ignored *i);
 /* Everything that is there and ignored. */
 int sync_git_ignored(int root_fd, enum sync_git_rules rules, struct sync_ignored *ret,
                      struct error *err);
-/* Those of PATHS, there or not, that would be ignored. */
+/* Those of PATHS, there or not, that would be ignored; of what is behind a link nothing is. */
 int sync_git_check(int root_fd, const char *const *paths, size_t n, struct sync_ignored *ret,
                    struct error *err);
 /* PATH or a directory above it is in it. */

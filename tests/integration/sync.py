@@ -522,6 +522,21 @@ def sync_objects_go_nowhere_else(top):
             same(sorted(p.name for p in (there / '.git/objects').glob('??/*')), sorted(p.name for p in objects), kind)
 
 
+def sync_a_directory_becomes_a_link(top):
+    """What was in it is behind a link now, where git does not look."""
+    pair = Pair(top)
+    repository(pair)
+    for name in ('d/x', 'd/e/y', 'f/x'):
+        (pair.here / name).parent.mkdir(parents=True, exist_ok=True)
+        (pair.here / name).write_text(name)
+    (pair.here / 'f/x.o').write_text('ignored')
+    pair.push()
+    shutil.rmtree(pair.there / 'd')
+    (pair.there / 'd').symlink_to('f')
+    pair.pull([b'd', b'd/e', b'd/e/y', b'd/x'])
+    same(os.readlink(pair.here / 'd'), 'f', 'the link')
+
+
 def sync_ignored_files_stay_where_they_are(top):
     pair = Pair(top)
     repository(pair)
