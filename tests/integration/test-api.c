@@ -312,6 +312,33 @@ static void missing_arguments_are_refused(void **state)
 	ok(f, atoll_plan_commit(f->p, 0, f->res)); /* a plan without resources */
 }
 
+static void nobody_to_tell_is_refused(void **state)
+{
+	struct fixture *f = *state;
+	struct atoll_exec true_ = { .argv = (const char *const[]){ "true", NULL } };
+
+	ok(f, atoll_plan_start(f->a, "x", 0, &f->p, f->res));
+	refused(f, ATOLL_E_INVALID, atoll_plan_list(f->a, NULL, NULL, f->res));
+	refused(f, ATOLL_E_INVALID, atoll_plan_show(f->p, NULL, NULL, f->res));
+	refused(f, ATOLL_E_INVALID, atoll_plan_sandboxes(f->p, NULL, NULL, f->res));
+	refused(f, ATOLL_E_INVALID, atoll_plan_history(f->p, NULL, NULL, f->res));
+	refused(f, ATOLL_E_INVALID, atoll_log_output(f->a, 1, NULL, NULL, f->res));
+	refused(f, ATOLL_E_INVALID, atoll_job_list(f->a, "", NULL, NULL, f->res));
+	refused(f, ATOLL_E_INVALID, atoll_job_stop(f->p, NULL, f->res));
+	refused(f, ATOLL_E_INVALID, atoll_lock_list(f->a, NULL, NULL, NULL, f->res));
+	refused(f, ATOLL_E_INVALID, atoll_plan_find_run(f->a, "", &f->p, f->res));
+	refused(f, ATOLL_E_INVALID, atoll_plan_exec_with(f->p, &true_, NULL, 1, NULL, f->res));
+	refused(f, ATOLL_E_INVALID, atoll_plan_rollback(f->p, 0x8000, f->res));
+	refused(f, ATOLL_E_INVALID, atoll_plan_stop(f->p, 0x8000, f->res));
+	refused(f, ATOLL_E_INVALID, atoll_purge(f->a, 0x8000, f->res));
+	/* Without a handle these do nothing. */
+	atoll_set_wait(NULL, 1);
+	atoll_set_wait_notify(NULL, NULL, NULL);
+	atoll_set_retention(NULL, 1);
+	atoll_set_min_free(NULL, 1);
+	atoll_set_progress(NULL, NULL, NULL);
+}
+
 /* ---- resources ---- */
 
 static int add_root(struct fixture *f, const char *root, const char *parent)
@@ -933,6 +960,7 @@ int main(void)
 		WITH_STORE(names_are_checked),
 		WITH_STORE(plans_are_found),
 		WITH_STORE(missing_arguments_are_refused),
+		WITH_STORE(nobody_to_tell_is_refused),
 		WITH_STORE(bad_roots_are_refused),
 		WITH_STORE(roots_of_a_plan_do_not_overlap),
 		WITH_STORE(failed_add_leaves_nothing),

@@ -145,6 +145,44 @@ static void reading_stops_at_the_limit(void **state)
 	assert_int_equal(fs_write_all(-1, "x", 1), -EBADF);
 }
 
+static void anonymous_files_have_no_name(void **state)
+{
+	for_each_dir(d, state)
+	{
+		cleanup_close int fd = FD_NONE;
+		struct stat st;
+
+		assert_int_equal(fs_anonymous_at(d->fd, &fd), 0);
+		assert_int_equal(fs_write_all(fd, "abc", 3), 0);
+		assert_int_equal(fstat(fd, &st), 0);
+		assert_int_equal(st.st_nlink, 0);
+		assert_int_equal(st.st_size, 3);
+	}
+	assert_int_equal(fs_anonymous_at(-1, &(int){ 0 }), -EBADF);
+}
+
+/* A code says what is wrong, and outputs are untouched. */
+static void what_is_not_there_is_refused(void **state)
+{
+	for_each_dir(d, state)
+	{
+		char *text = NULL;
+		int fd = 7;
+		size_t len;
+
+		assert_int_equal(fs_read_all(d->fd, 100, &text, &len), -EISDIR);
+		assert_null(text);
+		assert_int_equal(fs_open_append_at(d->fd, "none/f", &fd), -ENOENT);
+		assert_int_equal(fs_create_at(d->fd, "none/f", 0600, &fd), -ENOENT);
+		assert_int_equal(fd, 7);
+		assert_int_equal(fs_append(-1, "x", 1), -EBADF);
+		assert_int_equal(fs_set_times(d->fd, "none", 1, 1), -ENOENT);
+		assert_int_equal(fs_set_mode(d->fd, "none", 0600), -ENOENT);
+		assert_int_equal(fs_allocate(-1, 10), -EBADF);
+		assert_int_equal(fs_sync_dir(-1), -EBADF);
+	}
+}
+
 static void appending_adds_all_or_nothing(void **state)
 {
 	for_each_dir(d, state)
@@ -395,6 +433,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(private_directories_of_others_are_refused,
 		                                fixture_setup, fixture_teardown),
 		cmocka_unit_test_setup_teardown(reading_stops_at_the_limit, fixture_setup,
+		                                fixture_teardown),
+		cmocka_unit_test_setup_teardown(anonymous_files_have_no_name, fixture_setup,
+		                                fixture_teardown),
+		cmocka_unit_test_setup_teardown(what_is_not_there_is_refused, fixture_setup,
 		                                fixture_teardown),
 		cmocka_unit_test_setup_teardown(appending_adds_all_or_nothing, fixture_setup,
 		                                fixture_teardown),

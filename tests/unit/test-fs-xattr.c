@@ -145,6 +145,36 @@ static void xattrs_hash_tells_them_apart(void **state)
 	assert_false(xattrs_equal(&a, &b));
 }
 
+/* More names than are asked for at first. */
+static void xattrs_with_many_names_are_all_read(void **state)
+{
+	struct fixture_dir *d = &((struct fixture *)*state)->dir[1];
+	cleanup_close int here = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	struct xattrs x = XATTRS_INIT;
+	int ok = 1;
+
+	write_file(d->fd, "f", "");
+	for (int i = 0; i < 40 && ok; i++) {
+		char name[32];
+
+		snprintf(name, sizeof(name), "trusted.name-%02d", i);
+		set_raw(d->fd, "f", name, "v", &ok);
+	}
+	if (!ok)
+		skip();
+	assert_int_equal(xattrs_read_at(d->fd, "f", &x), 0);
+	assert_int_equal(x.n, 40);
+	assert_string_equal(x.v[39].name, "trusted.name-39");
+	xattrs_done(&x);
+	assert_int_equal(fchdir(d->fd), 0);
+	assert_int_equal(xattrs_read_at(AT_FDCWD, "f", &x), 0);
+	assert_int_equal(fchdir(here), 0);
+	assert_int_equal(x.n, 40);
+	xattrs_done(&x);
+	assert_int_equal(xattrs_read_at(d->fd, "none", &x), -ENOENT);
+	assert_int_equal(xattr_remove_at(d->fd, "none", "trusted.x"), -ENOENT);
+}
+
 static void xattrs_over_the_limit_are_refused(void **state)
 {
 	/* Only memory takes so many. */
@@ -206,6 +236,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(xattrs_are_written_exactly, fixture_setup,
 		                                fixture_teardown),
 		cmocka_unit_test(xattrs_hash_tells_them_apart),
+		cmocka_unit_test_setup_teardown(xattrs_with_many_names_are_all_read, fixture_setup,
+		                                fixture_teardown),
 		cmocka_unit_test_setup_teardown(xattrs_over_the_limit_are_refused, fixture_setup,
 		                                fixture_teardown),
 		cmocka_unit_test_setup_teardown(xattrs_of_an_ordinary_user, fixture_setup,
