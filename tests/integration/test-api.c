@@ -339,6 +339,44 @@ static void nobody_to_tell_is_refused(void **state)
 	atoll_set_progress(NULL, NULL, NULL);
 }
 
+static void options_of_commands_are_checked(void **state)
+{
+	static const struct atoll_exec_option bad[] = { { "net", "everywhere" },
+		                                        { "transcript", "-1" },
+		                                        { "no-such-option", "1" } };
+	struct fixture *f = *state;
+	struct atoll_resource resource = { .root = f->root };
+	struct atoll_exec_status st;
+	struct atoll_exec true_ = { .argv = (const char *const[]){ "true", NULL } };
+
+	ok(f, atoll_plan_start(f->a, "x", 0, &f->p, f->res));
+	refused(f, ATOLL_E_STATE, atoll_plan_exec(f->p, &true_, &st, f->res)); /* no resource */
+	ok(f, atoll_plan_add(f->p, &resource, f->res));
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		refused(f, ATOLL_E_INVALID,
+		        atoll_plan_exec_with(f->p, &true_, &bad[i], 1, &st, f->res));
+	refused(f, ATOLL_E_NOT_FOUND, atoll_job_stop(f->p, "none", f->res));
+	true_.fence = &(struct atoll_fence){ .home = ATOLL_HOME_END_ };
+	refused(f, ATOLL_E_INVALID, atoll_plan_exec(f->p, &true_, &st, f->res));
+}
+
+/* Its locks are its parent's, and would not keep the two apart. */
+static void a_child_opens_its_own_handle(void **state)
+{
+	struct fixture *f = *state;
+	int status;
+	pid_t pid;
+
+	ok(f, atoll_plan_start(f->a, "x", 0, &f->p, f->res));
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0)
+		_exit(atoll_plan_commit(f->p, 0, NULL) == -ATOLL_E_STATE ? 0 : 1);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 /* ---- resources ---- */
 
 static int add_root(struct fixture *f, const char *root, const char *parent)
@@ -961,6 +999,8 @@ int main(void)
 		WITH_STORE(plans_are_found),
 		WITH_STORE(missing_arguments_are_refused),
 		WITH_STORE(nobody_to_tell_is_refused),
+		WITH_STORE(options_of_commands_are_checked),
+		WITH_STORE(a_child_opens_its_own_handle),
 		WITH_STORE(bad_roots_are_refused),
 		WITH_STORE(roots_of_a_plan_do_not_overlap),
 		WITH_STORE(failed_add_leaves_nothing),
