@@ -51,6 +51,7 @@ static void removal_by_path(void **state)
 	assert_int_equal(remove_tree(path), 0);
 	assert_false(exists(d->fd, "p/t"));
 	assert_int_equal(remove_tree(path), 0);
+	assert_int_equal(remove_tree("no-such-entry-here"), 0);
 }
 
 static void sec_01_removal_follows_no_links(void **state)

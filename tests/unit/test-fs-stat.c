@@ -210,6 +210,54 @@ static void mount_info_knows_the_filesystem(void **state)
 	assert_int_equal(mount_info(-1, &info), -EBADF);
 }
 
+/* One tree at two places, of which one has a name that mountinfo has to write in another way. */
+static int twice_mounted(int dir_fd)
+{
+	cleanup_free char *here = getcwd(NULL, 0), *a_path = NULL, *b_path = NULL;
+	struct mount_place a, b, other;
+
+	CHECK(mkdirat(dir_fd, "a", 0755) == 0 && mkdirat(dir_fd, "b c", 0755) == 0);
+	CHECK(mount("tmpfs", "a", "tmpfs", 0, NULL) == 0);
+	CHECK(mkdirat(dir_fd, "a/sub", 0755) == 0);
+	CHECK(mount("a/sub", "b c", NULL, MS_BIND, NULL) == 0);
+	CHECK(asprintf(&a_path, "%s/a", here) > 0 && asprintf(&b_path, "%s/b c", here) > 0);
+	a = (struct mount_place){ a_path, open(a_path, O_PATH | O_CLOEXEC) };
+	b = (struct mount_place){ b_path, open(b_path, O_PATH | O_CLOEXEC) };
+	other = (struct mount_place){ here, dir_fd };
+	CHECK(mount_overlap(&a, &b) == 1);
+	CHECK(mount_overlap(&b, &a) == 1);
+	CHECK(mount_overlap(&a, &other) == 0);
+	CHECK(mount_overlap(&a, &(struct mount_place){ here, -1 }) == -EBADF);
+	/* Not where it is said to be: it cannot be told. */
+	CHECK(mount_overlap(&a, &(struct mount_place){ here, b.fd }) == 0);
+	CHECK(mount_below(here) == 1 && mount_below(b_path) == 0);
+	return 0;
+}
+
+static void trees_mounted_twice_overlap(void **state)
+{
+	if (!among_own_mounts(((struct fixture *)*state)->dir, twice_mounted))
+		skip();
+}
+
+static void resolve_opens_only_what_was_asked_for(void **state)
+{
+	for_each_dir(d, state)
+	{
+		int fd = 7;
+
+		make_dir(d->fd, "dir");
+		write_file(d->fd, "file", "");
+		assert_int_equal(mkfifoat(d->fd, "fifo", 0600), 0);
+		assert_int_equal(resolve_file_seen(d->fd, "dir", &fd), -EISDIR);
+		assert_int_equal(resolve_file_seen(d->fd, "fifo", &fd), -ENXIO);
+		assert_int_equal(resolve_file_seen(d->fd, "dir/x", &fd), -EINVAL);
+		assert_int_equal(resolve_file_seen(d->fd, "..", &fd), -EINVAL);
+		assert_int_equal(resolve_link(d->fd, "file", &fd), -EINVAL);
+		assert_int_equal(fd, 7);
+	}
+}
+
 static void resolve_opens_directories_parents_and_files(void **state)
 {
 	for_each_dir(d, state)
@@ -455,6 +503,10 @@ int main(void)
 		cmocka_unit_test(mounts_are_seen_and_not_crossed),
 		cmocka_unit_test_setup_teardown(mount_info_knows_the_filesystem, fixture_setup,
 		                                fixture_teardown),
+		cmocka_unit_test_setup_teardown(trees_mounted_twice_overlap, fixture_setup,
+		                                fixture_teardown),
+		cmocka_unit_test_setup_teardown(resolve_opens_only_what_was_asked_for,
+		                                fixture_setup, fixture_teardown),
 		cmocka_unit_test_setup_teardown(resolve_opens_directories_parents_and_files,
 		                                fixture_setup, fixture_teardown),
 		cmocka_unit_test_setup_teardown(resolve_refuses_what_leads_out, fixture_setup,
