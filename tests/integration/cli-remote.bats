@@ -99,7 +99,7 @@ certificate() {
 	say_all 'its certificate is not trusted here' '--ca-file'
 	run -0 atoll remote add r "https://localhost:$port" --key-file key --ca-file cert.pem
 	run -1 atoll remote add s "https://localhost:$port" --ca-file cert.pem
-	says 'the key was refused: there is none'
+	says 'the key was refused: no credentials'
 	run -6 atoll remote add s "https://localhost:$port" --key-file key --ca-file nothing
 	says 'the file with trusted certificates cannot be used'
 	run -6 atoll remote add s https://nowhere.invalid

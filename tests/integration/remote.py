@@ -359,14 +359,15 @@ def der_10_a_client_that_is_killed_frees_the_session(top):
     with World(top) as w:
         p = w.project()
         p.write('a', 'a')
-        it = p.start('sh', '-c', 'echo half >half; echo $$; exec sleep 1000', stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
+        sleep = f'sleep {100000 + os.getpid()}'  # nobody else's
+        it = p.start('sh', '-c', f'echo half >half; echo $$; exec {sleep}', stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
         it.stdout.readline()
         begun = time.monotonic()
         it.kill()
         same(p.good('ls'), b'a\n', 'what is there')
         need(time.monotonic() - begun < 5, f'the next one took {time.monotonic() - begun} s')
         it.wait()
-        wait_until(lambda: subprocess.run(['pgrep', '-x', '-f', 'sleep 1000'], capture_output=True, check=False).returncode != 0,
+        wait_until(lambda: subprocess.run(['pgrep', '-x', '-f', sleep], capture_output=True, check=False).returncode != 0,
                    'the command lives on')
         same((p.has('half'), w.plans_here()), (False, []), 'what is left here')
 
