@@ -163,7 +163,7 @@ def remote_options_reach_it(top):
 
 
 def remote_paths_are_those_of_here(top):
-    """What a command writes down of where it is stays true here; also where the other machine has no such place."""
+    """What a command writes down of where it is stays true here."""
     with World(top) as w:
         p = w.project()
         p.write('sub/x', 'x')
@@ -498,7 +498,8 @@ def remote_the_daemon_is_not_there(top):
 
 if __name__ == '__main__':
     main([remote_a_plain_directory, remote_edits_between_commands, remote_odd_names, remote_a_repository,
-          remote_git_in_many_shapes, remote_exit_codes, remote_options_reach_it, remote_streams, remote_signals, remote_terminal,
+          remote_git_in_many_shapes, remote_exit_codes, remote_options_reach_it, remote_paths_are_those_of_here,
+          remote_streams, remote_signals, remote_terminal,
           der_11_output_is_never_read_as_frames, remote_edits_meanwhile_are_conflicts, remote_conflicts_settled_for_here,
           remote_edits_elsewhere_are_none, remote_rollback_undoes_the_last_pull, remote_no_plan_is_left_without_changes,
           cmd_01_commands_of_one_session_are_serial, der_10_a_client_that_is_killed_frees_the_session,
