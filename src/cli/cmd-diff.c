@@ -259,6 +259,7 @@ const struct command cmd_diff = {
 	.options = options,
 	.min_words = 1,
 	.max_words = SIZE_MAX,
+	.reads = true,
 	.pages = true,
 	.there = &there_diff,
 };

@@ -155,6 +155,7 @@ const struct command cmd_show = {
 	.summary = "show a plan, its resources and its history",
 	.min_words = 1,
 	.max_words = 1,
+	.reads = true,
 	.pages = true,
 	.here_only = true,
 };
