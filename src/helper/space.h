@@ -5,9 +5,14 @@
  * the command, ends all it left behind, freezes the overlays and answers. The helper passes signals
  * on and waits. Whichever of the two dies, the kernel ends everything inside.
  *
+ * The caller has the answer before pid 1 has ended where nothing can come of what is left: pid 1 was
+ * alone, and the overlays are frozen. The helper itself ends after pid 1 in any case, and its record
+ * (EXEC_RUNNING) goes then; who waits for the helper's end finds no namespace of the command.
+ *
  * Pid 1 is there before anybody knows what is to be done: it makes what is the same for every
- * command, and waits for the request. Until then its mounts follow the host's, so that it sees what
- * is mounted when the request comes, and keeps nothing busy that is unmounted meanwhile.
+ * command, the process that becomes it included (helper/command.h), and waits for the request. Until
+ * then its mounts follow the host's, so that it sees what is mounted when the request comes, and keeps
+ * nothing busy that is unmounted meanwhile.
  */
 #ifndef HELPER_SPACE_H
 #define HELPER_SPACE_H
