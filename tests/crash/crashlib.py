@@ -291,7 +291,7 @@ class World:
     def edit_by_command(self, how, name):
         """For what only commands can see: the same edit, and the same look at the view."""
         arguments = shlex.join([how.__name__, str(self.base / name), name])
-        output = self.must(f'exec={sys.executable} -c "$SCENARIO_TREES" {arguments}',
+        output = self.must(f'exec={sys.executable} -I -S -c "$SCENARIO_TREES" {arguments}',
                            env={'SCENARIO_TREES': read('tests/crash/trees.py')})
         return ast.literal_eval(output[output.index('{'):output.rindex('}') + 1])
 
@@ -305,9 +305,9 @@ class World:
 
     def state(self):
         """'old' or 'new', for all resources together; anything else is what may never be."""
-        plain = self.look(inodes=False)
         if self.look() == self.old:
             return 'old'
+        plain = self.look(inodes=False)
         if plain == self.new:
             return 'new'
         bare = {name: {path: entry for path, entry in tree.items()}

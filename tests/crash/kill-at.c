@@ -7,16 +7,25 @@
  * on when kill-at is sent SIGUSR1.
  *
  * With $KILL_AT_CHANGES only calls count that may leave something behind: whoever is killed before one
- * that only looks leaves what he leaves when he is killed before the next that does not.
+ * that only looks leaves what he leaves when he is killed before the next that does not. Then a filter
+ * says which these are, and only they stop it: sixty times fewer. What it starts has the filter too, and is
+ * followed for that, but never counted or killed: it lives on when the command is dead, and whoever follows
+ * it stays behind until it ends.
  *
  * Exit status: 77 killed; 78 died of another signal; else the command's.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -28,7 +37,16 @@
 #define SYSCALL_STOP (SIGTRAP | 0x80)
 #define TRACE_OPTIONS \
 	(PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL | PTRACE_O_TRACECLONE | PTRACE_O_TRACEEXEC)
+#define FILTER_OPTIONS                                                                          \
+	(PTRACE_O_TRACESECCOMP | PTRACE_O_EXITKILL | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | \
+	 PTRACE_O_TRACEVFORK | PTRACE_O_TRACEEXEC)
 #define THREADS_MAX 256
+#define LOOKS_MAX   100
+#ifdef __x86_64__
+#define OUR_ARCH AUDIT_ARCH_X86_64
+#elif defined(__aarch64__)
+#define OUR_ARCH AUDIT_ARCH_AARCH64
+#endif
 
 /* Which threads are inside a system call: every second stop is an exit. */
 static struct {
@@ -114,20 +132,47 @@ static const int looks[] = {
 #endif
 };
 
-/* Is the call that TID is about to make one that counts? */
-static bool counts(pid_t tid)
-{
-	struct __ptrace_syscall_info info = { .op = PTRACE_SYSCALL_INFO_NONE };
+#define N_LOOKS (sizeof(looks) / sizeof(looks[0]))
+_Static_assert(N_LOOKS <= LOOKS_MAX, "jumps of a filter are short");
 
-	if (ptrace(PTRACE_GET_SYSCALL_INFO, tid, sizeof(info), &info) <= 0 ||
-	    info.op != PTRACE_SYSCALL_INFO_ENTRY)
-		return true;
-	if (info.entry.nr == SYS_openat)
-		return info.entry.args[2] & (O_CREAT | O_TRUNC);
-	for (size_t i = 0; i < sizeof(looks) / sizeof(looks[0]); i++)
-		if (info.entry.nr == (unsigned long)looks[i])
-			return false;
-	return true;
+/* From now on, in all this process becomes and starts, calls that do not only look stop for the tracer. */
+static int install_filter(void)
+{
+	struct sock_filter code[LOOKS_MAX + 9];
+	struct sock_fprog program = { .filter = code };
+	unsigned short n = 0, at_end = N_LOOKS + 7;
+
+	code[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
+	                                         offsetof(struct seccomp_data, arch));
+	code[n++] =
+		(struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, OUR_ARCH, 0, N_LOOKS + 5);
+	code[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
+	                                         offsetof(struct seccomp_data, nr));
+	for (size_t i = 0; i < N_LOOKS; i++, n++)
+		code[n] =
+			(struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)looks[i],
+		                                     (uint8_t)(at_end - n - 1), 0);
+	code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 0, 2);
+	code[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
+	                                         offsetof(struct seccomp_data, args[2]));
+	code[n++] =
+		(struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, O_CREAT | O_TRUNC, 0, 1);
+	code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRACE);
+	code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+	program.len = n;
+	if (geteuid() != 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		return -1;
+	return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+}
+
+static void become(char **argv)
+{
+	sigset_t none;
+
+	(void)sigemptyset(&none);
+	(void)sigprocmask(SIG_SETMASK, &none, NULL);
+	(void)execvp(argv[0], argv);
+	_exit(EXIT_TROUBLE);
 }
 
 static pid_t start(char **argv)
@@ -136,14 +181,9 @@ static pid_t start(char **argv)
 	int status;
 
 	if (pid == 0) {
-		sigset_t none;
-
-		(void)sigemptyset(&none);
-		(void)sigprocmask(SIG_SETMASK, &none, NULL);
 		(void)ptrace(PTRACE_TRACEME, 0, 0, 0);
 		(void)raise(SIGSTOP);
-		(void)execvp(argv[0], argv);
-		_exit(EXIT_TROUBLE);
+		become(argv);
 	}
 	if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFSTOPPED(status) ||
 	    ptrace(PTRACE_SETOPTIONS, pid, 0, TRACE_OPTIONS) < 0)
@@ -176,7 +216,7 @@ static void hold(pid_t pid, FILE *out, long calls)
 /* Exit status of the whole. */
 static int follow(pid_t pid, long n, FILE *out, long *ret_calls)
 {
-	bool started = false, only_changes = getenv("KILL_AT_CHANGES");
+	bool started = false;
 
 	for (;;) {
 		int status, sig = 0;
@@ -193,8 +233,7 @@ static int follow(pid_t pid, long n, FILE *out, long *ret_calls)
 			bool *inside = inside_of(tid);
 
 			*inside = !*inside;
-			if (started && *inside && (!only_changes || counts(tid)) &&
-			    ++*ret_calls == labs(n)) {
+			if (started && *inside && ++*ret_calls == labs(n)) {
 				if (n > 0) {
 					kill_and_reap(pid);
 					return EXIT_KILLED;
@@ -210,24 +249,158 @@ static int follow(pid_t pid, long n, FILE *out, long *ret_calls)
 	}
 }
 
+/* ---- only what changes something ---- */
+
+static pid_t start_filtered(char **argv)
+{
+	int gate[2];
+	pid_t pid;
+
+	if (pipe2(gate, O_CLOEXEC) < 0)
+		return -1;
+	pid = fork();
+	if (pid == 0) {
+		char byte;
+
+		(void)close(gate[1]);
+		if (read(gate[0], &byte, 1) != 1 || install_filter() < 0)
+			_exit(EXIT_TROUBLE);
+		become(argv);
+	}
+	(void)close(gate[0]);
+	if (pid > 0 &&
+	    (ptrace(PTRACE_SEIZE, pid, 0, FILTER_OPTIONS) < 0 || write(gate[1], "", 1) != 1))
+		pid = -1;
+	(void)close(gate[1]);
+	return pid;
+}
+
+struct filtered {
+	pid_t pid;
+	long n, calls;
+	bool started;
+	FILE *held; /* says where it is held; NULL: it is killed */
+	bool killed;
+};
+
+/* What TID stopped for is dealt with, and it goes on. */
+static void stopped(struct filtered *f, pid_t tid, int status)
+{
+	int event = status >> 16, sig = 0;
+
+	if (event == PTRACE_EVENT_SECCOMP) {
+		/* A thread of the command, and not of something it started? */
+		if (f->started && syscall(SYS_tgkill, f->pid, tid, 0) == 0 && ++f->calls == f->n) {
+			if (!f->held) {
+				f->killed = true;
+				(void)kill(f->pid, SIGKILL);
+				return;
+			}
+			hold(f->pid, f->held, f->calls);
+		}
+	} else if (event == PTRACE_EVENT_EXEC && tid == f->pid) {
+		f->started = true;
+	} else if (event == PTRACE_EVENT_STOP && WSTOPSIG(status) != SIGTRAP) {
+		(void)ptrace(PTRACE_LISTEN, tid, 0, 0);
+		return;
+	} else if (event == 0 && !(f->held && WSTOPSIG(status) == SIGSTOP)) {
+		sig = WSTOPSIG(status);
+	}
+	(void)ptrace(PTRACE_CONT, tid, 0, sig);
+}
+
+/* Follows all until there is nothing left to follow; says into TELL how the command ended when it did. */
+static void follow_filtered(struct filtered *f, FILE *out, int tell)
+{
+	for (;;) {
+		int status;
+		pid_t tid = waitpid(-1, &status, __WALL);
+
+		if (tid < 0 && errno == EINTR)
+			continue;
+		if (tid < 0)
+			return;
+		if (WIFSTOPPED(status)) {
+			stopped(f, tid, status);
+		} else if (tid == f->pid) {
+			unsigned char code = f->killed ? EXIT_KILLED : EXIT_SIGNAL;
+
+			if (!f->killed && WIFEXITED(status))
+				code = (unsigned char)WEXITSTATUS(status);
+			fprintf(out, "%ld\n", f->calls);
+			if (fclose(out) != 0)
+				code = EXIT_TROUBLE;
+			(void)prctl(PR_SET_PDEATHSIG, 0);
+			/* Whoever reads what the command says need not wait for this one. */
+			(void)close(STDOUT_FILENO);
+			(void)close(STDERR_FILENO);
+			(void)write(tell, &code, 1);
+			(void)close(tell);
+		}
+	}
+}
+
+static pid_t tracer;
+
+static void pass_on(int sig)
+{
+	(void)kill(tracer, sig);
+}
+
+/* The tracer is another process, which may be needed for longer. */
+static int run_filtered(long n, FILE *out, char **argv)
+{
+	unsigned char code = EXIT_TROUBLE;
+	sigset_t set;
+	int tell[2];
+	ssize_t got;
+
+	if (pipe2(tell, O_CLOEXEC) < 0)
+		return EXIT_TROUBLE;
+	tracer = fork();
+	if (tracer == 0) {
+		struct filtered f = { .n = labs(n), .held = n < 0 ? out : NULL };
+
+		(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+		(void)close(tell[0]);
+		f.pid = start_filtered(argv);
+		if (f.pid > 0)
+			follow_filtered(&f, out, tell[1]);
+		_exit(0);
+	}
+	(void)close(tell[1]);
+	(void)signal(SIGUSR1, pass_on);
+	(void)sigemptyset(&set);
+	(void)sigprocmask(SIG_SETMASK, &set, NULL);
+	do
+		got = read(tell[0], &code, 1);
+	while (got < 0 && errno == EINTR);
+	return got == 1 ? code : EXIT_TROUBLE;
+}
+
 int main(int argc, char **argv)
 {
 	sigset_t set;
 	FILE *out;
-	long calls = 0;
+	long calls = 0, n;
 	pid_t pid;
 	int status;
 
 	if (argc < 4)
 		return EXIT_TROUBLE;
 	out = fopen(argv[2], "we");
+	if (!out)
+		return EXIT_TROUBLE;
+	n = strtol(argv[1], NULL, 10);
 	(void)sigemptyset(&set);
 	(void)sigaddset(&set, SIGUSR1);
 	(void)sigprocmask(SIG_BLOCK, &set, NULL);
-	pid = out ? start(argv + 3) : -1;
+	if (getenv("KILL_AT_CHANGES"))
+		return run_filtered(n, out, argv + 3);
+	pid = start(argv + 3);
 	if (pid < 0)
 		return EXIT_TROUBLE;
-	status = follow(pid, strtol(argv[1], NULL, 10), out, &calls);
+	status = follow(pid, n, out, &calls);
 	fprintf(out, "%ld\n", calls);
 	return fclose(out) == 0 ? status : EXIT_TROUBLE;
 }
