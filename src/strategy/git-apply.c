@@ -233,19 +233,25 @@ static int clear_stash(struct atoll_participant *p, const struct git_state *st,
 }
 
 /* Git locks HEAD, too, when it moves the branch that HEAD is at, and the packed refs to delete one. */
-static void clear_others(struct git_state *st, const struct git_record *rec, int64_t since_ns)
+static int clear_others(struct atoll_participant *p, const struct git_state *st,
+                        const struct git_record *rec, int64_t since_ns)
 {
-	static const char *const packed[] = { "packed-refs.lock", "packed-refs.new" };
+	static const char *const names[] = { "HEAD.lock", "packed-refs.lock", "packed-refs.new" };
 	bool deletes = false;
+	int r = 0;
 
 	for (size_t i = 0; i < rec->parts[GIT_REFS].n; i++)
 		deletes = deletes || !*rec->parts[GIT_REFS].v[i].new_value ||
 		          !*rec->parts[GIT_REFS].v[i].old_value;
-	if (is_left_empty(st->dir_fd, "HEAD.lock", since_ns))
-		(void)fs_unlink_at(st->dir_fd, "HEAD.lock");
-	for (size_t i = 0; deletes && i < sizeof(packed) / sizeof(packed[0]); i++)
-		if (is_left_empty(st->dir_fd, packed[i], since_ns))
-			(void)fs_unlink_at(st->dir_fd, packed[i]);
+	for (size_t i = 0; r >= 0 && i < (deletes ? sizeof(names) / sizeof(names[0]) : 1); i++) {
+		if (!is_left_empty(st->dir_fd, names[i], since_ns))
+			continue;
+		r = fs_unlink_at(st->dir_fd, names[i]);
+		if (r < 0 && r != -ENOENT)
+			return error_sys(&p->err, r, "remove the lock", names[i]);
+		r = 0;
+	}
+	return r;
 }
 
 /* Nobody of ours is left who could hold one: the caller waited for them. */
@@ -265,7 +271,7 @@ int git_locks_clear(struct atoll_participant *p, const struct git_record *rec)
 	for (size_t i = 0; r >= 0 && i < rec->parts[GIT_STASH].n; i++)
 		r = clear_stash(p, st, &rec->parts[GIT_STASH].v[i], since.ctime_ns);
 	if (r >= 0 && !git_record_empty(rec))
-		clear_others(st, rec, since.ctime_ns);
+		r = clear_others(p, st, rec, since.ctime_ns);
 	return r;
 }
 

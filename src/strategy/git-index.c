@@ -100,7 +100,9 @@ int git_index_unlock(struct atoll_participant *p, bool at_once)
 			            : atoll_participant_sync(p, st->dir_fd);
 	}
 	crashpoint("git.index.unlocked");
-	(void)fs_unlink_at(area_fd, LOCK);
+	/* As long as the lock is there, this says whose it is. */
+	if (r >= 0 || r == -ENOENT)
+		(void)fs_unlink_at(area_fd, LOCK);
 	return r < 0 && r != -ENOENT ? error_sys(&p->err, r, "unlock the index of", p->root) : 0;
 }
 

@@ -221,12 +221,20 @@ static bool is_gone(const struct atoll_participant *p)
 	return access(dir, F_OK) < 0 && errno == ENOENT;
 }
 
-static void drop_keep(const struct git_state *st, const struct git_record *rec)
+/* What others would stumble over: the `.keep`, and locks that a git could not remove, of which it says
+ * nothing. */
+static int drop_own(struct atoll_participant *p, const struct git_record *rec)
 {
 	cleanup_free char *keep = xasprintf("objects/pack/%s.keep", rec->pack ? rec->pack : "");
+	struct git_state *st;
+	int r = git_state(p, &st);
 
-	if (rec->pack)
-		(void)fs_unlink_at(st->dir_fd, keep);
+	if (r >= 0)
+		r = git_locks_clear(p, rec);
+	if (r < 0 || !rec->pack)
+		return r;
+	r = fs_unlink_at(st->dir_fd, keep);
+	return r < 0 && r != -ENOENT ? error_sys(&p->err, r, "remove", keep) : 0;
 }
 
 static void drop_view(const struct atoll_participant *p)
@@ -297,11 +305,8 @@ static int begin(struct atoll_participant *p, const struct git_record **ret, str
 
 static int carry_out(struct atoll_participant *p, const struct git_record *rec)
 {
-	struct git_state *st;
-	int r = git_state(p, &st);
+	int r = git_objects_install(p, rec);
 
-	if (r >= 0)
-		r = git_objects_install(p, rec);
 	crashpoint("git.commit.objects");
 	if (r >= 0)
 		r = git_files(p)->commit(p);
@@ -320,9 +325,10 @@ static int carry_out(struct atoll_participant *p, const struct git_record *rec)
 	if (r >= 0)
 		r = git_stash_swap(p, rec, false);
 	crashpoint("git.commit.stash");
+	if (r >= 0)
+		r = drop_own(p, rec);
 	if (r < 0)
 		return r;
-	drop_keep(st, rec);
 	git_own(p, rec);
 	r = git_sync(p, rec);
 	return r < 0 ? r : mark(p, false);
@@ -352,7 +358,6 @@ int git_commit(struct atoll_participant *p)
 
 static int take_back(struct atoll_participant *p, const struct git_record *rec)
 {
-	struct git_state *st;
 	int r = git_stash_swap(p, rec, true);
 
 	crashpoint("git.undo.stash");
@@ -372,10 +377,9 @@ static int take_back(struct atoll_participant *p, const struct git_record *rec)
 	if (r >= 0)
 		git_index_refresh(p, rec);
 	if (r >= 0)
-		r = git_state(p, &st);
+		r = drop_own(p, rec);
 	if (r < 0)
 		return r;
-	drop_keep(st, rec);
 	git_own(p, rec);
 	r = git_sync(p, rec);
 	return r < 0 ? r : mark(p, true);

@@ -270,7 +270,7 @@ void git_index_refresh(struct atoll_participant *p, const struct git_record *rec
 /* Would git take the new entries? It leaves out names that it does not allow, and says nothing. */
 int git_index_try(struct atoll_participant *p, const struct git_view *v,
                   const struct git_record *rec);
-/* After a crash: locks that a git of ours left. */
+/* Locks that a git of ours left: because it was killed, or because it could not remove them. */
 int git_locks_clear(struct atoll_participant *p, const struct git_record *rec);
 int git_sync(struct atoll_participant *p, const struct git_record *rec);
 /* What root's git made belongs to whom the repository belongs to. */
