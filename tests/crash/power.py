@@ -34,7 +34,7 @@ MKFS = {'ext4': ['mkfs.ext4', '-q', '-F', '-J', 'size=4'], 'xfs': ['mkfs.xfs', '
 HOWS = ['all', 'none', 'some', 'some', 'torn', 'torn']
 WORKERS = 4                          # on two processors: half of the time is waiting for mounts
 CLONE_NEWNS = 0x00020000
-IMAGES = 20000 // 3 if LONG else 200
+IMAGES = 20000 // 3 if LONG else 500
 TELL = 1000                          # how it goes, every so many images
 CONTROL = 120                        # with a barrier left out: so many, and one must be bad
 SABOTAGE = os.environ.get('ATOLL_TEST_SABOTAGE') == '1'
