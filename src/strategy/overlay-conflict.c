@@ -2,6 +2,7 @@
 /* What somebody else did to the base of an overlay: judging it, and taking it over. See overlay-base.h. */
 #include "strategy/overlay-base-impl.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -34,15 +35,19 @@ static int late_entry(void *ctx, int dir_fd, const char *name, const char *path,
 {
 	struct late *l = ctx;
 	struct fs_stat now;
+	int r;
 
 	usage_add_entry(&l->goes, st);
-	if ((!l->path || l->is_dir) && overlay_base_changed_since(l->b, st->ctime_ns) &&
-	    !(fs_stat_at(dir_fd, name, FS_STAT_ID, &now) >= 0 &&
-	      dir_restored_known(&l->b->restored, path, &now))) {
-		free(l->path);
-		l->path = escape_dup(path);
-		l->is_dir = S_ISDIR(st->mode);
-	}
+	if ((l->path && !l->is_dir) || !overlay_base_changed_since(l->b, st->ctime_ns))
+		return 0;
+	r = fs_stat_at(dir_fd, name, FS_STAT_ID, &now);
+	if (r < 0 && r != -ENOENT)
+		return r; /* what cannot be looked at is no conflict, but a failure */
+	if (r >= 0 && dir_restored_known(&l->b->restored, path, &now))
+		return 0;
+	free(l->path);
+	l->path = escape_dup(path);
+	l->is_dir = S_ISDIR(st->mode);
 	return 0;
 }
 
