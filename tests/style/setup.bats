@@ -148,3 +148,17 @@ sum() {
 	log_run 's / d' OK $'1..2\nok 1 - v, root\nok 2 - v, user # SKIP needs root'
 	CI=true sum '5 passed, 1 failed'
 }
+
+@test "coverage wants a reason for what is not reached, and so much of each directory" {
+	trace=$BATS_TEST_TMPDIR/trace
+	printf 'SF:src/lock/range.c\nFN:11,no_such_function\nDA:12,7\nDA:13,0\nend_of_record\n' >"$trace"
+	run /usr/bin/python3 tools/coverage.py --check "$trace"
+	[ "$status" -eq 1 ]
+	[[ $output == *'src/lock/range.c: no_such_function: 13'* ]]
+	[[ $output == *'src/lock            2        1     50.0'* ]]
+	[[ $output == *'src/lock: less than 95 percent'* ]]
+	[[ $output == *'no_such_function: not reached, and docs/coverage.md has no reason'* ]]
+	sed -i s/13,0/13,1/ "$trace"
+	run /usr/bin/python3 tools/coverage.py --check "$trace"
+	[ "$status" -eq 0 ]
+}
