@@ -97,6 +97,26 @@ elsewhere_run() {
 	run -0 atoll doctor a
 }
 
+@test "doctor says what goes without the tools that are missing" {
+	two_dirs
+	mkdir none
+	ln -s "$(type -P true)" none/true # what the helper is tried with
+	run -0 env PATH="$PWD/none" "$ATOLL" doctor --json a
+	has git 'ok | not there; '
+	has psql 'ok | not there; '
+}
+
+@test "doctor finds what in the store belongs to somebody else" {
+	[ "$(id -u)" -eq 0 ] || skip 'needs root'
+	two_dirs
+	atoll list
+	touch "$ATOLL_HOME/strange"
+	chown 65534 "$ATOLL_HOME/strange"
+	run atoll doctor --json a
+	[ "$status" -ne 0 ]
+	has modes 'strange belongs to user 65534 | give it back to its owner'
+}
+
 @test "doctor finds what dead programs left, and the fix takes it" {
 	two_dirs
 	atoll list

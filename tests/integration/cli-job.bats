@@ -166,6 +166,8 @@ logged() {
 	head -c 300000 /dev/urandom >data
 	atoll exec --shared p -- cat <data | cmp - data
 	run -125 atoll exec --shared --net none p true
+	run -0 atoll exec --shared --transcript p -- echo kept
+	[[ $output == kept ]]
 	[ ! -e a/shared-was-here ]
 	run -0 atoll job stop p
 	run -0 atoll diff p

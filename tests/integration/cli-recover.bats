@@ -208,3 +208,38 @@ db.commit()' "$ATOLL_HOME/atoll.db"
 	says 'nothing to recover'
 	! says 'is taken as it is'
 }
+
+# Whoever clears away what is not his finds that nothing else was made up for it.
+@test "atm_04 cli records that somebody removed are missed by name, and nothing is guessed" {
+	plan_with_changes
+	killed_at txn.after-decision commit p
+	mkdir aside
+	mv "$(find "$ATOLL_HOME" -path '*-1/b1/manifest')" aside/
+	run atoll recover
+	status_is 7
+	says "cannot open 'manifest'"
+	mv aside/manifest "$(find "$ATOLL_HOME" -path '*-1/b1')/"
+	run -0 atoll recover
+	committed_now
+	mv "$(find "$ATOLL_HOME" -path '*-1/b1/manifest')" aside/
+	run atoll rollback p
+	[ "$status" -ne 0 ]
+	says 'the undo data of'
+	committed_now
+}
+
+@test "sql_06 cli a transaction over several databases that was killed is not committed" {
+	python3 -c 'import sqlite3; d = sqlite3.connect("x.db"); d.execute("create table t(v)"); d.commit()'
+	atoll start p --sqlite x.db
+	work=$(atoll path p x.db)
+	touch "$work-mj01234567"
+	run atoll commit p
+	[ "$status" -ne 0 ]
+	says 'killed in a transaction'
+	rm "$work-mj01234567"
+	mkdir "$work-journal"
+	run -4 atoll commit p
+	says 'no regular file any more'
+	rmdir "$work-journal"
+	run -0 atoll commit p
+}
