@@ -409,10 +409,16 @@ def der_12_only_the_holder_lets_go(top):
 
 
 def cmd_02_every_outcome_frees_the_lock(top):
-    soon = SOON if SANITIZED else 0.3  # 0.1, and what connecting takes on a busy machine
     with World(top) as d:
         plan, mirror = d.filled()
+        idle, _ = d.filled()
         good = everything(d)
+
+        def soon():
+            """0.1 s, and what it takes on this machine where nobody was before."""
+            begun = time.monotonic()
+            entered(d, idle, SOON)
+            return SOON if SANITIZED else 0.1 + 2 * (time.monotonic() - begun)
 
         def not_found(s):
             refused('ENOENT', s.run, '/no/such/program')
@@ -427,11 +433,12 @@ def cmd_02_every_outcome_frees_the_lock(top):
         ways = [lambda s: s.run('false'), lambda s: s.run('sh', '-c', 'kill -9 $$'), not_found, bad_push, bad_frame,
                 lambda s: s.close()]
         for i, way in enumerate(ways):
+            limit = soon()
             with d.session(plan) as s:
                 way(s)
                 if way not in (bad_frame, ways[-1]):
                     s.shut()
-            opened = entered(d, plan, soon, wait_ms=30000)
+            opened = entered(d, plan, limit, wait_ms=30000)
             same((opened['generation'], opened['pending']), (1, None), f'after way {i}')
         # The mirror has vanished.
         shutil.move(mirror, f'{mirror}.away')
@@ -442,15 +449,15 @@ def cmd_02_every_outcome_frees_the_lock(top):
             except Refused as why:
                 need(why.open, 'the session goes on')
             s.shut()
-        entered(d, plan, soon, wait_ms=30000)
+        entered(d, plan, soon(), wait_ms=30000)
         shutil.move(f'{mirror}.away', mirror)
-        entered(d, plan, soon, wait_ms=30000)
+        entered(d, plan, soon(), wait_ms=30000)
 
 
 def cmd_03_begin_and_end_pair_up(top):
     with World(top) as d:
         plan, _ = d.filled()
-        for i in range(12):
+        for i in range(50):
             with d.session(plan) as s:
                 if i % 4 == 1:
                     s.run('false')
@@ -465,7 +472,7 @@ def cmd_03_begin_and_end_pair_up(top):
         s.close()
         entered(d, plan, 5)
         pairs = [e for e in d.events(plan) if e.startswith('sync-')]
-        same(pairs, ['sync-begin', 'sync-end'] * 15, 'what is on record')
+        same(pairs, ['sync-begin', 'sync-end'] * 53, 'what is on record')
 
 
 def cmd_04_without_the_lock_it_says_so(top):
@@ -482,15 +489,20 @@ def cmd_05_other_sessions_do_not_wait(top):
     with World(top) as d:
         one, _ = d.filled()
         two, _ = d.filled()
-        with d.session(one) as s:
-            s.start('sh', '-c', 'echo ready; sleep 3')
-            s.expect(b'ready')
+
+        def run_in_two():
             begun = time.monotonic()
             with d.session(two) as t:
                 t.run('true')
                 t.shut()
-            took = time.monotonic() - begun
-            need(took < (6 if SANITIZED else 1), f'it took {took:.2f} s')
+            return time.monotonic() - begun
+
+        alone = max(run_in_two() for _ in range(3))
+        with d.session(one) as s:
+            s.start('sh', '-c', 'echo ready; sleep 30')
+            s.expect(b'ready')
+            took = run_in_two()
+            need(took < 0.3 + 2 * alone, f'it took {took:.2f} s, and {alone:.2f} alone')
             s.close()
 
 
