@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(os.environ.get('ATOLL_SOURCE_ROOT', '.'))
 sys.path.insert(0, str(ROOT / 'tests/lib'))
-from atolld import SANITIZED, Skip, main  # noqa: E402
+from atolld import main  # noqa: E402
 from expect import need, same  # noqa: E402
 from remoted import GIT_ENV, LONG, World, look, wait_until  # noqa: E402
 
@@ -468,27 +468,6 @@ def remote_a_key_that_is_over(top):
         need(b'atoll token new' in done.stderr and key.read_bytes().strip() not in done.stderr, done.stderr)
 
 
-def remote_a_machine_that_was_suspended(top):
-    """The daemon has given it up meanwhile; the user reads why."""
-    if SANITIZED:
-        raise Skip('the sanitizers want to be loaded first')
-    with World(top) as w:
-        p = w.project()
-        p.write('a', 'a\n')
-        slept = Path(top) / 'slept'
-        with p.start('sh', '-c', 'echo b >a; echo ready; sleep 100', stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                     stderr=subprocess.PIPE, env={'LD_PRELOAD': os.environ['ATOLL_TEST_SUSPEND'],
-                                                  'ATOLL_TEST_SUSPENDED': str(slept)}) as it:
-            it.stdout.readline()
-            slept.touch()
-            w.restart()
-            said = it.communicate(timeout=30)[1]
-        same((it.returncode, p.read('a')), (125, b'a\n'), said)
-        need(b'while the command ran, and this machine was suspended for 3600 s' in said, said)
-        need(b'nothing was changed here; run it again' in said, said)
-        same(p.good('cat a'), b'a\n', 'again')
-
-
 def remote_no_room_for_what_comes(top):
     """The command has run, and the user reads so."""
     with World(top) as w:
@@ -528,6 +507,5 @@ if __name__ == '__main__':
           remote_edits_elsewhere_are_none, remote_rollback_undoes_the_last_pull, remote_no_plan_is_left_without_changes,
           cmd_01_commands_of_one_session_are_serial, der_10_a_client_that_is_killed_frees_the_session,
           der_14_nothing_of_a_command_outlives_it, der_23_waiting_ends_and_names_the_holder, cmd_04_a_daemon_without_a_lock,
-          remote_a_key_that_was_revoked, remote_a_key_that_is_over, remote_a_machine_that_was_suspended,
-          remote_no_room_for_what_comes,
+          remote_a_key_that_was_revoked, remote_a_key_that_is_over, remote_no_room_for_what_comes,
           remote_the_daemon_is_not_there])
