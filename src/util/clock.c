@@ -17,6 +17,7 @@
 #define NS_PER_MS INT64_C(1000000)
 
 #define BOOT_ID_LEN 36
+#define LOOKS       16
 
 static pthread_once_t boot_id_once = PTHREAD_ONCE_INIT;
 static char boot_id[BOOT_ID_LEN + 1];
@@ -40,11 +41,18 @@ int64_t clock_boot_ns(void)
 	return now_ns(CLOCK_BOOTTIME);
 }
 
+/* Who is put aside between two looks at a clock looks again. */
 int64_t clock_suspended_ns(void)
 {
-	int64_t awake = now_ns(CLOCK_MONOTONIC);
+	int64_t before, boot, after;
+	int i = 0;
 
-	return now_ns(CLOCK_BOOTTIME) - awake;
+	do {
+		before = now_ns(CLOCK_MONOTONIC);
+		boot = now_ns(CLOCK_BOOTTIME);
+		after = now_ns(CLOCK_MONOTONIC);
+	} while (after - before > NS_PER_MS && ++i < LOOKS);
+	return boot - after;
 }
 
 int64_t clock_real_ns(void)

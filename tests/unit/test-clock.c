@@ -44,6 +44,17 @@ static void left_is_rounded_up(void **state)
 	assert_true(clock_boot_ns() >= deadline);
 }
 
+/* No sleep of ours is a suspend, however long it lasts. */
+static void suspends_are_none_of_ours(void **state)
+{
+	int64_t before = clock_suspended_ns(), since;
+
+	(void)state;
+	clock_sleep_ns(600 * NS_PER_MS);
+	since = clock_suspended_ns() - before;
+	assert_true(since > -500 * NS_PER_MS && since < 500 * NS_PER_MS);
+}
+
 static void on_alarm(int sig)
 {
 	(void)sig;
@@ -128,6 +139,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(deadlines),
 		cmocka_unit_test(left_is_rounded_up),
+		cmocka_unit_test(suspends_are_none_of_ours),
 		cmocka_unit_test(sleep_outlasts_signals),
 		cmocka_unit_test(stamps),
 		cmocka_unit_test(real_time_agrees),
