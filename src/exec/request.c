@@ -322,3 +322,17 @@ int request_take(int socket)
 		return n < 0 ? -errno : 0;
 	return n == (ssize_t)sizeof(slots) ? put_in_places(&msg, slots) : -EPROTO;
 }
+
+bool request_is_target(const char *path)
+{
+	while (*path == '/') {
+		size_t len = strcspn(++path, "/");
+
+		if (len == 0 || (path[0] == '.' && (len == 1 || (len == 2 && path[1] == '.'))))
+			return false;
+		path += len;
+		if (*path == '\0')
+			return true;
+	}
+	return false;
+}

@@ -160,6 +160,8 @@ int request_reserve(void);
 /* What is there: has one been put in its place, and putting a copy of another there. */
 bool request_has(char slot);
 int request_put(char slot, int fd); /* 0 or -errno */
+/* Where a view can be: absolute, not "/", no empty component, no "." or "..". */
+bool request_is_target(const char *path);
 unsigned request_count(const struct request *r, enum request_field f);
 /* The I-th value of a field, or NULL. */
 const char *request_get(const struct request *r, enum request_field f, unsigned i);

@@ -29,21 +29,6 @@ static int by_length(const void *a, const void *b)
 	return lx != ly ? (lx > ly) - (lx < ly) : strcmp(x->target, y->target);
 }
 
-/* Absolute, not "/", no empty component, no "." or "..". */
-static bool is_canonical(const char *path)
-{
-	while (*path == '/') {
-		size_t len = strcspn(++path, "/");
-
-		if (len == 0 || (path[0] == '.' && (len == 1 || (len == 2 && path[1] == '.'))))
-			return false;
-		path += len;
-		if (*path == '\0')
-			return true;
-	}
-	return false;
-}
-
 static enum view_kind kind_of(const char *name)
 {
 	static const char *const names[VIEW_KIND_END_] = {
@@ -75,7 +60,7 @@ static int read_view(struct view *v, const struct request *q, unsigned i)
 	v->is_overlay = v->kind == VIEW_OVERLAY;
 	if (v->kind == VIEW_KIND_END_)
 		return -EPROTO;
-	return is_canonical(v->target) ? 0 : -EPROTO;
+	return request_is_target(v->target) ? 0 : -EPROTO;
 }
 
 static int read_moved(const struct views *views, const struct request *q)

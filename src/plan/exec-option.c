@@ -62,20 +62,9 @@ static int take_unset(struct exec_wishes *w, const char *value, struct error *er
 
 /* ---- the place ---- */
 
-static bool is_shortest(const char *path)
-{
-	for (const char *at = path; *at == '/'; at += strcspn(at, "/")) {
-		size_t len = strcspn(++at, "/");
-
-		if (len == 0 || (len == 1 && *at == '.') || (len == 2 && strncmp(at, "..", 2) == 0))
-			return false;
-	}
-	return *path == '/';
-}
-
 static int take_at(struct exec_wishes *w, const char *value, struct error *err)
 {
-	if (!is_shortest(value))
+	if (!request_is_target(value))
 		return error_set(err, -ATOLL_E_INVALID,
 		                 "'%s' is no absolute path in its shortest form", value);
 	w->at = value;

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -24,13 +23,13 @@
 void place_done(struct place *p)
 {
 	free(p->to);
+	free(p->why);
 	*p = PLACE_INIT;
 }
 
 static bool deny(struct place *p, const char *at, const char *why)
 {
-	(void)snprintf(p->why, sizeof(p->why), "'%.80s' %s; the directory is at its own path", at,
-	               why);
+	p->why = xasprintf("'%s' %s; the directory is at its own path", at, why);
 	return false;
 }
 

@@ -12,7 +12,7 @@
 struct place {
 	const char *from; /* the resource's own path; NULL: it is not moved */
 	char *to;
-	char why[240]; /* it is not, although somebody wished it: what to say; or "" */
+	char *why; /* it is not, although somebody wished it: what to say; or NULL */
 };
 #define PLACE_INIT ((struct place){ 0 })
 void place_done(struct place *p);

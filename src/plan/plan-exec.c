@@ -578,7 +578,7 @@ int plan_exec(struct atoll_plan *p, const struct atoll_exec *exec, const struct 
 	finish_output(&use, r);
 	record_exec(&use, line, started_ms, &usage, r);
 	exec_close(use.exec);
-	if (r == 0 && *use.place.why)
+	if (r == 0 && use.place.why)
 		result_note(ret->res, ATOLL_NOTE_WARNING, "", "", use.place.why);
 	place_done(&use.place);
 	if (r == 0) {

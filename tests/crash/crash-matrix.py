@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """The crash matrix. Every crash point in the source is killed in every scenario that passes it:
-at its first, second and last time (as a user: its first or its last; $ATOLL_LONG: each time). A new process
+at its first and last time (as a user: one of them; $ATOLL_LONG: each time). A new process
 recovers; then all resources together are exactly old or exactly new, and which of the two follows
 from where it was killed. Points of recovery are killed too, and recovery after that. Prints TAP.
 
@@ -525,21 +525,14 @@ COMPLETE = ('plan.start.after-complete:1', 'registry.after-commit:2')
 NEXT_COMMANDS = [('recover=all',), ('recover',), ('purge', 'recover=all')]
 
 
-def times_to_kill(count):
-    """1st, 2nd, last."""
-    if LONG:
-        return list(range(1, count + 1))
-    return sorted({1, min(2, count), count})
-
-
 def to_kill(passed, ends_only=False):
     """(point:n, index of it in PASSED)."""
     for number, name in enumerate(dict.fromkeys(passed)):
         places = [i for i, point in enumerate(passed) if point == name]
         ends = [1, len(places)]
-        if LONG or not (ends_only or sys.argv[1] == 'user'):
-            ends = times_to_kill(len(places))
-        elif not ends_only:  # what differs for a user is how he gets there
+        if LONG:
+            ends = range(1, len(places) + 1)
+        elif sys.argv[1] == 'user' and not ends_only:  # what differs for a user is how he gets there
             ends = ends[number % 2:][:1]
         for n in sorted(set(ends)):
             yield f'{name}:{n}', places[n - 1]

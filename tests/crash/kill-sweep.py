@@ -32,7 +32,7 @@ WORKERS = 4
 SEED = 20240611
 CHAIN = 24                           # kills in one world, one after another, as long as nothing was done
 # So many of each, 0: all of them; for an ordinary user a tenth of that.
-POINTS = {'directories': 0, 'rows': 800, 'four': 1000, 'postgres': 100, 'two batches': 60, 'revocation': 60, 'refill': 50}
+POINTS = {'directories': 0, 'rows': 1200, 'four': 600, 'postgres': 100, 'two batches': 60, 'revocation': 60, 'refill': 50}
 STOPS = 30
 BUSY = (0, 5)                        # exit status of who may find a lock taken
 
