@@ -66,7 +66,8 @@ static int take_at(struct exec_wishes *w, const char *value, struct error *err)
 {
 	if (!request_is_target(value))
 		return error_set(err, -ATOLL_E_INVALID,
-		                 "'%s' is no absolute path in its shortest form", value);
+		                 "'%s' is no absolute path of a directory in its shortest form",
+		                 value);
 	w->at = value;
 	return 0;
 }

@@ -98,8 +98,10 @@ static const struct exec_view *view_at(const struct fencing *f, const char *path
 
 static bool in_resource(const struct fencing *f, const char *path)
 {
+	cleanup_free char *seen = views_seen(f->views, path);
+
 	for (size_t i = 0; i < f->resources; i++)
-		if (path_below(path, f->views->v[i].target))
+		if (path_below(seen, f->views->v[i].target))
 			return true;
 	return false;
 }
@@ -116,17 +118,20 @@ static bool holds_view(const struct fencing *f, const char *path)
 /* A path that is there has one view: what was said first counts. */
 static int add(const struct fencing *f, enum exec_view_kind kind, const char *path)
 {
-	if (view_at(f, path))
+	cleanup_free char *seen = views_seen(f->views, path);
+
+	if (view_at(f, seen))
 		return 0;
 	return views_add(f->views,
-	                 &(struct exec_view){ .kind = kind, .target = path, .source = path });
+	                 &(struct exec_view){ .kind = kind, .target = seen, .source = path });
 }
 
 /* An empty file in a resource could be taken for what it holds, and be committed by git: there it
  * cannot be read at all. */
 static int hide(const struct fencing *f, const char *path)
 {
-	enum exec_view_kind kind = holds_view(f, path)    ? EXEC_VIEW_EMPTY
+	cleanup_free char *seen = views_seen(f->views, path);
+	enum exec_view_kind kind = holds_view(f, seen)    ? EXEC_VIEW_EMPTY
 	                           : in_resource(f, path) ? EXEC_VIEW_CLOSED
 	                                                  : EXEC_VIEW_HIDDEN;
 
@@ -143,8 +148,9 @@ static int refuse(const struct fencing *f, const char *path, const char *why)
 
 static int give(const struct fencing *f, enum exec_view_kind kind, const char *given)
 {
+	cleanup_free char *meant = views_meant(f->views, given);
 	cleanup_free char *path = NULL;
-	int r = resolve_canonical(given, &path);
+	int r = resolve_canonical(meant, &path);
 
 	if (r < 0 && kind == EXEC_VIEW_HIDDEN && (r == -ENOENT || r == -EACCES))
 		return 0;

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "diff/change.h"
+#include "fs/mount.h"
 #include "fs/resolve.h"
 #include "plan/plan.h"
 #include "util/cleanup.h"
@@ -98,52 +99,128 @@ static bool holds_ours(const struct plan_op *op, const char *to)
 	bool holds = path_below(op->a->home, to) || path_below(to, op->a->home);
 
 	for (size_t i = 0; i < op->boxes.n; i++)
-		holds |= path_below(op->boxes.v[i].area, to) ||
-		         path_below(op->boxes.v[i].root, to) || path_below(to, op->boxes.v[i].root);
+		holds |= path_below(op->boxes.v[i].area, to);
 	return holds;
 }
 
-static bool in_home(const char *to)
+static bool meets_resource(const struct plan_op *op, const char *to)
 {
-	cleanup_free char *given = store_user_dir();
-	cleanup_free char *home = NULL;
+	bool meets = false;
 
-	return given && resolve_canonical(given, &home) == 0 && path_below(to, home);
+	for (size_t i = 0; i < op->boxes.n; i++)
+		meets |= path_below(op->boxes.v[i].root, to) || path_below(to, op->boxes.v[i].root);
+	return meets;
 }
 
-static bool is_possible(const struct plan_op *op, const char *at, bool home_is_real,
-                        struct place *p)
+static char *home_dir(void)
 {
+	cleanup_free char *given = store_user_dir();
+	char *home = NULL;
+
+	return given && resolve_canonical(given, &home) == 0 ? home : NULL;
+}
+
+/* Shown as it is by one of PATHS: nothing is made there. */
+static bool is_given(const char *const *paths, const char *to)
+{
+	for (size_t i = 0; paths && paths[i]; i++) {
+		cleanup_free char *path = NULL;
+
+		if (resolve_canonical(paths[i], &path) == 0 && path_below(to, path))
+			return true;
+	}
+	return false;
+}
+
+/* The plan's own /tmp is what the command has, and may hold something else of that name. */
+static bool tmp_takes(const struct plan_op *op, const char *to)
+{
+	cleanup_free char *copy = xstrdup(to + 1);
+	cleanup_close int dir_fd = open(op->boxes.v[0].area, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	char *rest = copy, *name;
+
+	while (dir_fd >= 0 && (name = strsep(&rest, "/")) != NULL) {
+		int fd = openat(dir_fd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+		if (fd < 0)
+			return errno == ENOENT;
+		close_fd(&dir_fd);
+		dir_fd = fd;
+	}
+	return dir_fd >= 0;
+}
+
+/* What holds it is shown as it is, and nothing is made there. */
+static bool is_fixed(const char *to, const char *home, const struct atoll_fence *fence)
+{
+	return fence && (is_given(fence->rw, to) || is_given(fence->ro, to) ||
+	                 (fence->home == ATOLL_HOME_REAL && home && path_below(to, home)));
+}
+
+/* THERE: how much of it is there. Where the command has something of the plan's own, it takes new
+ * directories. */
+static bool can_make(const struct plan_op *op, char *to, size_t there, const char *home)
+{
+	bool can;
+
+	if (path_below(to, "/tmp"))
+		return tmp_takes(op, to);
+	if (to[there] == '\0' || (home && path_below(to, home)))
+		return true;
+	to[there] = '\0';
+	can = can_grow(to);
+	to[there] = '/';
+	return can;
+}
+
+static bool is_possible(const struct plan_op *op, const char *root, const char *at,
+                        const struct atoll_fence *fence, struct place *p)
+{
+	cleanup_free char *home = home_dir();
 	size_t there = 0;
 	int r = resolve_there(at, &p->to, &there);
 
+	if (r == -EACCES)
+		return deny(p, at, "cannot be looked at here");
 	if (r < 0)
 		return deny(p, at, "cannot be a directory here");
+	if (strcmp(p->to, root) == 0)
+		return false;
 	if (is_the_systems(p->to) || (p->to[there] == '\0' && strrchr(p->to, '/') == p->to))
 		return deny(p, at, "is the system's own here");
+	if (meets_resource(op, p->to))
+		return deny(p, at, "holds a resource of the plan, or lies in one");
 	if (holds_ours(op, p->to))
 		return deny(p, at, "holds what is Atoll's own here, or lies in it");
-	if (p->to[there] == '\0')
-		return true;
-	/* Its layer takes new directories; where it is shown as it is, nothing is made. */
-	if (in_home(p->to))
-		return !home_is_real ||
-		       deny(p, at, "is not there, and the home directory is the real one");
-	p->to[there] = '\0';
-	r = can_grow(p->to);
-	p->to[there] = '/';
-	return r ? true : deny(p, at, "is not there, and cannot be made beside what is");
+	if (home && strcmp(home, p->to) != 0 && path_below(home, p->to))
+		return deny(p, at, "holds the home directory");
+	if (mount_below(root) != 0)
+		return deny(p, at, "would lose what is mounted in the directory");
+	if (p->to[there] != '\0' && is_fixed(p->to, home, fence))
+		return deny(p, at, "is not there, and what would hold it is shown as it is");
+	return can_make(op, p->to, there, home) ||
+	       deny(p, at, "is not there, and cannot be made beside what is");
 }
 
-int place_choose(const struct plan_op *op, const char *at, bool home_is_real, struct views *views,
-                 struct place *ret)
+/* The first one that is a directory. */
+static const char *first_directory(const struct plan_op *op)
 {
-	const char *root = op->boxes.n ? op->boxes.v[0].root : "";
+	struct stat st;
+
+	for (size_t i = 0; i < op->boxes.n; i++)
+		if (*op->boxes.v[i].root == '/' && stat(op->boxes.v[i].root, &st) == 0 &&
+		    S_ISDIR(st.st_mode))
+			return op->boxes.v[i].root;
+	return NULL;
+}
+
+int place_choose(const struct plan_op *op, const char *at, const struct atoll_fence *fence,
+                 struct views *views, struct place *ret)
+{
+	const char *root = at ? first_directory(op) : NULL;
 
 	*ret = PLACE_INIT;
-	if (!at || *root != '/' || strcmp(at, root) == 0)
-		return 0;
-	if (!is_possible(op, at, home_is_real, ret))
+	if (!root || strcmp(at, root) == 0 || !is_possible(op, root, at, fence, ret))
 		return 0;
 	ret->from = root;
 	return views_move(views, root, ret->to);

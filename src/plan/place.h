@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A plan's first resource shown to a command at another path than its own: that of the directory it is
+ * The first of a plan's directories shown to a command at another path than its own: that of the directory it is
  * a mirror of, on another machine. Only where the command loses nothing by it that it needs; else it
  * stays at its own path, and a note says why.
  */
@@ -19,9 +19,9 @@ void place_done(struct place *p);
 #define cleanup_place __attribute__((__cleanup__(place_done)))
 
 /* AT: absolute, in its shortest form; NULL: nobody wishes anything. VIEWS are those of the resources of
- * OP, and are moved with it. HOME_IS_REAL: nothing may be made in the home directory. */
-int place_choose(const struct plan_op *op, const char *at, bool home_is_real, struct views *views,
-                 struct place *ret);
+ * OP, and are moved with it. FENCE (or NULL): what it shows as it is takes no new directories. */
+int place_choose(const struct plan_op *op, const char *at, const struct atoll_fence *fence,
+                 struct views *views, struct place *ret);
 /* Nothing can be shown elsewhere: there are no mounts of its own for the command. */
 void place_forget(struct place *p, const char *at);
 /* PATH as the command will see it; the caller frees. */

@@ -411,9 +411,7 @@ static int run_isolated(struct use *use, const struct atoll_exec *exec, struct v
 		return error_sys(err, -errno, "find", "the current directory");
 	r = views_tmp(op, &tmp, err);
 	if (r == 0)
-		r = place_choose(op, use->wishes->at,
-		                 exec->fence && exec->fence->home == ATOLL_HOME_REAL, views,
-		                 &use->place);
+		r = place_choose(op, use->wishes->at, exec->fence, views, &use->place);
 	if (r == 0)
 		r = fence_views(op, exec->fence, views, err);
 	if (r < 0)

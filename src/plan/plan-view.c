@@ -100,30 +100,41 @@ int views_give(struct atoll_participant *part, void *ctx, struct error *err)
 	return add_view(v, &(struct participant_mount){ .target = root, .source = path });
 }
 
-static const char *moved(struct views *v, const char *path, const char *from, const char *to)
+static char *swap(const char *path, const char *from, const char *to)
 {
-	cleanup_free char *there = xasprintf("%s%s", to, path + strlen(from));
+	if (!from || !path_below(path, from))
+		return xstrdup(path);
+	return xasprintf("%s%s", to, path + strlen(from));
+}
 
-	return keep(v, there);
+char *views_seen(const struct views *v, const char *path)
+{
+	return swap(path, v->from, v->to);
+}
+
+char *views_meant(const struct views *v, const char *seen)
+{
+	return swap(seen, v->to, v->from);
 }
 
 int views_move(struct views *v, const char *from, const char *to)
 {
 	const struct exec_view own = { .kind = EXEC_VIEW_HIDDEN, .target = from, .source = from };
 
+	v->from = keep(v, from);
+	v->to = keep(v, to);
 	for (size_t i = 0; i < v->n; i++) {
-		if (!path_below(v->v[i].target, from))
-			continue;
-		v->v[i].target = moved(v, v->v[i].target, from, to);
-		v->v[i].moved = true;
+		cleanup_free char *seen = views_seen(v, v->v[i].target);
+
+		v->v[i].moved = path_below(v->v[i].target, from);
+		if (v->v[i].moved)
+			v->v[i].target = keep(v, seen);
 	}
 	for (size_t i = 0; i < v->shown.n; i++) {
-		cleanup_free char *old = xstrdup(v->shown.v[i]);
+		char *seen = views_seen(v, v->shown.v[i]);
 
-		if (!path_below(old, from))
-			continue;
 		free(v->shown.v[i]);
-		v->shown.v[i] = xasprintf("%s%s", to, old + strlen(from));
+		v->shown.v[i] = seen;
 	}
 	return views_add(v, &own);
 }

@@ -10,10 +10,11 @@
 struct views {
 	struct exec_view *v;
 	size_t n, cap;
-	struct strlist all;   /* owns the strings */
-	struct strlist env;   /* NAME=VALUE, of the command */
-	struct strlist shown; /* where each resource is seen, "": nowhere */
-	bool overlay;         /* cannot do without namespaces */
+	struct strlist all;    /* owns the strings */
+	struct strlist env;    /* NAME=VALUE, of the command */
+	struct strlist shown;  /* where each resource is seen, "": nowhere */
+	bool overlay;          /* cannot do without namespaces */
+	const char *from, *to; /* what is shown elsewhere, and where; or NULL */
 };
 #define VIEWS_INIT ((struct views){ 0 })
 void views_done(struct views *v);
@@ -25,6 +26,9 @@ int views_give(struct atoll_participant *part, void *ctx, struct error *err);
 int views_add(struct views *v, const struct exec_view *view);
 /* What is shown at FROM and below is shown at TO and below; FROM itself is hidden. */
 int views_move(struct views *v, const char *from, const char *to);
+/* Where the command sees PATH of the host, and the other way round; the caller frees. */
+char *views_seen(const struct views *v, const char *path);
+char *views_meant(const struct views *v, const char *seen);
 /* The plan's own /tmp, kept with its first resource. Caller frees. */
 int views_tmp(const struct plan_op *op, char **ret, struct error *err);
 

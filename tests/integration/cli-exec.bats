@@ -289,8 +289,45 @@ one" ] || fail "$place: $output"
 	export HOME=$work/own
 	mkdir "$HOME"
 	run -0 --separate-stderr atoll exec p --home real --at "$HOME/at/x" -- pwd
-	[[ "$stderr" = *"the home directory is the real one"* ]]
+	[[ "$stderr" = *"what would hold it is shown as it is"* ]]
 	[ ! -e "$HOME/at" ]
+}
+
+@test "cli exec --at hides what is hidden, under either name" {
+	export HOME=$work/own
+	mkdir -p "$HOME/.ssh" "$HOME/sec"
+	echo secret | tee "$HOME/.ssh/id" "$HOME/key" "$HOME/sec/k" >/dev/null
+	atoll start h --strategy overlay --dir "$HOME" >/dev/null 2>&1
+	cd "$HOME"
+	for place in "$work/elsewhere" /atoll-no-such/x; do
+		run -0 atoll exec h --at "$place" --hide "$HOME/key" --hide "$place/sec" -- \
+			sh -c 'pwd; cat .ssh/id key sec/k "$1/.ssh/id" "$1/key" 2>/dev/null || true' - "$HOME"
+		if ! is_root; then
+			[ "$output" = "$place" ] || fail "$output"
+		fi
+		[[ "$output" != *secret* ]] || fail "$place: $output"
+	done
+}
+
+@test "cli exec --at stays away from mounts, given paths and what is in the plan's /tmp" {
+	plan_p
+	mkdir given
+	for how in "--rw $work/given" "--ro $work/given"; do
+		run -0 --separate-stderr atoll exec p $how --at "$work/given/new" -- true
+		[[ "$stderr" = *"'$work/given/new' is not there, and what would hold it is shown"* ]] || fail "$stderr"
+		[ ! -e given/new ]
+	done
+	atoll exec p -- sh -c 'ln -s /etc /tmp/atoll-link; mkdir /tmp/atoll-dir; : >/tmp/atoll-dir/x'
+	for place in /tmp/atoll-link /tmp/atoll-link/x /tmp/atoll-dir/x; do
+		run -0 --separate-stderr atoll exec p --at "$place" -- true
+		[[ "$stderr" = *"'$place' is not there, and cannot be made"* ]] || fail "$place: $stderr"
+	done
+	# The first directory, whatever comes before it.
+	printf 'create table t(a);' | sqlite3 first.db
+	mkdir dir
+	atoll start s --sqlite first.db --dir dir >/dev/null 2>&1
+	run -0 atoll exec s --at /atoll-no-such/x --cwd "$work/dir" -- pwd
+	[ "$output" = /atoll-no-such/x ] || fail "$output"
 }
 
 @test "cli exec where the command cannot see the current directory says why" {
