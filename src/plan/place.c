@@ -34,16 +34,22 @@ static bool deny(struct place *p, const char *at, const char *why)
 	return false;
 }
 
-/* What a command cannot do without, or is mounted anew for it. */
+/* What a command cannot do without, or is mounted anew for it; and what holds everybody's. */
 static bool is_the_systems(const char *path)
 {
 	static const char *const dirs[] = {
 		"/bin",   "/boot", "/dev",  "/etc", "/lib", "/lib32",
 		"/lib64", "/proc", "/sbin", "/sys", "/usr",
 	};
+	static const char *const tops[] = {
+		"/home", "/media", "/mnt", "/opt", "/run", "/srv", "/tmp", "/var",
+	};
 
 	for (size_t i = 0; i < sizeof(dirs) / sizeof(dirs[0]); i++)
 		if (path_below(path, dirs[i]))
+			return true;
+	for (size_t i = 0; i < sizeof(tops) / sizeof(tops[0]); i++)
+		if (strcmp(path, tops[i]) == 0)
 			return true;
 	return false;
 }
@@ -186,7 +192,7 @@ static bool is_possible(const struct plan_op *op, const char *root, const char *
 		return deny(p, at, "cannot be a directory here");
 	if (strcmp(p->to, root) == 0)
 		return false;
-	if (is_the_systems(p->to) || (p->to[there] == '\0' && strrchr(p->to, '/') == p->to))
+	if (*p->to == '\0' || is_the_systems(p->to))
 		return deny(p, at, "is the system's own here");
 	if (meets_resource(op, p->to))
 		return deny(p, at, "holds a resource of the plan, or lies in one");

@@ -25,7 +25,7 @@ static int check_text(const char *what, const char *text, struct error *err)
 
 static int check(const struct remote_run *run, struct error *err)
 {
-	int r = run->cwd ? check_text("the working directory", run->cwd, err) : 0;
+	int r = 0;
 
 	for (size_t i = 0; r == 0 && run->argv[i]; i++)
 		r = check_text("an argument of the command", run->argv[i], err);
@@ -160,6 +160,11 @@ int run_request(const struct remote_run *run, const char *root_here, const char 
 	FILE *f;
 	int r = check(run, err);
 
+	if (r == 0 && !utf8_valid(cwd, strlen(cwd))) {
+		r = error_set(err, -ATOLL_E_INVALID,
+		              "the working directory is not valid UTF-8, and cannot be sent");
+		error_hint(err, "begin at another one, with --cwd or cd");
+	}
 	if (r < 0)
 		return r;
 	f = open_memstream(&text, &len);

@@ -271,7 +271,7 @@ one" ] || fail "$place: $output"
 @test "cli exec --at does not cover what a command needs, and says so" {
 	plan_p
 	cd a
-	for place in /usr /usr/bin /etc/x /proc/1/x /var "$work" "$work/a/in" "$work/b" "$ATOLL_HOME/x"; do
+	for place in /home /usr /usr/bin /etc/x /proc/1/x /var "$work" "$work/a/in" "$work/b" "$ATOLL_HOME/x"; do
 		run -0 --separate-stderr atoll exec p --at "$place" -- pwd
 		[ "$output" = "$work/a" ] || fail "$place: $output"
 		[[ "$stderr" = *"'$place' "*"; the directory is at its own path"* ]] || fail "$place: $stderr"

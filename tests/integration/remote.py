@@ -172,6 +172,10 @@ def remote_paths_are_those_of_here(top):
         same((done.returncode, done.stderr), (0, b''), 'it ran')
         same(done.stdout.decode().split('\n'), [f'x{p.root}/sub', f'{p.root}/repo', ''], 'paths')
         same(p.read('pwd').decode(), f'{p.root}\n', 'written down')
+        # A path that cannot be said is no reason not to run.
+        odd = w.project(os.fsdecode(b'caf\xff'))
+        odd.write('a', 'a')
+        same((odd.good('cat a; echo b >a'), odd.read('a')), (b'a', b'b\n'), 'in a directory of any name')
 
 
 def remote_streams(top):
