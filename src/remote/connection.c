@@ -230,16 +230,11 @@ static int look_back(struct connection *c, struct error *err)
 	return r < 0 ? r : 0;
 }
 
-int connection_send(struct connection *c, enum frame_type type, const void *data, size_t len,
-                    struct error *err)
+int connection_drain(struct connection *c, struct error *err)
 {
-	int r = 0;
-
-	if (len > 0 && data != connection_room(c))
-		memcpy(connection_room(c), data, len);
-	connection_put(c, type, len);
 	for (;;) {
-		r = connection_flush(c, err);
+		int r = connection_flush(c, err);
+
 		if (r == 0)
 			r = look_back(c, err);
 		if (r < 0 || connection_is_idle(c))
@@ -248,6 +243,15 @@ int connection_send(struct connection *c, enum frame_type type, const void *data
 		if (r < 0)
 			return r;
 	}
+}
+
+int connection_send(struct connection *c, enum frame_type type, const void *data, size_t len,
+                    struct error *err)
+{
+	if (len > 0 && data != connection_room(c))
+		memcpy(connection_room(c), data, len);
+	connection_put(c, type, len);
+	return connection_drain(c, err);
 }
 
 int connection_ask(struct connection *c, enum frame_type type, const char *text,

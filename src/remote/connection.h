@@ -69,6 +69,8 @@ unsigned char *connection_room(struct connection *c);
 void connection_put(struct connection *c, enum frame_type type, size_t len);
 /* As far as it goes now. */
 int connection_flush(struct connection *c, struct error *err);
+/* All of it; nothing else may be put before. */
+int connection_drain(struct connection *c, struct error *err);
 /* To poll for POLLIN, and for POLLOUT unless idle, after connection_try_next() had nothing. */
 int connection_fd(const struct connection *c);
 

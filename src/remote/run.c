@@ -332,6 +332,9 @@ int run_there(struct connection *c, const struct remote_run *run, const char *ro
 		return error_sys(err, r, "use", "the terminal");
 	r = follow(&s, err);
 	console_end(&s.console);
+	/* Input that nobody wants any more may be on its way: a frame that was begun is sent to its end. */
+	if (r == 0)
+		r = connection_drain(c, err);
 	/* As a shell has it: what could not be run is told apart from what failed. */
 	if (r < 0 && r > -ATOLL_E_INVALID && c->refused && !c->ended && err && !err->op)
 		error_cause(err, "run", run->argv[0], -r, NULL);
