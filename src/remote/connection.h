@@ -52,6 +52,8 @@ void connection_freep(struct connection **c);
  * is an error. */
 int connection_send(struct connection *c, enum frame_type type, const void *data, size_t len,
                     struct error *err);
+/* The rest of a frame that was put; before that, nothing else may be sent. */
+int connection_drain(struct connection *c, struct error *err);
 /* The next frame that is no notice. Its data is there until the next call. */
 int connection_next(struct connection *c, struct frame *ret, struct error *err);
 /* Sends TYPE with the JSON in TEXT, and waits for a frame of type ANSWER, whose JSON RET gets. */
@@ -69,8 +71,6 @@ unsigned char *connection_room(struct connection *c);
 void connection_put(struct connection *c, enum frame_type type, size_t len);
 /* As far as it goes now. */
 int connection_flush(struct connection *c, struct error *err);
-/* All of it; nothing else may be put before. */
-int connection_drain(struct connection *c, struct error *err);
 /* To poll for POLLIN, and for POLLOUT unless idle, after connection_try_next() had nothing. */
 int connection_fd(const struct connection *c);
 
