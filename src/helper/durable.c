@@ -103,12 +103,13 @@ static bool await_word(int lifeline)
 	return n == 1;
 }
 
-static _Noreturn void sync_request(const struct request *q)
+static _Noreturn void sync_request(const struct request *q, int gate_fd)
 {
 	int lifeline = LIFELINE_FD;
 	sigset_t none;
 
 	(void)close(LOCK_FD);
+	(void)close(gate_fd);
 	sigemptyset(&none);
 	(void)sigprocmask(SIG_SETMASK, &none, NULL);
 	if (setsid() < 0 || chdir("/") < 0 || drop_descriptors(&lifeline, 1) < 0 ||
@@ -119,17 +120,29 @@ static _Noreturn void sync_request(const struct request *q)
 	_exit(EXIT_SUCCESS);
 }
 
+/* Nobody is to wait for the copies that a fork makes: who is not at the end, and keeps the lock, goes on
+ * when the other one has let go of it. */
 void durable_later(const struct request *q, bool ends)
 {
-	if (request_count(q, REQUEST_SYNC_WORK) == 0)
+	int gate[2];
+	pid_t pid;
+	char end;
+
+	if (request_count(q, REQUEST_SYNC_WORK) == 0 || pipe2(gate, O_CLOEXEC) < 0)
 		return;
-	/* Nobody is to wait for the copies that a fork makes. */
 	if (ends) {
 		(void)close(REPLY_FD);
 		(void)close(LOCK_FD);
 	}
-	if (fork() == 0)
-		sync_request(q);
+	pid = fork();
+	if (pid == 0) {
+		(void)close(gate[0]);
+		sync_request(q, gate[1]);
+	}
+	(void)close(gate[1]);
+	while (pid > 0 && !ends && read(gate[0], &end, 1) < 0 && errno == EINTR)
+		;
+	(void)close(gate[0]);
 }
 
 /* ---- by itself ---- */
