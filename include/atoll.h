@@ -494,7 +494,7 @@ ATOLL_API int atoll_plan_exec(struct atoll_plan *p, const struct atoll_exec *exe
  *   background
  *           it is a job of that name (below): what it prints is kept and goes nowhere else, it has no
  *           input, and no terminal; the call returns when it has ended
- *   at      absolute path: the plan's first resource, a directory, is shown there and not at its own
+ *   at      absolute path: the first of the plan's directories is shown there and not at its own
  *           path, and a working directory in it is mapped. Directories that are missing are made for
  *           the command alone. Where that would cover what a command needs, or there are no
  *           namespaces, it stays where it is and a note of RES says so

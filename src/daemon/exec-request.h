@@ -4,7 +4,7 @@
  * the same names.
  *
  *   argv        list of texts, not empty
- *   at          absolute path where the first resource is shown instead of at its own
+ *   at          absolute path where the first of the directories is shown
  *   cwd         absolute path; without it the plan's first resource, if that is a directory
  *   env, unset  lists; of env each "NAME=value"
  *   net home    texts                      memory cpus pids     texts or numbers

@@ -71,9 +71,11 @@ static int show_all(int from_fd, int to_fd)
 	while (dir && (r == 0 || r == -ENOENT) && (errno = 0, d = readdir(dir)) != NULL)
 		if (strcmp(d->d_name, ".") != 0 && strcmp(d->d_name, "..") != 0)
 			r = show_entry(from_fd, d->d_name, to_fd);
+	if (dir && (r == 0 || r == -ENOENT))
+		r = -errno; /* of a list that breaks off; else 0 */
 	if (dir)
 		(void)closedir(dir);
-	return r == -ENOENT ? 0 : r;
+	return r;
 }
 
 /* The names of REST, each in the one before. */

@@ -21,17 +21,9 @@
 
 #define ENTRIES_MAX 512 /* that are shown one by one beside a directory that is missing */
 
-void place_done(struct place *p)
+static char *deny(const char *at, const char *why)
 {
-	free(p->to);
-	free(p->why);
-	*p = PLACE_INIT;
-}
-
-static bool deny(struct place *p, const char *at, const char *why)
-{
-	p->why = xasprintf("'%s' %s; the directory is at its own path", at, why);
-	return false;
+	return xasprintf("'%s' %s; the directory is at its own path", at, why);
 }
 
 /* What a command cannot do without, or is mounted anew for it; and what holds everybody's. */
@@ -179,33 +171,26 @@ static bool can_make(const struct plan_op *op, char *to, size_t there, const cha
 	return can;
 }
 
-static bool is_possible(const struct plan_op *op, const char *root, const char *at,
-                        const struct atoll_fence *fence, struct place *p)
+/* NULL, or what speaks against it. THERE: how much of TO is there. */
+static const char *why_not(const struct plan_op *op, const char *root, char *to, size_t there,
+                           const struct atoll_fence *fence)
 {
 	cleanup_free char *home = home_dir();
-	size_t there = 0;
-	int r = resolve_there(at, &p->to, &there);
 
-	if (r == -EACCES)
-		return deny(p, at, "cannot be looked at here");
-	if (r < 0)
-		return deny(p, at, "cannot be a directory here");
-	if (strcmp(p->to, root) == 0)
-		return false;
-	if (*p->to == '\0' || is_the_systems(p->to))
-		return deny(p, at, "is the system's own here");
-	if (meets_resource(op, p->to))
-		return deny(p, at, "holds a resource of the plan, or lies in one");
-	if (holds_ours(op, p->to))
-		return deny(p, at, "holds what is Atoll's own here, or lies in it");
-	if (home && strcmp(home, p->to) != 0 && path_below(home, p->to))
-		return deny(p, at, "holds the home directory");
+	if (*to == '\0' || is_the_systems(to))
+		return "is the system's own here";
+	if (meets_resource(op, to))
+		return "holds a resource of the plan, or lies in one";
+	if (holds_ours(op, to))
+		return "holds what is Atoll's own here, or lies in it";
+	if (home && strcmp(home, to) != 0 && path_below(home, to))
+		return "holds the home directory";
 	if (mount_below(root) != 0)
-		return deny(p, at, "would lose what is mounted in the directory");
-	if (p->to[there] != '\0' && is_fixed(p->to, home, fence))
-		return deny(p, at, "is not there, and what would hold it is shown as it is");
-	return can_make(op, p->to, there, home) ||
-	       deny(p, at, "is not there, and cannot be made beside what is");
+		return "would lose what is mounted in the directory";
+	if (to[there] != '\0' && is_fixed(to, home, fence))
+		return "is not there, and what would hold it is shown as it is";
+	return can_make(op, to, there, home) ? NULL
+	                                     : "is not there, and cannot be made beside what is";
 }
 
 /* The first one that is a directory. */
@@ -221,27 +206,29 @@ static const char *first_directory(const struct plan_op *op)
 }
 
 int place_choose(const struct plan_op *op, const char *at, const struct atoll_fence *fence,
-                 struct views *views, struct place *ret)
+                 struct views *views, char **ret_why)
 {
 	const char *root = at ? first_directory(op) : NULL;
+	cleanup_free char *to = NULL;
+	const char *why;
+	size_t there = 0;
+	int r;
 
-	*ret = PLACE_INIT;
-	if (!root || strcmp(at, root) == 0 || !is_possible(op, root, at, fence, ret))
+	if (!root)
 		return 0;
-	ret->from = root;
-	return views_move(views, root, ret->to);
+	r = resolve_there(at, &to, &there);
+	if (r == 0 && strcmp(to, root) == 0)
+		return 0;
+	why = r == -EACCES ? "cannot be looked at here"
+	      : r < 0      ? "cannot be a directory here"
+	                   : why_not(op, root, to, there, fence);
+	if (!why)
+		return views_move(views, root, to);
+	*ret_why = deny(at, why);
+	return 0;
 }
 
-void place_forget(struct place *p, const char *at)
+char *place_none(const char *at)
 {
-	place_done(p);
-	if (at)
-		(void)deny(p, at, "would need mounts of the command's own");
-}
-
-char *place_map(const struct place *p, const char *path)
-{
-	if (!p->from || !path_below(path, p->from))
-		return xstrdup(path);
-	return xasprintf("%s%s", p->to, path + strlen(p->from));
+	return at ? deny(at, "would need mounts of the command's own") : NULL;
 }

@@ -9,22 +9,12 @@
 
 #include "plan/plan-view.h"
 
-struct place {
-	const char *from; /* the resource's own path; NULL: it is not moved */
-	char *to;
-	char *why; /* it is not, although somebody wished it: what to say; or NULL */
-};
-#define PLACE_INIT ((struct place){ 0 })
-void place_done(struct place *p);
-#define cleanup_place __attribute__((__cleanup__(place_done)))
-
 /* AT: absolute, in its shortest form; NULL: nobody wishes anything. VIEWS are those of the resources of
- * OP, and are moved with it. FENCE (or NULL): what it shows as it is takes no new directories. */
+ * OP; where it can be, they are moved (views_seen()), else *RET_WHY says why not; the caller frees. FENCE
+ * (or NULL): what it shows as it is takes no new directories. */
 int place_choose(const struct plan_op *op, const char *at, const struct atoll_fence *fence,
-                 struct views *views, struct place *ret);
-/* Nothing can be shown elsewhere: there are no mounts of its own for the command. */
-void place_forget(struct place *p, const char *at);
-/* PATH as the command will see it; the caller frees. */
-char *place_map(const struct place *p, const char *path);
+                 struct views *views, char **ret_why);
+/* The same for a command that has no mounts of its own. */
+char *place_none(const char *at);
 
 #endif

@@ -84,7 +84,7 @@ struct use {
 	struct job_row *job;          /* NULL: it is none */
 	const char *line;             /* of the command, redacted; NULL: there is none */
 	struct control control;       /* FD_NONE: none */
-	struct place place;           /* of the first resource */
+	char *no_place;               /* why a directory is not where it was wished; or NULL */
 	bool recorded;
 	int64_t changes; /* afterwards, entries; -1: nobody counted */
 };
@@ -411,12 +411,12 @@ static int run_isolated(struct use *use, const struct atoll_exec *exec, struct v
 		return error_sys(err, -errno, "find", "the current directory");
 	r = views_tmp(op, &tmp, err);
 	if (r == 0)
-		r = place_choose(op, use->wishes->at, exec->fence, views, &use->place);
+		r = place_choose(op, use->wishes->at, exec->fence, views, &use->no_place);
 	if (r == 0)
 		r = fence_views(op, exec->fence, views, err);
 	if (r < 0)
 		return r;
-	cwd = place_map(&use->place, given);
+	cwd = views_seen(views, given);
 	opt.views = views->v;
 	opt.n_views = (unsigned)views->n;
 	opt.tmp = tmp;
@@ -433,7 +433,8 @@ static int run_mapped(struct use *use, const struct atoll_exec *exec, struct exe
 	struct exec_options opt = { 0 };
 	int r = open_all(use->op, &paths, err);
 
-	place_forget(&use->place, use->wishes->at);
+	free(use->no_place);
+	use->no_place = place_none(use->wishes->at);
 	if (r == 0)
 		r = map_cwd(use->op, &paths, exec->cwd, &cwd, err);
 	return r < 0 ? r : run(use, exec, &paths, cwd, &opt, ret, err);
@@ -576,9 +577,9 @@ int plan_exec(struct atoll_plan *p, const struct atoll_exec *exec, const struct 
 	finish_output(&use, r);
 	record_exec(&use, line, started_ms, &usage, r);
 	exec_close(use.exec);
-	if (r == 0 && use.place.why)
-		result_note(ret->res, ATOLL_NOTE_WARNING, "", "", use.place.why);
-	place_done(&use.place);
+	if (r == 0 && use.no_place)
+		result_note(ret->res, ATOLL_NOTE_WARNING, "", "", use.no_place);
+	free(use.no_place);
 	if (r == 0) {
 		*ret->status = (struct atoll_exec_status){ .exit_code = usage.exit_code,
 			                                   .timed_out = usage.timed_out,
