@@ -2,15 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sums the stages of a test run into one closing line, "N passed, N failed".
 
-The argument is a file with one line per stage: name, exit status, and Meson's JSON log,
-separated by tabs; "-" is a stage that is one result by itself, "" one that counts only when it
-fails. Single TAP results are counted, not programs. A failure without a "not ok" (a crash, a
+The argument is a file with one line per stage: name, exit status, Meson's JSON log, and the
+programs that failed beside others and passed twice alone, separated by tabs; "-" is a stage that
+is one result by itself, "" one that counts only when it fails. Single TAP results are counted, not programs. A failure without a "not ok" (a crash, a
 time-out, a broken plan, a build that stopped) counts as one failed. What a program says of a
 failure, in comments right behind it, is said again here: the end is what is read first.
 
 A result skipped in one stage but passed in another is not a skip: root-only cases in the
 user's run, for example, or in one program that runs as both. What no stage ran is reported as ", N skipped", and counts as failed
 when $CI is set: skipped is not passed (rule TST-09).
+
+What was unsteady counts as it was when it ran alone (LOG.again), and is named. With --again LOG, the
+programs worth that second look are printed: three at most, and only where no sanitizer spoke.
 """
 
 import json
@@ -22,6 +25,9 @@ RESULT = re.compile(
     r'(?P<not>not )?ok\b\s*(?P<number>\d+)?[\s-]*(?P<name>[^#]*?)\s*'
     r'(?:#\s*(?P<directive>skip|todo)\S*\s*(?P<reason>.*))?$', re.I)
 MOST_SAID = 12
+MOST_UNSTEADY = 3
+# What is wrong whatever happens when it is run again.
+SANITIZER = re.compile(r'(Address|Leak|Thread|UndefinedBehavior)Sanitizer|: runtime error: ')
 PLAN = re.compile(r'1\.\.(\d+)(?:\s*#\s*skip\S*\s*(.*))?', re.I)
 
 
@@ -36,11 +42,31 @@ def case(name):
     return re.sub(r', (root|user)$', '', name)
 
 
+def programs(log):
+    """The programs of a Meson log, as it describes them."""
+    with open(log, encoding='utf-8', errors='replace') as lines:
+        return [json.loads(line) for line in lines]
+
+
+def called(run):
+    """What `meson test` knows it by."""
+    return run['name'].split(' / ')[-1]
+
+
+def worth_another_look(log):
+    failed = [run for run in programs(log) if run['result'] not in ('OK', 'SKIP')]
+    if len(failed) > MOST_UNSTEADY or any(
+            SANITIZER.search(run['stdout'] + run.get('stderr', '')) for run in failed):
+        return []
+    return [called(run) for run in failed]
+
+
 class Sum:
     def __init__(self):
         self.passed = []   # (program, result)
         self.failed = []   # text, with what the program said of it
         self.skipped = []  # (program, result, stage, reason)
+        self.unsteady = []
 
     def add_program(self, stage, run):
         """One program of a Meson log: its TAP results, or one result in all."""
@@ -91,15 +117,19 @@ class Sum:
             self.passed.append((program, name))
         return False
 
-    def add_stage(self, stage, status, log):
+    def add_stage(self, stage, status, log, unsteady=()):
         before = len(self.failed)
         if log == '-':
             if status == 0:
                 self.passed.append((stage, ''))
         elif os.path.exists(log):
-            with open(log, encoding='utf-8', errors='replace') as lines:
-                for line in lines:
-                    self.add_program(stage, json.loads(line))
+            for run in programs(log):
+                if called(run) not in unsteady:
+                    self.add_program(stage, run)
+            if unsteady:
+                for run in programs(log + '.again'):
+                    self.add_program(stage, run)
+                self.unsteady += [f'{stage}: {name}' for name in unsteady]
         if status != 0 and len(self.failed) == before:
             self.failed.append(f'{stage}: exit status {status}')
 
@@ -116,13 +146,18 @@ class Sum:
 
 
 def main():
+    if sys.argv[1] == '--again':
+        print('\n'.join(worth_another_look(sys.argv[2])))
+        return 0
     total = Sum()
     with open(sys.argv[1], encoding='utf-8') as stages:
         for line in stages:
-            stage, status, log = line.rstrip('\n').split('\t')
-            total.add_stage(stage, int(status), log)
+            stage, status, log, *unsteady = line.rstrip('\n').split('\t')
+            total.add_stage(stage, int(status), log, ' '.join(unsteady).split())
 
     skipped = total.never_run()
+    for text in total.unsteady:
+        print(f'unsteady: {text}')
     for text in total.failed:
         print(f'failed: {text}')
     for (program, name), (stage, reason) in skipped.items():

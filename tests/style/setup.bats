@@ -149,6 +149,79 @@ sum() {
 	CI=true sum '5 passed, 1 failed'
 }
 
+@test "sum-tests counts what was unsteady as it was alone, and names it" {
+	log_run 's / a' FAIL $'1..1\nnot ok 1 - x'
+	log_run 's / b' OK $'1..1\nok 1 - y'
+	printf 'one\t0\t%s\ta\n' "$log" >"$stages"
+	log=$log.again
+	log_run 's / a' OK $'1..1\nok 1 - x'
+	sum '2 passed, 0 failed'
+	[ "$status" -eq 0 ]
+	[[ $output == *'unsteady: one: a'* ]]
+}
+
+@test "sum-tests gives no second look to what a sanitizer found, nor to many" {
+	again() {
+		run /usr/bin/python3 tools/sum-tests.py --again "$log"
+		[ "$status" -eq 0 ] && [ "$output" = "$1" ]
+	}
+	log_run 's / a' FAIL $'1..1\nnot ok 1 - x'
+	log_run 's / b' OK $'1..1\nok 1 - y'
+	log_run 's / c' TIMEOUT ''
+	again $'a\nc'
+	cp "$log" "$log.two"
+	log_run 's / d' ERROR 'WARNING: ThreadSanitizer: data race'
+	again ''
+	mv "$log.two" "$log"
+	log_run 's / e' FAIL ''
+	again $'a\nc\ne'
+	log_run 's / f' FAIL ''
+	again ''
+}
+
+@test "setup looks again, twice, at what failed beside others, but never at a kill" {
+	tree=$BATS_TEST_TMPDIR/tree
+	mkdir -p "$BATS_TEST_TMPDIR/bin" "$tree/tools"
+	chmod 755 "$BATS_RUN_TMPDIR" "$BATS_RUN_TMPDIR/test" "$BATS_TEST_TMPDIR" "$tree"
+	cp setup "$tree/"
+	cp tools/sum-tests.py "$tree/tools/"
+	# Program "shaky" fails the first time in each build, "wrong" always does; both run in each stage.
+	cat >"$BATS_TEST_TMPDIR/bin/meson" <<-'EOF'
+		#!/bin/bash
+		[ "$1" = setup ] && exec mkdir -p "${@: -1}"
+		[ "$1" = test ] || exit 0
+		base=$(sed -n 's/.*--logbase \([a-z]*\).*/\1/p' <<<"$*")
+		[[ $* == *--wrapper* ]] && base=$base-setpriv
+		mkdir -p "$3/meson-logs"
+		log=$3/meson-logs/$base.json
+		: >"$log"
+		failed=0
+		for program in $PROGRAMS; do
+			[[ $* != *' --num-processes 1 '* || $* == *" $program"* ]] || continue
+			result=OK ok=ok
+			if [ $program = wrong ] || { [ $program = shaky ] && [ ! -e "$log.once" ]; }; then
+				result=FAIL ok='not ok' failed=1
+			fi
+			printf '{"name": "s / %s", "result": "%s", "returncode": %d, "stdout": "1..1\\n%s 1 - x\\n"}\n' \
+				$program $result $failed "$ok" >>"$log"
+		done
+		: >"$log.once"
+		exit $failed
+	EOF
+	chmod 755 "$BATS_TEST_TMPDIR/bin/meson"
+	PATH=$BATS_TEST_TMPDIR/bin:$PATH PROGRAMS='good shaky' run "$tree/setup" --no-deps test
+	echo "$output"
+	[[ $output == *'unsteady: style, command line, packages: shaky'* ]]
+	[[ $output == *'unsteady: concurrency with thread sanitizer: shaky'* ]]
+	[[ $output == *'failed: kills and rounds: s / shaky: x'* ]]
+	[[ ${lines[-1]} == *' passed, 1 failed' ]]
+	rm -rf "$tree"/build*
+	PATH=$BATS_TEST_TMPDIR/bin:$PATH PROGRAMS='good wrong' run "$tree/setup" --no-deps test
+	[[ $output != *'unsteady: '* ]]
+	[[ $output == *'failed: style, command line, packages: s / wrong: x'* ]]
+	[ "$status" -eq 1 ]
+}
+
 @test "coverage wants a reason for what is not reached, and so much of each directory" {
 	trace=$BATS_TEST_TMPDIR/trace
 	printf 'SF:src/lock/range.c\nFN:11,no_such_function\nDA:12,7\nDA:13,0\nend_of_record\n' >"$trace"
