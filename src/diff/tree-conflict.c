@@ -401,7 +401,8 @@ static int judge_attr(const struct tree_compare *t, const struct change *c,
 	if (!fs_id_equal(c->base.id, now->id))
 		return conflict(ret_why, "replaced");
 	if (same_owner_and_mode(&c->base, now)) {
-		if (!(c->what & ATOLL_CHANGE_XATTR))
+		/* A change of the mode alone also writes all extended attributes. */
+		if (c->base.ctime_ns == now->ctime_ns)
 			return FREE;
 		r = base_lookup(t->base, c->path, &e, &blk, err);
 		if (r < 0)

@@ -17,6 +17,12 @@ const struct manifest_op *overlay_base_find(const struct manifest *m, size_t n, 
 /* BASE of mode 0: nothing is there. Unsorted until overlay_base_save(). */
 int overlay_base_record(struct overlay_base *b, const char *path, const struct fs_stat *base,
                         bool suspect);
+/* The same for a directory that is shared; FLAGS: MANIFEST_SUSPECT, _SUSPECT_ATTR; XATTRS: xattrs_hash(). */
+int overlay_base_record_dir(struct overlay_base *b, const char *path, const struct fs_stat *base,
+                            unsigned flags, uint64_t xattrs);
+/* Of the resource's directory PATH, as it is now; *ret_now may be NULL. */
+int overlay_base_xattrs(const struct upper_compare *u, const char *path, uint64_t *ret,
+                        struct fs_stat *ret_now);
 /* Sorts and writes them; not yet durable. */
 int overlay_base_save(struct atoll_participant *p, int area_fd, struct overlay_base *b);
 /* Read, but none of them kept: b->at is the next one. */

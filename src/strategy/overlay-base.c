@@ -14,6 +14,7 @@
 #include "fs/atomic.h"
 #include "fs/resolve.h"
 #include "fs/stamp.h"
+#include "fs/xattr.h"
 #include "strategy/dir.h"
 #include "strategy/overlay-origin.h"
 #include "util/cleanup.h"
@@ -212,25 +213,82 @@ int overlay_base_record(struct overlay_base *b, const char *path, const struct f
 	return manifest_add_op(&b->records, &o);
 }
 
+int overlay_base_record_dir(struct overlay_base *b, const char *path, const struct fs_stat *base,
+                            unsigned flags, uint64_t xattrs)
+{
+	struct manifest_op o = { .op = CHANGE_DELETE,
+		                 .flags = MANIFEST_RECORD | MANIFEST_XATTRS | flags,
+		                 .path = xstrdup(path),
+		                 .old_stat = *base,
+		                 .new_stat.size = xattrs };
+
+	return manifest_add_op(&b->records, &o);
+}
+
+int overlay_base_xattrs(const struct upper_compare *u, const char *path, uint64_t *ret,
+                        struct fs_stat *ret_now)
+{
+	cleanup_xattrs struct xattrs x = XATTRS_INIT;
+	cleanup_close int fd = FD_NONE;
+	int r = resolve_dir_path(u->orig_fd, path, &fd);
+
+	if (r >= 0)
+		r = xattrs_read_at(fd, "", &x);
+	if (r >= 0 && ret_now)
+		r = fs_stat_at(fd, "", FS_STAT_ID, ret_now);
+	if (r >= 0)
+		*ret = xattrs_hash(&x);
+	return r;
+}
+
 struct observation {
+	const struct upper_compare *u;
+	const struct changeset *cs;
 	struct overlay_base *b;
 	size_t n; /* records that were there before */
 	struct overlay_hidden hidden;
 };
 
+static int change_by_key(const void *key, const void *element)
+{
+	const struct change *c = element;
+
+	return path_compare(key, c->path);
+}
+
+/* Nobody knows of a late directory whether somebody gave it its attributes; if the view has the same,
+ * nobody needs to. */
+static bool differs_in_attributes(const struct observation *o, const char *path)
+{
+	return o->cs->n &&
+	       bsearch(path, o->cs->v, o->cs->n, sizeof(*o->cs->v), change_by_key) != NULL;
+}
+
 static int observe_dir(void *ctx, const char *path, const struct fs_stat *base)
 {
 	struct observation *o = ctx;
+	unsigned flags = 0;
+	uint64_t xattrs = 0;
+	struct fs_stat now;
+	int r;
 
 	if (overlay_base_find(&o->b->records, o->n, path))
 		return 0;
-	if (dir_restored_known(&o->b->restored, path, base))
-		return overlay_base_record(o->b, path, base, false);
+	r = overlay_base_xattrs(o->u, path, &xattrs, &now);
+	if (r < 0)
+		return r;
 	/* Entries that come and go change ctime and mtime together; a directory renamed into place
 	 * or given other attributes has a late ctime alone. */
-	return overlay_base_record(o->b, path, base,
-	                           overlay_base_changed_since(o->b, base->ctime_ns) &&
-	                                   base->ctime_ns != base->mtime_ns);
+	if (overlay_base_changed_since(o->b, base->ctime_ns) &&
+	    !dir_restored_known(&o->b->restored, path, base)) {
+		if (base->ctime_ns != base->mtime_ns)
+			flags |= MANIFEST_SUSPECT;
+		if (differs_in_attributes(o, path))
+			flags |= MANIFEST_SUSPECT_ATTR;
+	}
+	if (now.ctime_ns != base->ctime_ns)
+		flags |= MANIFEST_SUSPECT_ATTR; /* right now: the hash may be his */
+	return overlay_base_record_dir(o->b, path, base, flags, xattrs);
 }
 
 /* An entry without a base whose copy in the upper came from one: named so by the command, or deleted
@@ -288,7 +346,7 @@ int overlay_base_save(struct atoll_participant *p, int area_fd, struct overlay_b
 int overlay_base_observe(struct atoll_participant *p, int area_fd, const struct upper_compare *u,
                          const struct changeset *cs, struct overlay_base *b)
 {
-	struct observation o = { .b = b, .n = b->records.n_ops };
+	struct observation o = { .u = u, .cs = cs, .b = b, .n = b->records.n_ops };
 	int r = upper_merged(u, observe_dir, &o, &p->err);
 
 	for (size_t i = 0; i < cs->n && r >= 0; i++)

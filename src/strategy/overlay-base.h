@@ -10,7 +10,8 @@
  * makes T0 worthless, and then every path without a record is suspect.
  *
  * On disk records are a manifest (manifest.h): DELETE with the base entry as its old state, or
- * CREATE where there was none; MANIFEST_SUSPECT marks what was changed before it was recorded.
+ * CREATE where there was none; MANIFEST_SUSPECT marks what was changed before it was recorded. Of a
+ * shared directory the record also has a hash of its extended attributes (MANIFEST_XATTRS).
  */
 #ifndef STRATEGY_OVERLAY_BASE_H
 #define STRATEGY_OVERLAY_BASE_H
@@ -21,6 +22,10 @@
 #include "strategy/strategy-impl.h"
 
 #define MANIFEST_SUSPECT 0x100u
+/* Of a directory: only its attributes may be somebody else's, not the directory itself. Entries that
+ * come and go hide from its times that it was given others. */
+#define MANIFEST_SUSPECT_ATTR 0x400u
+#define MANIFEST_XATTRS       0x800u /* new_stat.size is the hash of its extended attributes */
 
 struct overlay_base {
 	struct manifest records; /* sorted by path */

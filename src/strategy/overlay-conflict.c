@@ -98,6 +98,8 @@ static bool same_entry(const struct fs_stat *was, const struct fs_stat *now)
 	                         was->mtime_ns == now->mtime_ns;
 }
 
+#define SUSPECTS (MANIFEST_SUSPECT | MANIFEST_SUSPECT_ATTR)
+
 /* Nothing, or what somebody did to it since its record. */
 static const char *difference(const struct manifest_op *rec, const struct change *c)
 {
@@ -109,9 +111,24 @@ static const char *difference(const struct manifest_op *rec, const struct change
 		               : NULL;
 	if (!now->mode)
 		return "deleted";
-	if (rec->flags & MANIFEST_SUSPECT || !same_entry(was, now))
+	if (rec->flags & (c->op == CHANGE_ATTR ? SUSPECTS : MANIFEST_SUSPECT) ||
+	    !same_entry(was, now))
 		return fs_id_equal(was->id, now->id) ? "changed" : "replaced";
 	return NULL;
+}
+
+/* 1: somebody gave the directory of C, which stays, other extended attributes since its record. */
+static int has_other_xattrs(const struct upper_compare *u, const struct manifest_op *rec,
+                            const struct change *c)
+{
+	uint64_t xattrs = 0;
+	int r;
+
+	if (c->op != CHANGE_ATTR || !(c->what & ATOLL_CHANGE_XATTR) ||
+	    !(rec->flags & MANIFEST_XATTRS))
+		return 0;
+	r = overlay_base_xattrs(u, c->path, &xattrs, NULL);
+	return r < 0 ? r : xattrs != rec->new_stat.size;
 }
 
 static int judge(struct atoll_participant *p, const struct upper_compare *u,
@@ -121,9 +138,14 @@ static int judge(struct atoll_participant *p, const struct upper_compare *u,
 	const char *why = difference(rec, c);
 	int r = 0;
 
-	if (why && !(rec->flags & MANIFEST_SUSPECT) &&
-	    dir_restored_known(&b->restored, c->path, &c->base))
+	if (why && !(rec->flags & SUSPECTS) && dir_restored_known(&b->restored, c->path, &c->base))
 		why = NULL;
+	if (!why)
+		r = has_other_xattrs(u, rec, c);
+	if (r < 0)
+		return error_sys(&p->err, r, "read the attributes of", c->path);
+	if (r > 0)
+		return say(ret_why, "changed");
 	if (!why && c->op != CHANGE_ATTR && S_ISDIR(c->base.mode))
 		r = late_below(p, u, b, c, ret_why);
 	if (r != 0 || !why)
@@ -252,11 +274,16 @@ static int refresh_merged(void *ctx, const char *path, const struct fs_stat *bas
 		overlay_base_find(&f->was->records, f->was->records.n_ops, path);
 	bool suspect = rec && rec->flags & MANIFEST_SUSPECT;
 
-	if (!rec || !is_disputed(f, path, suspect || !fs_id_equal(rec->old_stat.id, base->id)))
-		return overlay_base_record(f->to, path, base, false);
+	if (!rec || !is_disputed(f, path, suspect || !fs_id_equal(rec->old_stat.id, base->id))) {
+		uint64_t xattrs = 0;
+		int r = overlay_base_xattrs(f->u, path, &xattrs, NULL);
+
+		return r < 0 ? r : overlay_base_record_dir(f->to, path, base, 0, xattrs);
+	}
 	atoll_participant_note(f->p, ATOLL_NOTE_CONFLICT, path,
 	                       "replaced or changed by somebody else");
-	return overlay_base_record(f->to, path, &rec->old_stat, suspect);
+	return overlay_base_record_dir(f->to, path, &rec->old_stat, rec->flags & SUSPECTS,
+	                               rec->new_stat.size);
 }
 
 int overlay_base_refresh(struct atoll_participant *p, int area_fd, const struct upper_compare *u,

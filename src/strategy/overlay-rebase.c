@@ -66,11 +66,14 @@ static int record_batch(struct overlay_base *to, const struct dir_batch *b,
 			now = back || o->op == CHANGE_DELETE ? &none : &o->new_stat;
 		r = overlay_base_record(to, o->path, now, false);
 	}
-	for (size_t i = 0; i < b->m.n_dirs && r >= 0; i++)
-		if (b->m.dirs[i].flags & MANIFEST_DIR_ATTR)
-			r = overlay_base_record(
-				to, b->m.dirs[i].path,
-				back ? &b->m.dirs[i].old_stat : &b->m.dirs[i].new_stat, false);
+	for (size_t i = 0; i < b->m.n_dirs && r >= 0; i++) {
+		const struct manifest_dir *d = &b->m.dirs[i];
+
+		if (d->flags & MANIFEST_DIR_ATTR)
+			r = overlay_base_record_dir(
+				to, d->path, back ? &d->old_stat : &d->new_stat, 0,
+				xattrs_hash(back ? &d->old_xattrs : &d->new_xattrs));
+	}
 	return r;
 }
 

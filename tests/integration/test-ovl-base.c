@@ -54,6 +54,16 @@ static const struct row rows[] = {
 	{ "echo ours >> d/x", "rm -r d", "d", LATER },
 	{ "echo ours > d/new", "mv d old; mv e d", "d", LATER },
 	{ "chmod 700 d", "chmod 711 d", "d", OURS_LAST },
+	{ ": > d/new", "chmod 711 d; : > d/theirs", "d", OURS_LAST },
+	{ ": > d/new", "setfattr -n user.theirs -v 1 d", "d", OURS_LAST },
+	{ ": > d/new", "setfattr -n user.theirs -v 1 d; : > d/theirs", "d", OURS_LAST },
+	{ "chmod 700 d", "setfattr -n user.theirs -v 1 d", "d", OURS_LAST },
+	{ "setfattr -n user.ours -v 1 d", "setfattr -n user.theirs -v 1 d; : > d/theirs", "d",
+	  OURS_LAST },
+	/* too careful where his entry came before our record: he might have given d its attributes, too */
+	{ "chmod 700 d", ": > d/theirs", NULL, LATER },
+	{ "chmod 700 d", ": > d/theirs", "d", 1u << MEANWHILE_LAST },
+	{ "setfattr -n user.ours -v 1 d", ": > d/theirs; rm d/y", NULL, LATER },
 	/* other entries */
 	{ "echo ours >> one", "echo theirs >> two", NULL, ANY_TIME },
 	{ "echo ours >> one", "rm two; : > three; mkdir f", NULL, ANY_TIME },
@@ -281,6 +291,31 @@ static void ovl_base_damaged_stamp_is_an_error(void **state)
 	free(before);
 }
 
+/* A mode is written together with all other attributes, and so somebody's are in the way of it. */
+static void ovl_base_attributes_of_others_are_not_taken_off(void **state)
+{
+	static const char *const strategies[] = { "overlay", "copy" };
+	struct fix *f = *state;
+
+	for (int i = 0; i < 2; i++) {
+		const char *root = fix_dir(f, strategies[i]);
+		struct atoll_plan *p = fix_plan(f, NULL);
+		char *theirs;
+
+		put_tree(f, root);
+		fix_add(f, p, root, strategies[i]);
+		run_ok(f, p, root, "chmod 700 d");
+		run_plain(root, "setfattr -n user.theirs -v 1 d");
+		theirs = man_take(root);
+		expect_code(f, atoll_plan_commit(p, 0, f->res), -ATOLL_E_CONFLICT);
+		expect_man(root, theirs);
+		run_plain(root, "setfattr -x user.theirs d; : > d/theirs");
+		expect_commit(f, p);
+		expect_stop(f, p);
+		free(theirs);
+	}
+}
+
 /* ---- two plans on one base ---- */
 
 static void ovl_base_two_plans_same_entry(void **state)
@@ -435,6 +470,7 @@ int main(int argc, char **argv)
 		mtest(ovl_base_clock_went_back_before_the_record),
 		mtest(ovl_base_clock_went_back_after_the_record),
 		mtest(ovl_base_damaged_stamp_is_an_error),
+		mtest(ovl_base_attributes_of_others_are_not_taken_off),
 		mtest(ovl_base_two_plans_same_entry),
 		mtest(ovl_base_undo_after_another_plan_came_and_went),
 		mtest(ovl_base_two_plans_other_entries),
