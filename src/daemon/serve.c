@@ -22,6 +22,7 @@
 #include <errno.h>
 #include <microhttpd.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -333,14 +334,34 @@ static size_t on_unescape(void *cls, struct MHD_Connection *connection, char *te
 	return strlen(text);
 }
 
-static void on_log(void *cls, const char *fmt, va_list ap)
-	__attribute__((__format__(__printf__, 2, 0)));
+/* When descriptors run out the library tries again at once and says so each time, without end: it would fill
+ * the log and use up a processor. Who says more than one line in LIBRARY_STEP is not heard, and waits. */
+#define LIBRARY_BURST 20
+#define LIBRARY_STEP  INT64_C(200000000)
+#define LIBRARY_PAUSE INT64_C(20000000)
+
+static bool library_is_heard(void)
+{
+	static _Atomic int64_t silent_from; /* when all that was said would have been said slowly */
+	int64_t now = clock_boot_ns(), at = atomic_load(&silent_from), next;
+
+	do {
+		next = (at > now ? at : now) + LIBRARY_STEP;
+		if (next > now + LIBRARY_BURST * LIBRARY_STEP)
+			return false;
+	} while (!atomic_compare_exchange_weak(&silent_from, &at, next));
+	return true;
+}
 
 static void on_log(void *cls, const char *fmt, va_list ap)
 {
 	char text[512];
 
 	(void)cls;
+	if (!library_is_heard()) {
+		clock_sleep_ns(LIBRARY_PAUSE);
+		return;
+	}
 	(void)vsnprintf(text, sizeof(text), fmt, ap);
 	text[strcspn(text, "\n")] = '\0';
 	log_line(LOG_INFO, "libmicrohttpd: %s", text);

@@ -547,6 +547,9 @@ def few_descriptors_are_survived(top):
         resource.setrlimit(resource.RLIMIT_NOFILE, limit)
     try:
         wires = [d.connect() for _ in range(60)]
+        time.sleep(2)
+        lines = d.log_path.read_text().count('Too many open files')
+        need(0 < lines < 100, f'it said so {lines} times')
         for wire in wires:
             wire.close()
         until(d.is_alive, 'it serves again')
@@ -565,10 +568,7 @@ TESTS = [
     stops_at_once_when_idle, stops_under_load, serve_becomes_the_daemon,
 ]
 # Sanitizers take memory and descriptors of their own.
-PLAIN_TESTS = [it_takes_little_and_sleeps]
-# It serves again, but at times only after minutes.
-if os.environ.get('ATOLL_LONG') == '1':
-    PLAIN_TESTS.append(few_descriptors_are_survived)
+PLAIN_TESTS = [it_takes_little_and_sleeps, few_descriptors_are_survived]
 
 if __name__ == '__main__':
     main(PLAIN_TESTS if 'plain' in sys.argv else TESTS)
