@@ -886,8 +886,10 @@ ATOLL_API int atoll_tokens_start_clear(struct atoll_tokens *t, const char *id,
  *            is what was decided still whole? (optional)
  *   commit   make visible; repeatable; after the decision. -ATOLL_E_CONFLICT: refused for good,
  *            so that everybody goes back
- *   abort    undo a prepare; repeatable. Without UNDO also after the decision, when the batch is
- *            taken back before this one's turn
+ *   abort    undo a prepare; repeatable. Without UNDO also after the decision, before the batch is
+ *            taken back: if its turn had come, and it was committed, -ATOLL_E_NOT_UNDOABLE, and then
+ *            nobody goes back; any other failure says that it cannot tell, and nobody does either.
+ *            If it answers 0 its commit answers -ATOLL_E_CONFLICT from then on
  *   undo     take a commit back; repeatable (capability UNDO)
  *   unlock   everybody has committed, or gone back, and it is about to be recorded: let others at the
  *            resource again. Until then nobody may build on what may still be taken back, and after

@@ -85,7 +85,8 @@ static void tell(struct txn *t, int code, const char *message)
 }
 
 /* Somebody refuses for good what was decided, which only those can who hold nothing in between, such
- * as a database that others write to; as long as nobody was told and nothing is final, all go back. */
+ * as a database that others write to; as long as nobody was told and nothing is final, which was asked
+ * before, all go back. */
 static int take_back(struct txn *t, int cause, struct error *err)
 {
 	cleanup_error struct error e = ERROR_INIT;
@@ -110,7 +111,7 @@ static int finish_decided(struct txn *t, struct error *err)
 
 	if (r >= 0) {
 		r = step_apply(t, err);
-		if (r == -ATOLL_E_CONFLICT && step_may_revoke(t))
+		if (r == -ATOLL_E_CONFLICT && step_may_revoke(t, r, err))
 			return take_back(t, r, err);
 	}
 	if (r >= 0)

@@ -100,6 +100,7 @@ int step_load(struct txn *t, const struct batch_row *batch, bool undoing, struct
 	t->batch = *batch;
 	for (size_t i = 0; i < t->n; i++) {
 		t->parts[i].selected = t->parts[i].prepared = t->parts[i].done = false;
+		t->parts[i].turn = t->parts[i].let_go = false;
 		t->parts[i].record = (struct part_row){ .position = UINT32_MAX };
 	}
 	r = registry_part_list(t->reg, t->plan.id, batch->number, load_part, t, err);
@@ -159,6 +160,7 @@ int step_apply(struct txn *t, struct error *err)
 		if (!p->selected)
 			continue;
 		r = barrier_before(t, p, &others, &e);
+		p->turn = r >= 0;
 		if (r >= 0)
 			r = participant_commit(p->part, &e);
 		if (r < 0) {
@@ -198,15 +200,45 @@ int step_unlock_all(struct txn *t, const struct batch_row *batches, size_t n, bo
 	return r;
 }
 
-bool step_may_revoke(const struct txn *t)
+/* Has its turn come? Then it cannot go back. Who recovers does not know that, and neither does who had
+ * no answer to the commit; it lets go what it had only prepared. 1: yes, it was committed. */
+static int was_committed(struct txn *t, struct txn_part *p, struct error *e)
+{
+	int r;
+
+	if (p->done || (!p->turn && !t->recovering) || !participant_can(p->part, ATOLL_CAP_PREPARE))
+		return p->done;
+	r = participant_abort(p->part, e);
+	p->let_go = r >= 0;
+	if (r != -ATOLL_E_NOT_UNDOABLE)
+		return r;
+	if (!p->turn)
+		say(t, p, ATOLL_OUTCOME_COMMITTED, NULL);
+	return 1;
+}
+
+bool step_may_revoke(struct txn *t, int cause, struct error *err)
 {
 	if (t->batch.flags & ATOLL_ALLOW_PARTIAL)
 		return true;
 	for (size_t i = 0; i < t->n; i++) {
-		const struct txn_part *p = &t->parts[i];
+		struct txn_part *p = &t->parts[i];
+		cleanup_error struct error e = ERROR_INIT;
+		int r;
 
-		if (p->selected && p->done && !participant_can(p->part, ATOLL_CAP_UNDO))
-			return false;
+		if (!p->selected || participant_can(p->part, ATOLL_CAP_UNDO))
+			continue;
+		r = was_committed(t, p, &e);
+		if (r == 0)
+			continue;
+		if (r < 0)
+			(void)error_prefix(err, cause,
+			                   "'%s' (%s) cannot say whether it was committed (%s)",
+			                   p->row.root, p->row.strategy, e.msg);
+		else
+			(void)error_prefix(err, cause, "'%s' (%s) was committed for good",
+			                   p->row.root, p->row.strategy);
+		return false;
 	}
 	return true;
 }
@@ -227,8 +259,8 @@ static int undo_part(struct txn *t, struct txn_part *p, struct error *e)
 	if (participant_can(p->part, ATOLL_CAP_UNDO)) {
 		r = participant_undo(p->part, e);
 	} else if (only_prepared(t, p)) {
-		r = participant_abort(p->part, e);
-		/* Its turn had come, then, and whoever let it died before he could say so. */
+		r = p->let_go ? 0 : participant_abort(p->part, e);
+		/* Its turn had come, then, which is allowed for. */
 		p->done = r == -ATOLL_E_NOT_UNDOABLE;
 		if (p->done) {
 			say(t, p, ATOLL_OUTCOME_NOT_UNDOABLE, e);

@@ -24,8 +24,10 @@ int step_unlock(struct txn *t, struct error *err);
 /* Of BATCHES, the last of which is then the one at hand. */
 int step_unlock_all(struct txn *t, const struct batch_row *batches, size_t n, bool undoing,
                     struct error *err);
-/* Nothing was done that cannot be taken back, or the caller allowed for it. */
-bool step_may_revoke(const struct txn *t);
+/* Nothing was done that cannot be taken back, or the caller allowed for it. Where that is not known it
+ * is asked, so this comes before REVOKED is recorded. If not, ERR, about CAUSE, says who stands in the
+ * way. */
+bool step_may_revoke(struct txn *t, int cause, struct error *err);
 /* Every selected participant takes back what it did, in reverse; all are visited. Rows say
  * ROLLED_BACK or ROLLBACK_FAILED; the first error is returned. */
 int step_undo(struct txn *t, struct error *err);

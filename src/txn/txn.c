@@ -8,7 +8,9 @@
  *   2. Everything DECIDED needs (staged entries, manifests) is durable before it.
  *   3. Nothing old is released before COMMITTED is durable, and that only after the renames are.
  *   4. REVOKED is durable before anything is taken back, and only while nothing irrevocable is
- *      done and nothing was acknowledged.
+ *      done and nothing was acknowledged. Those who cannot go back are asked before it whether they
+ *      were committed, where that is not known; what one of them then lets go it refuses to commit,
+ *      so that a death in between leads to REVOKED as well.
  *   5. Nothing irrevocable is done before what the others did is durable.
  *   6. Every participant is visited when going back, whatever the others answered.
  */
@@ -225,7 +227,7 @@ static int revoke(struct txn *t, int cause, struct error *err)
 	cleanup_error struct error e = ERROR_INIT;
 	int r;
 
-	if (!step_may_revoke(t))
+	if (!step_may_revoke(t, cause, err))
 		return step_in_doubt(t, cause, err);
 	r = record_revoked(t, &e);
 	if (r < 0)

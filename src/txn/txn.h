@@ -42,7 +42,9 @@ struct txn_part {
 	struct part_row record;   /* of the batch at hand */
 	bool selected;            /* takes part in the batch at hand */
 	bool prepared;            /* prepare was called: abort must be too */
+	bool turn;                /* commit was called, whatever came of it */
 	bool done;                /* commit (or undo) succeeded */
+	bool let_go;              /* it said, after the decision, that it was not committed */
 	bool final;               /* it answered that it cannot promise this time */
 	struct selection *select; /* what a commit takes of it; owned */
 	/* Paths below the root left alone. The participant points at it, and parts are sorted. */

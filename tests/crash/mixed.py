@@ -183,6 +183,24 @@ def stand(env, inject, mend, wanted):
         w.finish(wanted)
 
 
+def stay_new(env, inject, mend):
+    """The server has committed, which it cannot take back, and somebody stands in the way of another: nobody goes back."""
+    with Five(*env) as w:
+        w.shell('cp lite.db other.db')
+        need(w.kill('txn.after-apply'), 'did not die')
+        inject(w)
+        for _ in range(2):
+            done = w.atoll('recover')
+            need(done.code == 7 and 'lite.db' in done.all and 'was committed' in done.all, f'{done}')
+            same(w.seen(), {k: {'x'} if k == 'sqlite' else {'new'} for k in w.kinds}, 'recovered')
+        if mend:
+            mend(w)
+            w.finish('new')
+        else:
+            w.must('stop', '--force', 'p')
+            same((w.see_postgres(), w.prepared(), w.plans()), ({'new'}, [], []), 'given up')
+
+
 def kill_git(env, command, number, also):
     with Five(*env) as w:
         folder = w.dir / 'bin'
@@ -387,6 +405,18 @@ def atm_01_five_kinds_with_a_failure_in_every_phase():
     return everything(cases)
 
 
+REPLACE = 'mv lite.db ours.db; cp other.db lite.db; sqlite3 lite.db "update t set v = \'x\'"'
+
+
+def atm_14_what_cannot_go_back_is_asked_before_all_do():
+    return everything([
+        ('sqlite is replaced, and put back', stay_new, (shell(REPLACE), shell('mv ours.db lite.db'))),
+        ('sqlite is replaced, and the row is as it was', stay_new,
+         (shell(REPLACE), shell('sqlite3 lite.db "update t set v = \'old\'"'))),
+        ('sqlite is replaced, and the plan given up', stay_new, (shell(REPLACE), None)),
+    ])
+
+
 def git_05_five_kinds_and_git_killed():
     rng = random.Random(5)
     return everything([(f'git {command} at system call {number}', kill_git, (command, number, also))
@@ -459,6 +489,7 @@ if __name__ == '__main__':
         atm_14_five_kinds_killed_at_every_step,
         atm_01_any_two_to_five_kinds_killed_together,
         atm_01_five_kinds_with_a_failure_in_every_phase,
+        atm_14_what_cannot_go_back_is_asked_before_all_do,
         der_08_five_kinds_and_the_server_dies_too,
         der_08_five_kinds_and_the_holder_killed,
         *([der_08_five_kinds_and_a_server_that_hangs] if LONG else []),

@@ -136,6 +136,46 @@ static const struct atoll_strategy value_strategy = {
 static struct atoll_strategy late_strategy;  /* the same, committed after databases */
 static struct atoll_strategy final_strategy; /* the same, and cannot go back */
 
+/* ---- without undo: what was let go is not committed any more ---- */
+
+#define LET_GO "let-go"
+
+static int final_prepare(struct atoll_participant *p)
+{
+	int area_fd = open(atoll_participant_area(p), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int r = unlinkat(area_fd, LET_GO, 0) < 0 && errno != ENOENT ? -errno : 0;
+
+	(void)close(area_fd);
+	return r < 0 ? r : value_prepare(p);
+}
+
+static int final_commit(struct atoll_participant *p)
+{
+	int area_fd = open(atoll_participant_area(p), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	bool gone = faccessat(area_fd, LET_GO, F_OK, 0) == 0;
+
+	(void)close(area_fd);
+	return gone ? atoll_participant_fail(p, -ATOLL_E_CONFLICT, "commit what was let go,",
+	                                     atoll_participant_root(p), 0)
+	            : value_commit(p);
+}
+
+static int final_abort(struct atoll_participant *p)
+{
+	int area_fd, fd, r = 0;
+
+	if (is_new(p))
+		return atoll_participant_fail(p, -ATOLL_E_NOT_UNDOABLE, "take back",
+		                              atoll_participant_root(p), 0);
+	area_fd = open(atoll_participant_area(p), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	fd = openat(area_fd, LET_GO, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	if (fd < 0 || fsync(fd) < 0 || fsync(area_fd) < 0)
+		r = -errno;
+	(void)close(fd);
+	(void)close(area_fd);
+	return r;
+}
+
 /* ---- the verbs ---- */
 
 /* "DIR[:STRATEGY]" as a resource; *ret_root is to be freed. */
@@ -407,6 +447,9 @@ int main(int argc, char **argv)
 	final_strategy = value_strategy;
 	final_strategy.name = "final";
 	final_strategy.capabilities = ATOLL_CAP_PREPARE;
+	final_strategy.prepare = final_prepare;
+	final_strategy.commit = final_commit;
+	final_strategy.abort = final_abort;
 	final_strategy.undo = NULL;
 	r = atoll_strategy_register(&value_strategy, run.res);
 	if (r >= 0)

@@ -540,6 +540,79 @@ static void atm_10_a_final_one_lets_go_when_another_fails(void **state)
 	expect_text(fix_path(f, "%s/value", roots[2]), "old\n");
 }
 
+static void make_final(struct fix *f, struct atoll_plan *p, const char *roots[2])
+{
+	static const char *const kinds[] = { "failer", "final" };
+
+	for (size_t i = 0; i < 2; i++) {
+		roots[i] = fix_dir(f, kinds[i]);
+		put_text(fix_path(f, "%s/value", roots[i]), "old\n");
+		fix_add(f, p, roots[i], kinds[i]);
+		put_text(fix_path(f, "%s/value", fix_work(f, p, roots[i])), "new\n");
+	}
+}
+
+/* A final one was committed, and its answer got lost: nobody goes back, and whoever comes next goes on. */
+static void atm_10_a_final_one_is_asked_before_all_go_back(void **state)
+{
+	struct fix *f = *state;
+	struct atoll_plan *p = fix_plan(f, NULL);
+	const char *roots[2];
+
+	make_final(f, p, roots);
+	failer_set(roots[1], PHASE_COMMIT, FAIL_CODE, -ECONNRESET);
+	expect_code(f, atoll_plan_commit(p, 0, f->res), -ATOLL_E_NEEDS_RECOVERY);
+	for (size_t i = 0; i < 2; i++)
+		expect_text(fix_path(f, "%s/value", roots[i]), "new\n");
+	phase_clear();
+	expect_eq(atoll_recover(f->a, NULL, false, f->res), 0);
+	for (size_t i = 0; i < 2; i++)
+		expect_text(fix_path(f, "%s/value", roots[i]), "new\n");
+	expect_code(f, atoll_plan_rollback(p, 0, f->res), -ATOLL_E_NOT_UNDOABLE);
+}
+
+/* It cannot even be asked: all stays as it is until it can. */
+static void atm_10_a_final_one_that_cannot_tell_holds_all(void **state)
+{
+	struct fix *f = *state;
+	struct atoll_plan *p = fix_plan(f, NULL);
+	const char *roots[2];
+
+	make_final(f, p, roots);
+	failer_set(roots[1], PHASE_COMMIT, FAIL_CODE, -ECONNRESET);
+	failer_set(roots[1], PHASE_ABORT, FAIL_CODE, -EIO);
+	expect_code(f, atoll_plan_commit(p, 0, f->res), -ATOLL_E_NEEDS_RECOVERY);
+	for (size_t i = 0; i < 2; i++)
+		expect_text(fix_path(f, "%s/value", roots[i]), "new\n");
+	phase_clear();
+	expect_eq(atoll_recover(f->a, NULL, false, f->res), 0);
+	for (size_t i = 0; i < 2; i++)
+		expect_text(fix_path(f, "%s/value", roots[i]), "new\n");
+}
+
+/* It had not been committed: asked once, before the others go back. */
+static void atm_10_a_final_one_that_fails_takes_all_back(void **state)
+{
+	struct fix *f = *state;
+	struct atoll_plan *p = fix_plan(f, NULL);
+	const char *log = fix_path(f, "%s/log", f->dir);
+	const char *roots[2];
+
+	make_final(f, p, roots);
+	failer_set(roots[1], PHASE_COMMIT, FAIL_CODE, -EIO);
+	effect_log(log);
+	expect_code(f, atoll_plan_commit(p, 0, f->res), -EIO);
+	effect_log(NULL);
+	expect_str(fix_keep(f, get_text(log)), "prepare failer\nprepare final\ncommit failer\n"
+	                                       "abort final\nundo failer\n");
+	for (size_t i = 0; i < 2; i++)
+		expect_text(fix_path(f, "%s/value", roots[i]), "old\n");
+	phase_clear();
+	expect_ok(f, atoll_plan_commit(p, 0, f->res));
+	for (size_t i = 0; i < 2; i++)
+		expect_text(fix_path(f, "%s/value", roots[i]), "new\n");
+}
+
 static int nothing(struct atoll_participant *p)
 {
 	(void)p;
@@ -654,6 +727,9 @@ int main(int argc, char **argv)
 		atest(atm_09_two_pass_throughs_and_the_second_fails),
 		atest(atm_10_capabilities_decide_who_comes_last),
 		atest(atm_10_a_final_one_lets_go_when_another_fails),
+		atest(atm_10_a_final_one_is_asked_before_all_go_back),
+		atest(atm_10_a_final_one_that_cannot_tell_holds_all),
+		atest(atm_10_a_final_one_that_fails_takes_all_back),
 		atest(atm_10_a_capability_without_its_function_is_refused),
 		atest(atm_11_the_same_batch_commits_whole_after_a_failure),
 		atest(atm_12_no_change_is_an_outcome_and_undoing_it_no_work),

@@ -231,6 +231,35 @@ static int faulty_remove(struct atoll_participant *p)
 	return 0;
 }
 
+/* ---- without undo: `bN.new` is the promise, and goes with it ---- */
+
+/* -ECONNRESET: it was done, and the answer is lost. */
+static int final_commit(struct atoll_participant *p)
+{
+	struct names n;
+	int asked = phase_run(p, PHASE_COMMIT), r;
+
+	names_of(p, &n);
+	if (asked != 0 && asked != -ECONNRESET)
+		return asked;
+	phase_log(p, PHASE_COMMIT);
+	if (access(n.done, F_OK) < 0 && access(n.new_one, F_OK) < 0)
+		return failed(p, -ATOLL_E_CONFLICT, "find what was let go,", n.new_one);
+	r = copy_value(n.new_one, n.value);
+	if (r == 0)
+		r = write_value(n.done, "", 0);
+	return r < 0 ? failed(p, r, "replace", n.value) : asked;
+}
+
+static int final_abort(struct atoll_participant *p)
+{
+	BEGIN(PHASE_ABORT);
+	phase_log(p, PHASE_ABORT);
+	if (access(n.done, F_OK) == 0)
+		return failed(p, -ATOLL_E_NOT_UNDOABLE, "take back", n.value);
+	return failed(p, drop_batch(&n), "drop", n.done);
+}
+
 /* ---- pass-through: the workspace is the resource ---- */
 
 static int blunt_create(struct atoll_participant *p)
@@ -264,7 +293,9 @@ static int blunt_remove(struct atoll_participant *p)
 		.api_version = ATOLL_STRATEGY_API_VERSION, .name = (its_name),               \
 		.kind = "directory", .capabilities = (caps), .create = faulty_create,        \
 		.path = faulty_path, .diff = faulty_diff, .prepare = faulty_prepare,         \
-		.check = faulty_check, .commit = faulty_commit, .abort = faulty_abort,       \
+		.check = faulty_check,                                                       \
+		.commit = (caps)&ATOLL_CAP_UNDO ? faulty_commit : final_commit,              \
+		.abort = (caps)&ATOLL_CAP_UNDO ? faulty_abort : final_abort,                 \
 		.undo = (caps)&ATOLL_CAP_UNDO ? faulty_undo : NULL, .finish = faulty_finish, \
 		.release = faulty_release, .reset = faulty_reset, .remove = faulty_remove,   \
 	}

@@ -9,6 +9,9 @@
  *   G   a repository: one value that is replaced, under a lock of its own that outlives us
  *   db  a database that can promise, and not go back; in half of the runs
  *
+ * G is also a file that somebody may put another one in the place of while nobody is at work, an SQLite
+ * file, say: what we did to it is then neither there nor anything that could be taken back.
+ *
  * What is on disk and what only in memory are apart. Name changes of one participant reach the disk in
  * their order, at any time, those of different ones in any order; contents of files at any time. A kill
  * leaves memory, a power cut the disk.
@@ -73,6 +76,10 @@ bit told_yes, told_no, told_undone;
 bit keep_asked;
 bit last;          /* power cut: there was */
 bit undo_may;      /* an undo is about to be asked for: nobody touches 0 any more */
+bit swapped;       /* another file is in the place of G; on disk at once, which is the worst */
+bit back;          /* something was taken back */
+bit turn;          /* the database was asked to commit, by this process */
+bit lost;          /* it did, and its answer never came */
 
 /* ---- the disk ---- */
 
@@ -164,7 +171,8 @@ inline put_0()
 inline put_G()
 {
 	if
-	:: done -> skip
+	:: swapped -> bad = 1
+	:: !swapped && done -> skip
 	:: else ->
 		atomic { lock = 1; undone = 0; perhaps_G() };
 		DIE;
@@ -188,7 +196,7 @@ inline put_G()
 inline back_G()
 {
 	if
-	:: undone -> skip
+	:: undone || swapped -> skip
 	:: else ->
 		atomic { lock = 1; done = 0; perhaps_G() };
 		DIE;
@@ -237,8 +245,21 @@ inline commit_db()
 		barrier();
 		DIE;
 #endif
-		assert(db == DB_PROMISED || db == DB_COMMITTED);
-		db = DB_COMMITTED
+		turn = 1;
+		MAY_FAIL; /* refused, or out of reach */
+		if
+		:: bad -> skip
+#ifndef COMMIT_WHAT_WAS_LET_GO
+		:: !bad && db == DB_GONE && recovering -> bad = 1
+#else
+		:: !bad && db == DB_GONE && recovering -> skip
+#endif
+		:: else ->
+			assert(db == DB_PROMISED || db == DB_COMMITTED);
+			db = DB_COMMITTED;
+			DIE;
+			if :: !failed && !recovering -> failed = 1; lost = 1; bad = 1 :: skip fi
+		fi
 	:: else
 	fi;
 	DIE
@@ -267,8 +288,9 @@ inline release_G()
 {
 	atomic {
 		if
-		:: at[G] == PLACED -> at[G] = RELEASED
-		:: at[G] == STAGED -> at[G] = DROPPED
+		:: swapped -> skip
+		:: !swapped && at[G] == PLACED -> at[G] = RELEASED
+		:: !swapped && at[G] == STAGED -> at[G] = DROPPED
 		:: else
 		fi;
 		perhaps_G()
@@ -328,7 +350,7 @@ active proctype atoll()
 #ifdef RELEASE_EARLY
 	release_0();
 #endif
-	commit_db();
+	commit_db(); OR_ELSE(revoke);
 	/* U, B3, F */
 	unlock();
 #ifndef NO_BARRIER_3
@@ -349,12 +371,21 @@ withdraw:
 	goto settled;
 
 revoke:
-	/* Whatever fails in A can be taken back: nothing final was done. */
-	assert(db != DB_COMMITTED);
+	/* Whatever fails in A can be taken back: nothing final was done, but for what did not answer, which
+	 * is asked. */
+	assert(db != DB_COMMITTED || lost);
+#ifndef NO_ASKING
+	if
+	:: turn && db == DB_COMMITTED -> goto in_doubt
+	:: turn && db != DB_COMMITTED -> abort_db()
+	:: else
+	fi;
+#endif
 #ifndef NO_REVOKED
 	record(REVOKED);
 #endif
 take_back:
+	back = 1;
 	abort_db();
 	back_G(); OR_ELSE(in_doubt);
 	back_0(); OR_ELSE(in_doubt);
@@ -435,11 +466,12 @@ leave:
 died:
 	atomic {
 		deaths++;
-		if :: power_cut() :: skip fi
+		if :: power_cut() :: skip fi;
+		if :: reg == DECIDED -> swapped = !swapped :: skip fi
 	};
 recover:
 	recovering = 1;
-	bad = 0;
+	bad = 0; turn = 0;
 	if
 	:: reg == PREPARING || reg == DECIDED || reg == REVOKED || reg == UNDOING || reg == REDOING ->
 		/* A write of our own first: what we go by is on disk from here on. */
@@ -453,10 +485,12 @@ recover:
 	:: reg == NONE -> goto settled
 	:: reg == PREPARING -> abort_db(); unlock(); record(WITHDRAWN)
 	:: reg == DECIDED ->
+		/* What made somebody go back, an immutable file, say, would hold us up half-way. */
+		assert(!back);
 		verify();
 		put_0(); OR_ELSE(refused);
 		put_G(); OR_ELSE(refused);
-		commit_db();
+		commit_db(); OR_ELSE(refused);
 		unlock();
 #ifndef NO_BARRIER_3
 		barrier();
@@ -471,10 +505,24 @@ recover:
 	goto settled;
 
 refused:
-	/* The one way back of a recovery. */
-	assert(db != DB_COMMITTED);
+	/* The one way back of a recovery. Who cannot go back is asked before it is recorded, and lets go;
+	 * if it was committed all stay, until somebody mends what stands in the way. */
+#ifndef NO_ASKING_IN_RECOVERY
+	if
+	:: has_db && db == DB_COMMITTED -> goto stuck
+	:: has_db && db != DB_COMMITTED -> abort_db()
+	:: else
+	fi;
+#endif
 	record(REVOKED);
 	goto take_back;
+
+stuck:
+	assert(swapped && is_new(at[0]) && !told_yes && !told_no);
+	if
+	:: swapped = 0; goto recover
+	:: goto end
+	fi;
 
 settled:
 	recovering = 0;
@@ -498,13 +546,13 @@ settled:
 		assert(reg == WITHDRAWN || reg == COMMITTED || reg == UNDONE || reg == NONE);
 		if
 		:: reg == COMMITTED ->
-			assert(is_new(at[0]) && is_new(at[G]));
+			assert(is_new(at[0]) && is_new(at[G]) && !swapped);
 			assert(whole[0] && whole[1]);
 			assert(!has_db || db == DB_COMMITTED);
 			assert(rel || (at[0] == PLACED && at[G] == PLACED)) /* originals are there */
 		:: else ->
 			assert(db != DB_COMMITTED);
-			assert(!is_new(at[G]));
+			assert(!is_new(at[G]) || swapped);
 			assert(!is_new(at[0]) || keep_asked);
 			assert(reg != UNDONE || !keep_asked || at[0] == PLACED);
 			/* The work is kept unless it was undone. */
@@ -514,7 +562,9 @@ settled:
 		assert(!told_no || reg == WITHDRAWN);
 		assert(!told_undone || reg == UNDONE);
 		assert(!foreign || kept || at[0] != RELEASED)
-	}
+	};
+end:
+	skip
 }
 
 /* Somebody else, who knows nothing of plans: each thing once, at any time. */

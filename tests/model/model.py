@@ -40,6 +40,9 @@ BROKEN = {
     'TELL_EARLY': 0,            # "committed" when it is only decided
     'RELEASE_EARLY': 0,         # originals go before COMMITTED
     'FINAL_FIRST': 0,           # the database commits before those that can go back
+    'NO_ASKING': 0,             # all go back, and the database was committed: its answer was lost
+    'NO_ASKING_IN_RECOVERY': 1, # the same, and nobody was there to hear it
+    'COMMIT_WHAT_WAS_LET_GO': 2,  # what a database let go when it was asked passes for committed
     'UNLOCK_EARLY': 0,          # others are let in while it may still be taken back
 }
 
