@@ -52,7 +52,10 @@ static struct atoll_tokens *open_tokens(const char *dir)
 	const struct atoll_tokens_config config = { .endpoint = server.url,
 		                                    .principal = "tester",
 		                                    .key = SERVER_KEY,
-		                                    .dir = dir };
+		                                    .dir = dir,
+		                                    /* A request waits at the server's gate for as
+		                                     * long as it takes to start all the others. */
+		                                    .request_ms = 300000 };
 	struct atoll_tokens *t = NULL;
 
 	expect_eq(atoll_tokens_open(&config, &t, NULL), 0);
@@ -74,6 +77,7 @@ struct caller {
 	struct atoll_tokens *t;
 	char id[32];
 	int64_t wait_ms;
+	atomic_int tid; /* just before it asks */
 	int r;
 	int status; /* of a failure, as the message has it */
 	uint64_t version;
@@ -89,6 +93,7 @@ static void *call_get(void *arg)
 
 	if (c->begin)
 		(void)pthread_barrier_wait(c->begin);
+	atomic_store(&c->tid, gettid());
 	c->r = atoll_tokens_get(c->t, c->id, c->wait_ms, 0, &token, res);
 	if (c->r == 0) {
 		c->version = atoll_token_version(token);
@@ -146,11 +151,10 @@ static void aut_01_one_request_for_a_burst(void **state)
 static void aut_02_sandboxes_do_not_wait_for_one_another(void **state)
 {
 	struct atoll_tokens *t = open_tokens(NULL);
-	int64_t began = now_ms();
 	struct caller all[8];
 
 	(void)state;
-	atomic_store(&server.delay_ms, 500);
+	atomic_store(&server.gated, true);
 	memset(all, 0, sizeof(all));
 	for (int i = 0; i < 8; i++) {
 		all[i].t = t;
@@ -158,8 +162,9 @@ static void aut_02_sandboxes_do_not_wait_for_one_another(void **state)
 		snprintf(all[i].id, sizeof(all[i].id), "sb-%d", i);
 		expect_eq(pthread_create(&all[i].thread, NULL, call_get, &all[i]), 0);
 	}
+	server_wait_gate(&server, 8); /* all at once */
+	atomic_store(&server.gated, false);
 	join_callers(all, 8);
-	expect(now_ms() - began < (IS_SLOW ? 3000 : 1000));
 	for (int i = 0; i < 8; i++)
 		expect_eq(all[i].r, 0);
 	expect_eq(atomic_load(&server.requests), 8);
@@ -214,11 +219,11 @@ static void aut_05_a_failure_is_shared_and_not_repeated(void **state)
 	struct atoll_tokens *t = open_tokens(NULL);
 	struct atoll_token *token;
 	struct caller *all;
-	int r = -1, tries = 0;
+	int r = -1;
 
 	(void)state;
 	atomic_store(&server.mode, SERVER_STATUS);
-	atomic_store(&server.retry_after, "3");
+	atomic_store(&server.retry_after, "8");
 	atomic_store(&server.gated, true);
 	all = start_callers(t, 500, 256 << 10);
 	server_wait_gate(&server, 1);
@@ -228,12 +233,11 @@ static void aut_05_a_failure_is_shared_and_not_repeated(void **state)
 		expect_eq(all[i].r, -EREMOTEIO);
 	expect_eq(atomic_load(&server.requests), 1);
 	/* In the pause nobody asks, however often it is called. */
-	for (int64_t began = now_ms(); now_ms() - began < 200; tries++)
+	for (int i = 0; i < 200; i++)
 		expect_eq(atoll_tokens_get(t, "sb-1", -1, 0, &token, NULL), -EREMOTEIO);
-	expect(tries > 100);
 	expect_eq(atomic_load(&server.requests), 1);
 	atomic_store(&server.mode, SERVER_TOKENS);
-	for (int i = 0; i < 400; i++) {
+	for (int i = 0; i < 1200; i++) {
 		r = atoll_tokens_get(t, "sb-1", -1, 0, &token, NULL);
 		if (r == 0)
 			break;
@@ -323,14 +327,14 @@ static void aut_11_all_forms_coalesce(void **state)
 
 		expect_eq(atoll_token_start(h, &back, &token, &w, NULL), 0);
 		expect_eq(atoll_token_start(h, &poll_it, &token, &polled[i], NULL), 0);
-		expect(now_ms() - began < (IS_SLOW ? 500 : 20));
+		expect(now_ms() - began < 30000); /* the gate is shut for ever */
 		expect_eq(atoll_token_wait_result(polled[i], &token, NULL), -EAGAIN);
 	}
 	atomic_store(&server.gated, false);
 	for (int i = 0; i < 16; i++) {
 		struct pollfd p = { .fd = atoll_token_wait_fd(polled[i]), .events = POLLIN };
 
-		expect_eq(poll(&p, 1, 20000), 1);
+		expect_eq(poll(&p, 1, 60000), 1);
 		expect_eq(atoll_token_wait_result(polled[i], &token, NULL), 0);
 		expect_str(atoll_token_text(token), "tok-1");
 		atoll_token_unref(token);
@@ -348,7 +352,7 @@ static void token_deadlines_of_callbacks(void **state)
 {
 	struct atoll_tokens *t = open_tokens(NULL);
 	struct atoll_token_handle *h = handle_of(t, "sb-1");
-	const struct atoll_token_call soon = { .wait_ms = 50 }, late = { .wait_ms = 20000 };
+	const struct atoll_token_call soon = { .wait_ms = 50 }, late = { .wait_ms = 300000 };
 	struct atoll_token_wait *a, *b;
 	struct atoll_token *token;
 	struct pollfd p = { .events = POLLIN };
@@ -359,13 +363,13 @@ static void token_deadlines_of_callbacks(void **state)
 	expect_eq(atoll_token_start(h, &late, &token, &b, NULL), 0);
 	expect_eq(atoll_token_start(h, &soon, &token, &a, NULL), 0);
 	p.fd = atoll_token_wait_fd(a);
-	expect_eq(poll(&p, 1, 10000), 1);
+	expect_eq(poll(&p, 1, 60000), 1);
 	expect(now_ms() - began >= 50);
 	expect_eq(atoll_token_wait_result(a, &token, NULL), -ATOLL_E_TIMEOUT);
 	expect_eq(atoll_token_wait_result(b, &token, NULL), -EAGAIN);
 	atomic_store(&server.gated, false);
 	p.fd = atoll_token_wait_fd(b);
-	expect_eq(poll(&p, 1, 10000), 1);
+	expect_eq(poll(&p, 1, 60000), 1);
 	expect_eq(atoll_token_wait_result(b, &token, NULL), 0);
 	atoll_token_unref(token);
 	atoll_token_wait_free(a);
@@ -449,7 +453,7 @@ static int clear_it(struct atoll_tokens *t, bool by_callback)
 	if (r < 0)
 		return r;
 	p.fd = atoll_token_wait_fd(w);
-	expect_eq(poll(&p, 1, 20000), 1);
+	expect_eq(poll(&p, 1, 60000), 1);
 	r = atoll_token_wait_result(w, NULL, NULL);
 	atoll_token_wait_free(w);
 	return r;
@@ -464,6 +468,33 @@ static int count_tokens(struct fix *f, const char *dir)
 	expect(p && fscanf(p, "%d", &n) == 1);
 	pclose(p);
 	return n;
+}
+
+static bool is_asleep(pid_t tid)
+{
+	char path[64], c = 'R';
+	FILE *in;
+
+	(void)snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)tid);
+	in = tid > 0 ? fopen(path, "re") : NULL;
+	if (in && fscanf(in, "%*d (%*[^)]) %c", &c) != 1)
+		c = 'R';
+	if (in)
+		(void)fclose(in);
+	return c == 'S';
+}
+
+/* All of them have asked, and stand still: seen several times, since each may wait for a lock, too. */
+static void await_waiting(struct caller *all, int n)
+{
+	int64_t end = now_ms() + 60000;
+
+	for (int quiet = 0; quiet < 10 && now_ms() < end; quiet++) {
+		for (int i = 0; i < n; i++)
+			if (!is_asleep(atomic_load(&all[i].tid)))
+				quiet = -1;
+		usleep(2000);
+	}
 }
 
 static void aut_12_clear_wins(void **state)
@@ -483,7 +514,7 @@ static void aut_12_clear_wins(void **state)
 		atomic_store(&server.gated, true);
 		all = start_callers(t, 8, 256 << 10);
 		server_wait_gate(&server, 1);
-		usleep(20000);
+		await_waiting(all, 8);
 		expect_eq(clear_it(t, form == 1), 0);
 		if (form == 1) /* who comes later does not get what was asked for before */
 			expect_eq(atoll_token_start(handle_of(t, "sb-1"), &poll_it, &token, &later,
@@ -497,7 +528,7 @@ static void aut_12_clear_wins(void **state)
 		}
 		if (form == 1) {
 			p.fd = atoll_token_wait_fd(later);
-			expect_eq(poll(&p, 1, 20000), 1);
+			expect_eq(poll(&p, 1, 60000), 1);
 			expect_eq(atoll_token_wait_result(later, &token, NULL), 0);
 			expect_str(atoll_token_text(token), fix_path(f, "tok-%d", before + 2));
 			atoll_token_unref(token);
@@ -688,7 +719,7 @@ static void aut_03_any_subset_cancelled(void **state)
 			if (!w[i])
 				continue;
 			p.fd = atoll_token_wait_fd(w[i]);
-			expect_eq(poll(&p, 1, 20000), 1);
+			expect_eq(poll(&p, 1, 60000), 1);
 			expect_eq(atoll_token_wait_result(w[i], &token, NULL), 0);
 			expect(atoll_token_version(token) == atomic_load(&counted.version));
 			atoll_token_unref(token);
@@ -747,7 +778,7 @@ static int get_in_process(const char *dir, const char *tokens)
 	(void)snprintf(server.url, sizeof(server.url), "%s", getenv("TOKEN_TEST_URL"));
 	t = open_tokens(tokens);
 	(void)write(atoi(getenv("TOKEN_TEST_READY")), "x", 1);
-	r = atoll_tokens_get(t, "sb-1", 60000, 0, &token, NULL);
+	r = atoll_tokens_get(t, "sb-1", 300000, 0, &token, NULL);
 	atoll_tokens_close(t); /* once it is saved */
 	return r == 0 ? 0 : r == -EREMOTEIO ? 1 : 2;
 }
@@ -801,7 +832,7 @@ static void aut_05_processes_share_one_failure(void **state)
 	struct fix *f = *state;
 
 	atomic_store(&server.mode, SERVER_STATUS);
-	atomic_store(&server.retry_after, "30");
+	atomic_store(&server.retry_after, "3000");
 	run_processes(f, IS_SLOW ? 20 : 200, 1);
 }
 
@@ -860,7 +891,7 @@ static void token_fork_in_the_middle_of_a_request(void **state)
 
 		atoll_token_wait_free(w);
 #ifndef __SANITIZE_THREAD__ /* which still counts the parent's threads here, and stumbles over a new one */
-		ok = ok && atoll_token_get(asked, 20000, 0, &token, NULL) == 0;
+		ok = ok && atoll_token_get(asked, 300000, 0, &token, NULL) == 0;
 #endif
 		atoll_tokens_close(t);
 		_exit(ok ? 0 : 1);
@@ -890,11 +921,11 @@ static void token_close_ends_what_waits(void **state)
 	(void)state;
 	atomic_store(&server.mode, SERVER_HANG);
 	expect_eq(atoll_token_start(h, &back, &token, &w, NULL), 0);
-	for (int i = 0; i < 20000 && atomic_load(&server.requests) == 0; i++)
+	for (int i = 0; i < 60000 && atomic_load(&server.requests) == 0; i++)
 		usleep(1000);
 	began = now_ms();
 	atoll_tokens_close(t);
-	expect(now_ms() - began < 5000);
+	expect(now_ms() - began < 60000); /* a request may take longer */
 	expect_eq(atomic_load(&counted.done), 1);
 	expect_eq(atomic_load(&counted.good), 0);
 }

@@ -22,7 +22,7 @@
 #define BULK     (1u << 20)
 #define PATIENCE 60000
 /* What a caller that is gone may cost others: the half second, and a slow machine. */
-#define SOON_MS 5000
+#define SOON_MS 30000
 
 /* ---- a command in a thread of its own ---- */
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, os.environ['ATOLL_TEST_LIB'])
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from atolld import main, request  # noqa: E402
+from atolld import PATIENCE, main, request  # noqa: E402
 from expect import Broken, need, same  # noqa: E402
 from served import Served  # noqa: E402
 
@@ -431,7 +431,7 @@ def no_frame_is_odd(s):
             kind, problem = read_frame(wire)
             same(kind, 19, f'{name}: the last frame')
             need(400 <= json.loads(problem)['status'] < 500, f'{name}: {problem}')
-            need(wire.is_closed(10), f'{name}: the connection ends')
+            need(wire.is_closed(PATIENCE), f'{name}: the connection ends')
         s.evil += 1
     for data in (b'', b'\x03', frame(3, b'{"argv"', 100)):  # and then the client goes
         with s.connect(f'127.0.0.1:{s.port}') as wire:

@@ -6,7 +6,7 @@ import os
 import sys
 
 sys.path.insert(0, os.environ['ATOLL_TEST_LIB'])
-from atolld import Daemon, main, request  # noqa: E402
+from atolld import PATIENCE, Daemon, main, request  # noqa: E402
 from expect import Broken, need, same  # noqa: E402
 
 GOOD = b'GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n'
@@ -230,7 +230,7 @@ def pipelined_requests_are_each_looked_at(top):
         with d.connect() as wire:
             wire.send(GOOD + GOOD + head('A : b') + GOOD)
             same([wire.answer().status for _ in range(3)], [200, 200, 400], 'the third is bad')
-            need(wire.is_closed(10), 'closed after the refusal')
+            need(wire.is_closed(PATIENCE), 'closed after the refusal')
         with d.connect() as wire:  # the second head arrives in two pieces, one with the first
             wire.send(GOOD + head('A: b\0c')[:-20])
             same(wire.answer().status, 200, 'the first')

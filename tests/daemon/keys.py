@@ -269,9 +269,9 @@ def test_keys_streams_end_when_their_key_is_revoked(top):
         s.sql("UPDATE credential SET expires_ms = 1000 WHERE name <> 'other'")
         need(not wires[key].is_closed(1.5), 'a stream of a key that is over')
         s.atoll('token', 'revoke', 'ci', check=True)
-        need(wires[key].is_closed(10), 'a stream of a key that was revoked')
+        need(wires[key].is_closed(PATIENCE), 'a stream of a key that was revoked')
         s.call('DELETE', f'/v1/sandboxes/{p}/auth', by_socket=True)
-        need(wires[token].is_closed(10), 'a stream of a token that was revoked')
+        need(wires[token].is_closed(PATIENCE), 'a stream of a token that was revoked')
         need(not wires[other].is_closed(0.2), 'a stream of somebody else')
         for wire in wires.values():
             wire.close()

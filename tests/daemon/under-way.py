@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, os.environ['ATOLL_TEST_LIB'])
-from atolld import Daemon, main, request  # noqa: E402
+from atolld import PATIENCE, Daemon, main, request  # noqa: E402
 from expect import need, same  # noqa: E402
 
 ATOLL = os.environ['ATOLL']
@@ -26,7 +26,7 @@ def atoll(d, *words, check=True):
     return said
 
 
-def until(true, what, patience=30):
+def until(true, what, patience=PATIENCE):
     end = time.monotonic() + patience
     while not true():
         need(time.monotonic() < end, what)
@@ -69,7 +69,7 @@ def slow_bodies_are_ended(top):
         with d.connect(timeout=0.01) as wire:
             wire.send(request('POST /v1/plans', b'x' * 4000)[:-4000])
             begun = time.monotonic()
-            while time.monotonic() - begun < 20:
+            while time.monotonic() - begun < PATIENCE:
                 try:
                     wire.sock.send(b' ')
                     if not wire.sock.recv(1):
@@ -79,10 +79,10 @@ def slow_bodies_are_ended(top):
                 except (BrokenPipeError, ConnectionResetError):
                     break
             took = time.monotonic() - begun
-            need(0.4 < took < 10, f'byte by byte: {took}')
+            need(0.4 < took < PATIENCE, f'byte by byte: {took}')
         with d.connect() as wire:
             wire.send(request('POST /v1/plans', b'x' * 4000)[:-1])
-            need(wire.is_closed(20), 'all but one byte')
+            need(wire.is_closed(PATIENCE), 'all but one byte')
         same(d.ask('GET /v1/plans').json()['plans'], [], 'nothing was made of it')
 
 
@@ -150,7 +150,7 @@ def waiting_has_an_end(top):
             answer = d.ask(f'POST /v1/plans/p/reset?wait={wait}', b'{}', JSON)
             took = time.monotonic() - begun
             same(answer.status, 423, f'after {wait} s')
-            need(least <= took < 20, f'{took} s')
+            need(least <= took < PATIENCE, f'{took} s')
             need('atoll exec' in answer.json()['detail'], answer.json())
         for wrong in ('wait=soon', 'wait=-1', 'wait=1&wait=2', 'wait=%zz', 'wait=nan'):
             same(d.ask(f'POST /v1/plans/p/reset?{wrong}', b'{}', JSON).status, 400, wrong)
@@ -190,7 +190,7 @@ def stopping_withdraws_who_waits(top):
             same((answer.status, answer.closed), (503, True), 'withdrawn')
             need('nothing was changed' in answer.json()['detail'], answer.body)
             same(d.end(), 0, 'exit status')
-            need(time.monotonic() - begun < 20, 'at once')
+            need(time.monotonic() - begun < 50, 'at once')
         held.let_go()
 
 
@@ -203,8 +203,8 @@ def stopping_waits_no_longer_than_said(top):
             begun = time.monotonic()
             d.tell(signal.SIGTERM)
             same(d.end(), 0, 'exit status')
-            need(time.monotonic() - begun < 15, 'in time')
-            need(wire.is_closed(10), 'the client is told by the end')
+            need(time.monotonic() - begun < PATIENCE, 'in time')
+            need(wire.is_closed(PATIENCE), 'the client is told by the end')
         atoll(d, 'reset', 'p')
         need((Path(top) / 'p/file').read_text() == 'one\n', 'nothing was changed')
 
@@ -216,7 +216,7 @@ def killed_it_leaves_what_any_command_leaves(top):
     with d.connect() as wire:
         waits_for_the_lock(d, 'p', wire)
         d.process.kill()
-        need(wire.is_closed(20), 'the end of the daemon is the end of the connection')
+        need(wire.is_closed(PATIENCE), 'the end of the daemon is the end of the connection')
     d.end()
     held.let_go()
     atoll(d, 'exec', 'p', '--', 'sh', '-c', 'echo two >p/file')

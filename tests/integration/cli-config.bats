@@ -141,7 +141,7 @@ system_file() {
 	[ "$(atoll config get color.ui)" = always ]
 	rm "$BATS_TEST_TMPDIR/$file"
 	mkfifo "$BATS_TEST_TMPDIR/$file"
-	run -0 timeout 10 "$ATOLL" config get color.ui
+	run -0 timeout 60 "$ATOLL" config get color.ui
 	says 'is no regular file'
 	rm "$BATS_TEST_TMPDIR/$file"
 	if is_root; then

@@ -170,7 +170,7 @@ until_told='echo >started; while [ ! -e ended ]; do sleep 0.01; done'
 	kill -KILL "$background"
 	ended "$background"
 	# The lock is free again only when nothing of it is left.
-	run atoll exec p --wait 10 -- true
+	run atoll exec p --wait 60 -- true
 	status_is 0
 	run ! grep 'sleep 613' <<<"$(processes)"
 }

@@ -199,7 +199,7 @@ member() {
 }
 
 @test "json of serve names the daemon that takes over" {
-	checked 0 serve timeout --preserve-status 3 "$ATOLL" serve --json --log errors --socket "$PWD/sock"
+	checked 0 serve timeout --preserve-status 8 "$ATOLL" serve --json --log errors --socket "$PWD/sock"
 	member .program "$ATOLL_DAEMON"
 }
 

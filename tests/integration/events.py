@@ -88,7 +88,7 @@ class Follower:
                 self.events.append(json.loads(line))
                 self.times.append(time.time())
 
-    def until(self, fn, text, seconds=30):
+    def until(self, fn, text, seconds=120):
         deadline = time.monotonic() + seconds
         while True:
             with self.lock:

@@ -63,7 +63,7 @@ class Place(World):
         cluster.sql(SCHEMA)
 
     def database(self):
-        return sqlite3.connect(self.lite, timeout=10)
+        return sqlite3.connect(self.lite, timeout=120)
 
     def git(self, *words, check=True):
         done = subprocess.run(['git', '-C', self.repo, *words], env=self.env, capture_output=True, text=True, check=False)

@@ -110,7 +110,7 @@ def kills_of_the_daemon(top):
                      stderr=subprocess.PIPE) as it:
             it.stdout.readline()
             w.restart()
-            said = it.communicate(timeout=30)[1]
+            said = it.communicate(timeout=300)[1]
         same((it.returncode, p.read('f')), (125, b'old\n'), said)
         need(b'went away' in said and b'run it again' in said, said)
         same(p.good('cat f; echo new >f'), b'old\n', 'again')
@@ -119,7 +119,7 @@ def kills_of_the_daemon(top):
                      stderr=subprocess.PIPE) as it:
             it.stdout.readline()
             w.restart(signal.SIGTERM)
-            said = it.communicate(timeout=60)[1]
+            said = it.communicate(timeout=300)[1]
         same(it.returncode, 125, said)
         p.good('true')
 
@@ -143,7 +143,7 @@ def kills_at_any_time(top):
             same(p.read('n'), p.read('copy'), 'half of it is here')
         begun = time.monotonic()
         out = p.good('cat n copy; wc -l <log; git status --porcelain; git fsck --strict 2>&1')
-        need(time.monotonic() - begun < 10, 'the session is stuck')
+        need(time.monotonic() - begun < 60, 'the session is stuck')
         n, copy, lines = out.split()[:3]
         same((n, copy, len(out.split())), (copy, lines, 3), f'half of it is there: {out}')
         same(p.read('n'), n + b'\n', 'both sides')
@@ -166,9 +166,9 @@ def clients_in_order(top):
                          stderr=subprocess.PIPE, env={'ATOLL_CRASHPOINT': ''})
             need(b'waiting' in it.stderr.readline(), 'it does not wait')
             waiting.append(it)
-        first.communicate(b'\n', timeout=30)
+        first.communicate(b'\n', timeout=300)
         for i, it in enumerate(waiting):
-            out, said = it.communicate(timeout=120)
+            out, said = it.communicate(timeout=300)
             same((it.returncode, out), (0, ''.join(f'{k}\n' for k in range(i + 1)).encode()), said)
         same(p.read('log'), ''.join(f'{k}\n' for k in range(CLIENTS)).encode(), 'the end')
 

@@ -18,7 +18,7 @@ from wire import Wire  # noqa: E402
 
 PORT = 8443
 FREE_WITHIN = 5  # seconds, after a cut
-SLACK = 1.5      # of a machine that has other things to do, too
+SLACK = 25       # of a machine that has other things to do, too; without a limit it is for ever
 
 
 def link():
@@ -103,7 +103,7 @@ def der_10_a_cut_link_frees_the_session(top):
             while not w.is_free():
                 need(time.monotonic() - begun < FREE_WITHIN + SLACK, 'it is still held')
                 time.sleep(0.1)
-            said = it.communicate(timeout=30)[1]
+            said = it.communicate(timeout=120)[1]
         same((it.returncode, p.read('f')), (125, b'old\n'), said)
         need(b'went away' in said and b'run it again' in said, said)
         need(time.monotonic() - begun < FREE_WITHIN + 2 * SLACK, f'the client noticed after {time.monotonic() - begun} s')
@@ -123,7 +123,7 @@ def link_cut_while_it_is_pushed_and_pulled(top):
         it = p.start('true', stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
         time.sleep(1.5)
         wire.tell('cut')
-        same(it.wait(30), 125, it.stderr.read())
+        same(it.wait(120), 125, it.stderr.read())
         it.stderr.close()
         wire.tell('plain')
         same(p.good('cksum <big'), subprocess.run(['cksum'], stdin=open(p.at('big')), capture_output=True, check=True).stdout,
@@ -134,7 +134,7 @@ def link_cut_while_it_is_pushed_and_pulled(top):
         it.stdout.readline()
         time.sleep(1)
         wire.tell('cut')
-        said = it.communicate(timeout=30)[1]
+        said = it.communicate(timeout=120)[1]
         same((it.returncode, p.read('f'), p.has('made')), (0, b'old\n', False), said)
         need(b'atoll --remote big commit' in said, said)
         wire.tell('plain')

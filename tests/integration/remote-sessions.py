@@ -196,7 +196,7 @@ def sto_01_sto_04_thirty_at_once_make_one_session(top):
         for n in range(ROUNDS):
             begun = time.monotonic()
             said = finish([w.start('start', '--json') for _ in range(AT_ONCE)], f'round {n}')
-            need(time.monotonic() - begun < 30, 'none waits for itself')
+            need(time.monotonic() - begun < 300, 'none waits for itself')
             same(len(set(said)), 1, f'round {n}: they say the same')
             one = w.one(f'round {n}')
             same(one['id'], said[0], f'round {n}: which is the one')

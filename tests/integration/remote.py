@@ -222,12 +222,11 @@ def remote_terminal(top):
         p.write('a', 'a\n')
         env = dict(w.env, TERM='xterm', PS1='ready> ')
         t = Terminal([w.program, '--remote', 'big', 'exec', '--', 'sh', '-c',
-                      'stty size; test -t 0 && echo $TERM; read x; echo "<$x>"; stty size; echo there >a; echo do""ne; exec sleep 100'], env, p.root,
-                     rows=33, columns=99)
+                      'stty size; test -t 0 && echo $TERM; read x; echo "<$x>"; until stty size | grep "^44"; do sleep 0.05; done; '
+                      'echo there >a; echo do""ne; exec sleep 100'], env, p.root, rows=33, columns=99)
         t.expect('33 99')
         t.expect('xterm')
         t.resize(44, 111)
-        time.sleep(0.3)
         t.type('word\r')
         t.expect('<word>')
         t.expect('44 111')
@@ -240,10 +239,9 @@ def remote_terminal(top):
         t.expect('going')
         t.type('\x1a')
         t.expect('Stopped')
-        t.type('fg\r')
-        time.sleep(0.3)
-        t.type('more\r')
-        t.expect('<more>')
+        t.expect('ready> ')
+        t.say('fg\r', 'fg\r\n.*--remote big exec')
+        t.say('more\r', '<more>')
         t.expect('ready> ')
         t.type('exit\r')
         same(t.end(), 0, 'the shell')
@@ -270,7 +268,7 @@ def edit_while_it_runs(p, script, edit):
                  stderr=subprocess.PIPE, options=['--status-file', str(p.w.top / 'status')]) as it:
         it.stdout.readline()
         edit()
-        said = it.communicate(b'go\n', timeout=60)[1]
+        said = it.communicate(b'go\n', timeout=300)[1]
     return it.returncode, said.decode(), json.loads((p.w.top / 'status').read_text())
 
 
@@ -369,14 +367,18 @@ def der_10_a_client_that_is_killed_frees_the_session(top):
         begun = time.monotonic()
         p.good('ls')
         alone = time.monotonic() - begun
-        it = p.start('sh', '-c', 'echo half >half; echo $$; exec sleep ' + nap, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
-        it.stdout.readline()
-        begun = time.monotonic()
-        it.kill()
-        same(p.good('ls'), b'a\n', 'what is there')
-        took = time.monotonic() - begun
+        for _ in range(10):  # others may have the processors now and then
+            it = p.start('sh', '-c', 'echo half >half; echo $$; exec sleep ' + nap, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
+            it.stdout.readline()
+            begun = time.monotonic()
+            it.kill()
+            same(p.good('ls'), b'a\n', 'what is there')
+            took = time.monotonic() - begun
+            it.wait()
+            it.stdout.close()
+            if took < 1 + 2 * alone:
+                break
         need(took < 1 + 2 * alone, f'the next one took {took:.2f} s, and {alone:.2f} alone')
-        it.wait()
         wait_until(lambda: subprocess.run(['pgrep', '-x', '-f', f'sleep {nap}'], capture_output=True, check=False).returncode != 0,
                    'the command lives on')
         same((p.has('half'), w.plans_here()), (False, []), 'what is left here')
@@ -393,11 +395,15 @@ def der_14_nothing_of_a_command_outlives_it(top):
         alone = time.monotonic() - begun
         nap = f'1001.{os.getpid()}'  # nobody else's
         p.good(f'setsid -f sleep {nap} </dev/null >/dev/null 2>&1; echo x >made; ls /proc/self/fd >fds')
-        same(subprocess.run(['pgrep', '-x', '-f', f'sleep {nap}'], capture_output=True, check=False).stdout, b'', 'who is left')
+        wait_until(lambda: subprocess.run(['pgrep', '-x', '-f', f'sleep {nap}'], capture_output=True, check=False).returncode != 0,
+                   'somebody is left')
         need(set(p.read('fds').split()) <= {b'0', b'1', b'2', b'3'}, p.read('fds'))
-        begun = time.monotonic()
-        p.good('test -e made')
-        took = time.monotonic() - begun
+        for _ in range(20):  # others may have the processors now and then
+            begun = time.monotonic()
+            p.good('test -e made')
+            took = time.monotonic() - begun
+            if took < 0.1 + 2 * alone:
+                break
         need(took < 0.1 + 2 * alone, f'the next one took {took:.2f} s, and {alone:.2f} alone')
 
 
@@ -411,8 +417,8 @@ def der_23_waiting_ends_and_names_the_holder(top):
             need(f'pid {it.pid}'.encode() in done.stderr, f'the holder is not named: {done.stderr}')
             other = p.start('true', stderr=subprocess.PIPE)
             need(f'pid {it.pid}'.encode() in other.stderr.readline(), 'who is waited for')
-            it.communicate(b'\n', timeout=30)
-            same(other.wait(30), 0, 'the one that waited')
+            it.communicate(b'\n', timeout=300)
+            same(other.wait(300), 0, 'the one that waited')
             other.stderr.close()
 
 
@@ -443,7 +449,7 @@ def remote_a_key_that_was_revoked(top):
                      stderr=subprocess.PIPE) as it:
             it.stdout.readline()
             w.must('token', 'revoke', 'laptop', env=there)
-            said = it.communicate(timeout=30)[1]
+            said = it.communicate(timeout=300)[1]
         same((it.returncode, p.read('a')), (125, b'b\n'), said)
         need(b'while the command ran' in said and b"key 'laptop' was revoked" in said, said)
         need(b'nothing was changed here' in said and b'atoll token new' in said, said)

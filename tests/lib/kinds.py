@@ -53,7 +53,7 @@ class World:
 
     def atoll(self, *words, stdin='', **env):
         return Done(subprocess.run([os.environ['ATOLL'], *words], env={**self.env, **env}, cwd=self.dir, input=stdin,
-                                   capture_output=True, text=True, timeout=120, check=False))
+                                   capture_output=True, text=True, timeout=300, check=False))
 
     def must(self, *words, **env):
         done = self.atoll(*words, **env)
@@ -111,7 +111,7 @@ class World:
         return {('old\n', '5|1'): 'old', ('new\n', '5|2'): 'new'}.get(got, f'torn: {got}')
 
 
-def until(fn, text, seconds=10):
+def until(fn, text, seconds=60):
     deadline = time.monotonic() + seconds
     while not fn():
         need(time.monotonic() < deadline, text)

@@ -336,12 +336,18 @@ static int living_helpers(void)
 	return n;
 }
 
+/* Seen several times in a row: one that is just being made has not its name yet, and one look at the list
+ * of children may miss some while others come and go. */
 void wait_for_helpers(void)
 {
 	int64_t end = now_ms() + WAIT_MS;
 
-	while (living_helpers() > 0 && now_ms() < end)
-		sleep_ms(2);
+	for (int quiet = 0; quiet < 4 && now_ms() < end; quiet++) {
+		if (quiet > 0)
+			sleep_ms(2);
+		if (living_helpers() > 0)
+			quiet = -1;
+	}
 }
 
 void wait_for_file(const char *file)

@@ -212,7 +212,7 @@ void server_stop(struct server *s)
 
 void server_wait_gate(struct server *s, int n)
 {
-	for (int i = 0; i < 20000 && atomic_load(&s->waiting) < n; i++)
+	for (int i = 0; i < 60000 && atomic_load(&s->waiting) < n; i++)
 		nap(1);
 	expect(atomic_load(&s->waiting) >= n);
 }

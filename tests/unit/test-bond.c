@@ -82,11 +82,11 @@ static void bond_ends_what_was_revoked_and_nothing_else(void **state)
 	assert_int_equal(credential_left_ms(&b.credential), 0);
 	assert_false(is_shut(y[1], 0));
 	assert_int_equal(credential_revoke(store, a.credential.id, NULL), 1);
-	assert_true(is_shut(x[1], 10000));
+	assert_true(is_shut(x[1], 60000));
 	assert_false(is_shut(y[1], 0));
 	/* What is over can still be revoked. */
 	assert_int_equal(credential_revoke(store, b.credential.id, NULL), 1);
-	assert_true(is_shut(y[1], 10000));
+	assert_true(is_shut(y[1], 60000));
 	bond_remove(w, one);
 	bond_remove(w, two);
 	bond_remove(w, NULL);

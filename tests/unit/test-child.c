@@ -94,7 +94,7 @@ static int run_self(const char *what, const char *const *envp, struct child_fd *
 	close(pipe_fds[0]);
 	if (r < 0)
 		return r;
-	assert_int_equal(child_wait(&c, clock_deadline(10000), &status), 0);
+	assert_int_equal(child_wait(&c, clock_deadline(60000), &status), 0);
 	assert_int_equal(status, 0);
 	return 0;
 }
@@ -218,7 +218,7 @@ static void wait_status_and_time_out(void **state)
 	assert_int_equal(child_wait(&c, clock_deadline(20), &status), -ETIMEDOUT);
 	assert_int_equal(status, -1);
 	assert_int_equal(child_kill(&c, SIGTERM), 0);
-	assert_int_equal(child_wait(&c, clock_deadline(10000), &status), 0);
+	assert_int_equal(child_wait(&c, clock_deadline(60000), &status), 0);
 	assert_true(WIFSIGNALED(status));
 	assert_int_equal(WTERMSIG(status), SIGTERM);
 	child_done(&c);

@@ -18,11 +18,11 @@
 static void deadlines(void **state)
 {
 	int64_t now = clock_boot_ns();
-	int64_t soon = clock_deadline(1000);
+	int64_t soon = clock_deadline(60000);
 
 	(void)state;
-	assert_true(soon >= now + 1000 * NS_PER_MS);
-	assert_in_range(clock_left_ms(soon), 1, 1000);
+	assert_true(soon >= now + 60000 * NS_PER_MS);
+	assert_in_range(clock_left_ms(soon), 1, 60000);
 	assert_int_equal(clock_left_ms(clock_deadline(0)), 0);
 	assert_int_equal(clock_left_ms(now - 1), 0);
 	assert_true(clock_deadline(-1) == CLOCK_NEVER);
@@ -44,14 +44,19 @@ static void left_is_rounded_up(void **state)
 	assert_true(clock_boot_ns() >= deadline);
 }
 
-/* No sleep of ours is a suspend, however long it lasts. */
+/* No sleep of ours is a suspend, however long it lasts. Who is kept waiting between two clocks may see one
+ * now and then. */
 static void suspends_are_none_of_ours(void **state)
 {
-	int64_t before = clock_suspended_ns(), since;
+	int64_t since = INT64_MAX;
 
 	(void)state;
-	clock_sleep_ns(600 * NS_PER_MS);
-	since = clock_suspended_ns() - before;
+	for (int i = 0; i < 10 && (since <= -500 * NS_PER_MS || since >= 500 * NS_PER_MS); i++) {
+		int64_t before = clock_suspended_ns();
+
+		clock_sleep_ns(600 * NS_PER_MS);
+		since = clock_suspended_ns() - before;
+	}
 	assert_true(since > -500 * NS_PER_MS && since < 500 * NS_PER_MS);
 }
 

@@ -60,7 +60,7 @@ static int run_self(const char *what, const char *variable)
 	int status;
 
 	assert_int_equal(child_spawn(&c, &opt), 0);
-	assert_int_equal(child_wait(&c, clock_deadline(20000), &status), 0);
+	assert_int_equal(child_wait(&c, clock_deadline(60000), &status), 0);
 	return status;
 }
 

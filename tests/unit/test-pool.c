@@ -124,7 +124,7 @@ static int meet(struct pool *p, void *ctx, void *item)
 {
 	atomic_uint *there = ctx;
 	int level = *(int *)item;
-	int64_t deadline = clock_deadline(2000);
+	int64_t deadline = clock_deadline(60000);
 
 	free(item);
 	if (level > 0) {

@@ -43,7 +43,7 @@ static void a_process_is_known_by_its_start(void **state)
 	assert_int_equal(process_open(pid, started, &pidfd), 1);
 	assert_int_equal(process_wait(pidfd, clock_deadline(10)), 0);
 	assert_int_equal(process_signal(pidfd, SIGKILL), 0);
-	assert_int_equal(process_wait(pidfd, clock_deadline(5000)), 1);
+	assert_int_equal(process_wait(pidfd, clock_deadline(60000)), 1);
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
 	close_fd(&pidfd);
 	assert_int_equal(process_open(pid, started, &pidfd), 0);
