@@ -8,6 +8,7 @@
 #include "util/cleanup.h"
 
 #include "unit/fs-fixture.h"
+#include "unit/refuse.h"
 
 #include <linux/fiemap.h>
 #include <linux/fs.h>
@@ -117,6 +118,39 @@ static void prf_05_every_method_copies_alike(void **state)
 			copy_force((enum copy_method)m);
 			copy_and_compare(d, d, names[m]);
 		}
+		copy_force(COPY_REFLINK);
+	}
+}
+
+static int copy_without_sendfile(int dir_fd)
+{
+	CHECK(copy_entry_at(dir_fd, "src", dir_fd, "dst", NULL, NULL) == 0);
+	CHECK(same_entry(dir_fd, "src", dir_fd, "dst"));
+	CHECK(unlinkat(dir_fd, "dst", 0) == 0);
+	return 0;
+}
+
+/* What is refused in the middle of a file goes on by the next method; what is broken does not. */
+static int copy_with_broken_sendfile(int dir_fd)
+{
+	CHECK(copy_entry_at(dir_fd, "src", dir_fd, "dst", NULL, NULL) == -EIO);
+	CHECK(!exists(dir_fd, "dst"));
+	return 0;
+}
+
+static void prf_05_what_is_refused_is_copied_otherwise(void **state)
+{
+	for_each_dir(d, state)
+	{
+		make_rich_file(d->fd, "src");
+		copy_force(COPY_SENDFILE);
+		assert_int_equal(while_refused(d->fd,
+		                               (struct refusal){ SYS_sendfile, EINVAL, 0, 0 },
+		                               copy_without_sendfile),
+		                 0);
+		assert_int_equal(while_refused(d->fd, (struct refusal){ SYS_sendfile, EIO, 0, 0 },
+		                               copy_with_broken_sendfile),
+		                 0);
 		copy_force(COPY_REFLINK);
 	}
 }
@@ -523,6 +557,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(prf_05_every_method_copies_alike, fixture_setup,
 		                                fixture_teardown),
+		cmocka_unit_test_setup_teardown(prf_05_what_is_refused_is_copied_otherwise,
+		                                fixture_setup, fixture_teardown),
 		cmocka_unit_test_setup_teardown(prf_05_copies_between_filesystems, fixture_setup,
 		                                fixture_teardown),
 		cmocka_unit_test_setup_teardown(prf_05_reflinks_on_xfs, fixture_setup,

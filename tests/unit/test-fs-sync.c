@@ -132,6 +132,61 @@ static void barriers_share_roots(void **state)
 	assert_int_equal(syncset_size(s), 1000);
 }
 
+/* Of a network, where one file at a time is asked for: FUSE, with nobody else about. */
+static int sync_on_fuse(int dir_fd)
+{
+	cleanup_free char *program = NULL;
+	cleanup_syncset struct syncset *s = syncset_new();
+	cleanup_close int fd = FD_NONE;
+	struct stat st;
+	pid_t pid;
+
+	if (access("/dev/fuse", R_OK | W_OK) < 0 || !getenv("ATOLL_TEST_LIB"))
+		return 77;
+	CHECK(mkdirat(dir_fd, "m", 0700) == 0);
+	CHECK(asprintf(&program, "%s/../integration/tiny-fuse.py", getenv("ATOLL_TEST_LIB")) > 0);
+	pid = fork();
+	if (pid == 0) {
+		execl("/usr/bin/python3", "python3", program, "m", "ready", (char *)NULL);
+		_exit(127);
+	}
+	for (int i = 0; i < 60000 && fstatat(dir_fd, "ready", &st, 0) < 0; i++)
+		usleep(1000);
+	fd = openat(dir_fd, "m", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	CHECK(fd >= 0 && syncset_add(s, fd, "") == 0 && syncset_run(s) == 0);
+	CHECK(syncset_add(s, fd, "") == 0 && syncset_add(s, fd, "gone") == 0);
+	CHECK(syncset_run(s) == 0);
+	close_fd(&fd);
+	CHECK(umount2("m", MNT_DETACH) == 0);
+	CHECK(wait_child(pid) == 0);
+	return 0;
+}
+
+static void barriers_on_a_network_filesystem(void **state)
+{
+	if (!among_own_mounts(&((struct fixture *)*state)->dir[1], sync_on_fuse))
+		skip();
+}
+
+static void barriers_without_descriptors_are_refused(void **state)
+{
+	struct fixture_dir *d = ((struct fixture *)*state)->dir;
+	cleanup_close int path_fd = openat(d->fd, ".", O_PATH | O_CLOEXEC);
+	cleanup_syncset struct syncset *s = syncset_new();
+	struct rlimit old, none;
+
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+	none = old;
+	none.rlim_cur = 4; /* 3 is the fixture's, or its parent's */
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	assert_int_equal(syncset_add(s, d->fd, "f"), -EMFILE);
+	assert_int_equal(syncset_add(s, path_fd, "f"), -EMFILE);
+	assert_int_equal(syncset_size(s), 0);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+	assert_int_equal(syncset_add(s, path_fd, "f"), 0);
+	assert_int_equal(syncset_run(s), 0);
+}
+
 static void barriers_fail_for_good(void **state)
 {
 	struct fixture_dir *d = ((struct fixture *)*state)->dir;
@@ -188,6 +243,10 @@ int main(void)
 		                                fixture_teardown),
 		cmocka_unit_test_setup_teardown(barriers_share_roots, fixture_setup,
 		                                fixture_teardown),
+		cmocka_unit_test_setup_teardown(barriers_on_a_network_filesystem, fixture_setup,
+		                                fixture_teardown),
+		cmocka_unit_test_setup_teardown(barriers_without_descriptors_are_refused,
+		                                fixture_setup, fixture_teardown),
 		cmocka_unit_test_setup_teardown(barriers_fail_for_good, fixture_setup,
 		                                fixture_teardown),
 		cmocka_unit_test_setup_teardown(barriers_over_files_their_owner_cannot_open,

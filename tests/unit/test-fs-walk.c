@@ -9,6 +9,7 @@
 #include "util/strbuf.h"
 
 #include "unit/fs-fixture.h"
+#include "unit/refuse.h"
 
 #include <dirent.h>
 #include <malloc.h>
@@ -58,6 +59,52 @@ static void listing_knows_types(void **state)
 		for (size_t i = 0; i < 4; i++)
 			assert_int_equal(list.v[i].type, types[i]);
 	}
+}
+
+static int list_of_none(int dir_fd)
+{
+	cleanup_dirlist struct dirlist list = DIRLIST_INIT;
+
+	CHECK(dirlist_read(dir_fd, &list) == 0 && list.n == 0);
+	return 0;
+}
+
+static int list_fails(int dir_fd)
+{
+	cleanup_dirlist struct dirlist list = DIRLIST_INIT;
+
+	CHECK(dirlist_read(dir_fd, &list) == -EIO && !list.v);
+	return 0;
+}
+
+/* ext4 without that feature: the kernel tells names, and no types. */
+static int list_without_types(int dir_fd)
+{
+	static const unsigned char types[] = { DT_DIR, DT_REG, DT_LNK, DT_FIFO };
+	cleanup_dirlist struct dirlist list = DIRLIST_INIT;
+	cleanup_close int fd = FD_NONE;
+
+	CHECK(mkdirat(dir_fd, "m", 0755) == 0);
+	if (system("truncate -s 8M img && mkfs.ext4 -q -O ^filetype img >/dev/null 2>&1 && "
+	           "mount -o loop img m >/dev/null 2>&1 && rmdir m/lost+found") != 0)
+		return 77;
+	fd = openat(dir_fd, "m", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	CHECK(mkdirat(fd, "1", 0755) == 0 && symlinkat("1", fd, "3") == 0 &&
+	      mkfifoat(fd, "4", 0600) == 0);
+	CHECK(mknodat(fd, "2", S_IFREG | 0644, 0) == 0);
+	CHECK(dirlist_read(fd, &list) == 0 && list.n == 4);
+	for (size_t i = 0; i < 4; i++)
+		CHECK(list.v[i].type == types[i]);
+	/* Gone before it could be looked at; and what cannot be looked at. */
+	CHECK(while_refused(fd, (struct refusal){ SYS_statx, ENOENT, 0, 0 }, list_of_none) == 0);
+	CHECK(while_refused(fd, (struct refusal){ SYS_statx, EIO, 0, 0 }, list_fails) == 0);
+	return 0;
+}
+
+static void listing_finds_types_that_are_not_told(void **state)
+{
+	if (!among_own_mounts(&((struct fixture *)*state)->dir[1], list_without_types))
+		skip();
 }
 
 static void listing_fails_on_what_is_no_directory(void **state)
@@ -281,6 +328,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(listing_is_sorted_by_bytes, fixture_setup,
 		                                fixture_teardown),
+		cmocka_unit_test_setup_teardown(listing_finds_types_that_are_not_told,
+		                                fixture_setup, fixture_teardown),
 		cmocka_unit_test_setup_teardown(listing_knows_types, fixture_setup,
 		                                fixture_teardown),
 		cmocka_unit_test_setup_teardown(listing_fails_on_what_is_no_directory,

@@ -5,6 +5,7 @@
 #include "util/cleanup.h"
 
 #include "unit/fs-fixture.h"
+#include "unit/refuse.h"
 
 #include <atoll.h>
 #include <sys/xattr.h>
@@ -175,6 +176,50 @@ static void xattrs_with_many_names_are_all_read(void **state)
 	assert_int_equal(xattr_remove_at(d->fd, "none", "trusted.x"), -ENOENT);
 }
 
+static int have_none(int dir_fd)
+{
+	cleanup_xattrs struct xattrs x = XATTRS_INIT;
+
+	CHECK(xattrs_read_at(dir_fd, "f", &x) == 0 && x.n == 0);
+	return 0;
+}
+
+static int cannot_be_read(int dir_fd)
+{
+	struct xattrs x = XATTRS_INIT;
+
+	CHECK(xattrs_read_at(dir_fd, "f", &x) == -EIO && x.n == 0 && !x.v);
+	return 0;
+}
+
+/* Between the calls: the last name or value goes; or the disk does not answer. */
+static void xattrs_that_vanish_are_none(void **state)
+{
+	static const struct {
+		struct refusal call;
+		child_fn expect;
+	} rows[] = {
+		{ { SYS_lgetxattr, ENODATA, 0, 0 }, have_none },
+		{ { SYS_llistxattr, EOPNOTSUPP, 0, 0 }, have_none },
+		{ { SYS_llistxattr, ENOSYS, 0, 0 }, have_none },
+		{ { SYS_lgetxattr, EIO, 0, 0 }, cannot_be_read },
+		{ { SYS_llistxattr, EIO, 0, 0 }, cannot_be_read },
+	};
+	/* They were many when they were asked for, and none when they were counted. */
+	const struct refusal were_many = { SYS_llistxattr, ERANGE, 3, 256 };
+
+	for_each_dir(d, state)
+	{
+		int ok;
+
+		write_file(d->fd, "f", "");
+		assert_int_equal(while_refused(d->fd, were_many, have_none), 0);
+		set_raw(d->fd, "f", "user.a", "1", &ok);
+		for (size_t i = 0; ok && i < sizeof(rows) / sizeof(rows[0]); i++)
+			assert_int_equal(while_refused(d->fd, rows[i].call, rows[i].expect), 0);
+	}
+}
+
 static void xattrs_over_the_limit_are_refused(void **state)
 {
 	/* Only memory takes so many. */
@@ -237,6 +282,8 @@ int main(void)
 		                                fixture_teardown),
 		cmocka_unit_test(xattrs_hash_tells_them_apart),
 		cmocka_unit_test_setup_teardown(xattrs_with_many_names_are_all_read, fixture_setup,
+		                                fixture_teardown),
+		cmocka_unit_test_setup_teardown(xattrs_that_vanish_are_none, fixture_setup,
 		                                fixture_teardown),
 		cmocka_unit_test_setup_teardown(xattrs_over_the_limit_are_refused, fixture_setup,
 		                                fixture_teardown),
