@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a strategy of somebody else's is told, and what becomes of its answers: a resource that is no
+ * file, known by a name that its strategy gives it.
+ */
+#include "lib/atest.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What is asked of the strategy next, and what it was told. */
+static struct {
+	enum { ANSWER, NO_NAME, NO_CAUSE, CAUSE_BUT_NO_CODE, OTHER_CODE } identify;
+	enum { READY, LEAVES, FAILS_TWICE } prepare;
+	char plan[65];
+	unsigned flags;
+	void *user;
+} the;
+
+static int ledger_identify(struct atoll_participant *p, char **ret_name, char **ret_id)
+{
+	switch (the.identify) {
+	case NO_NAME:
+		return 0;
+	case NO_CAUSE:
+		return -EIO;
+	case CAUSE_BUT_NO_CODE:
+		(void)atoll_participant_fail(p, -EACCES, "read", "the ledger", EACCES);
+		return 0;
+	case OTHER_CODE:
+		(void)atoll_participant_fail(p, -EACCES, "read", "the ledger", EACCES);
+		return -EIO;
+	case ANSWER:
+		break;
+	}
+	*ret_name = strdup("the ledger");
+	*ret_id = strdup("ledger-1");
+	return *ret_name && *ret_id ? 0 : -ENOMEM;
+}
+
+static int ledger_prepare(struct atoll_participant *p)
+{
+	(void)snprintf(the.plan, sizeof(the.plan), "%s", atoll_participant_plan(p));
+	the.flags = atoll_participant_flags(p);
+	the.user = atoll_participant_user(p);
+	atoll_participant_count(p, 1);
+	if (the.prepare == LEAVES)
+		atoll_participant_leave(p);
+	if (the.prepare != FAILS_TWICE)
+		return ATOLL_READY;
+	/* No code is none; and the first cause is the cause. */
+	(void)atoll_participant_fail(p, 0, NULL, NULL, 0);
+	return atoll_participant_fail(p, -EIO, "write", "another", EIO);
+}
+
+static int ledger_commit(struct atoll_participant *p)
+{
+	if (the.prepare == LEAVES)
+		atoll_participant_leave(p);
+	return 0;
+}
+
+static int ledger_nothing(struct atoll_participant *p)
+{
+	(void)p;
+	return 0;
+}
+
+static const struct atoll_strategy ledger = {
+	.api_version = ATOLL_STRATEGY_API_VERSION,
+	.name = "ledger",
+	.kind = "accounts",
+	.capabilities = ATOLL_CAP_PREPARE,
+	.create = ledger_nothing,
+	.prepare = ledger_prepare,
+	.commit = ledger_commit,
+	.abort = ledger_nothing,
+	.remove = ledger_nothing,
+	.identify = ledger_identify,
+	.user = &the,
+};
+
+static int add_ledger(struct fix *f, struct atoll_plan *p)
+{
+	static bool known;
+
+	if (!known)
+		expect_ok(f, atoll_strategy_register(&ledger, f->res));
+	known = true;
+	return atoll_plan_add(p, &(struct atoll_resource){ .root = "given", .strategy = "ledger" },
+	                      f->res);
+}
+
+static void a_strategy_is_told_of_the_call(void **state)
+{
+	struct fix *f = *state;
+	struct atoll_plan *p = fix_plan(f, "books");
+
+	the.identify = ANSWER;
+	the.prepare = FAILS_TWICE;
+	expect_ok(f, add_ledger(f, p));
+	expect_code(f, atoll_plan_commit(p, ATOLL_ALLOW_PARTIAL, f->res), -ATOLL_E_CANNOT_PREPARE);
+	expect(strstr(atoll_result_message(f->res), "cannot go on 'the ledger'") != NULL);
+	expect(strstr(atoll_result_message(f->res), "another") == NULL);
+	expect_str(the.plan, "books");
+	expect_eq(the.flags & ATOLL_ALLOW_PARTIAL, ATOLL_ALLOW_PARTIAL);
+	expect(the.user == &the);
+
+	/* Committed, and work is left: the plan goes on. */
+	the.prepare = LEAVES;
+	expect_ok(f, atoll_plan_commit(p, 0, f->res));
+	expect_eq(the.flags & ATOLL_ALLOW_PARTIAL, 0);
+	expect_eq(fix_outcome(f, "the ledger"), ATOLL_OUTCOME_COMMITTED);
+	expect_eq(fix_state(f, p, "the ledger"), ATOLL_SANDBOX_ACTIVE);
+	expect_eq(fix_plan_state(f, p), ATOLL_PLAN_OPEN);
+	the.prepare = READY;
+	expect_ok(f, atoll_plan_commit(p, 0, f->res));
+	expect_eq(fix_state(f, p, "the ledger"), ATOLL_SANDBOX_COMMITTED);
+	expect_eq(fix_plan_state(f, p), ATOLL_PLAN_COMMITTED);
+}
+
+/* What cannot be told is not added, whichever way that is said; and nothing is left of it. */
+static void a_resource_that_cannot_be_told_is_refused(void **state)
+{
+	static const struct {
+		int how, code;
+		const char *says;
+	} rows[] = {
+		{ NO_NAME, -ATOLL_E_INVALID, "the resource cannot be told" },
+		{ NO_CAUSE, -EIO, "the resource cannot be told" },
+		{ CAUSE_BUT_NO_CODE, -EACCES, "cannot read 'the ledger'" },
+		{ OTHER_CODE, -EIO, "cannot read 'the ledger'" },
+	};
+	struct fix *f = *state;
+	struct atoll_plan *p = fix_plan(f, NULL);
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		the.identify = (__typeof__(the.identify))rows[i].how;
+		expect_code(f, add_ledger(f, p), rows[i].code);
+		expect_msg(strstr(atoll_result_message(f->res), rows[i].says) != NULL,
+		           "'%s' is not in '%s'", rows[i].says, atoll_result_message(f->res));
+		expect(fix_row(f, "the ledger") == NULL);
+	}
+	the.identify = ANSWER;
+	expect_ok(f, add_ledger(f, p));
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		atest(a_strategy_is_told_of_the_call),
+		atest(a_resource_that_cannot_be_told_is_refused),
+	};
+	static const struct atest_child none[] = { { NULL, NULL } };
+
+	return atest_main(argc, argv, tests, none);
+}
