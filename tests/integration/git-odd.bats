@@ -1,0 +1,303 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# A git repository as a resource, in states that few get into: begun operations, rewritten branches, locks
+# that a dead git left, a git that fails, records that somebody changed.
+
+load cli
+load git
+
+# refuses STATUS WORDS...: so does commit, and nothing is changed by it.
+refuses() {
+	local want=$1 before
+	shift
+	before=$(all)
+	run "$ATOLL" commit p
+	status_is "$want"
+	for words; do
+		says "$words"
+	done
+	[ "$(all)" = "$before" ]
+	sound
+}
+
+@test "settings and places of a repository that are refused at the start" {
+	repository
+	refused() { # words
+		run "$ATOLL" start q --git ../odd --strategy "$strategy"
+		status_is 6
+		says "$1"
+		says 'hint: '
+		no_plans
+	}
+	mkdir ../odd
+	ln -s "$repo/.git" ../odd/.git
+	refused 'has a .git that is no directory'
+	rm -r ../odd
+	git clone -q . ../odd
+	git -C ../odd config core.worktree "$repo"
+	refused 'has its working tree elsewhere'
+	git -C ../odd config --unset core.worktree
+	git -C ../odd config core.repositoryFormatVersion 1
+	git -C ../odd config extensions.partialClone origin
+	refused 'is a partial clone'
+	git -C ../odd config --unset extensions.partialClone
+	"$ATOLL" start q --git ../odd --strategy "$strategy"
+}
+
+@test "what would have to come along of the workspace's .git is refused, and can be taken back" {
+	repository
+	started
+	inside 'echo x >>one; git commit -qam x'
+	# path in .git, words
+	while read -r path words; do
+		inside "mkdir -p .git/$(dirname "$path"); echo x >.git/$path"
+		refuses 4 "$words" 'which cannot be committed'
+		inside "rm -r .git/${path%%/*}"
+	done <<-E
+		modules/sub/HEAD a submodule's repository was made or changed
+		lfs/objects/0123 files of Git LFS were added
+		shallow the depth of the clone was changed
+	E
+	inside 'cp -a .git/refs refs; rm -r .git/refs; mv refs .git/refs'
+	refuses 4 'the directory of all refs was replaced'
+}
+
+@test "the path of a workspace, and its index in two files" {
+	repository
+	started
+	if is_root; then
+		[ "$(cat "$("$ATOLL" path p)/one")" = one ]
+	else
+		run "$ATOLL" path p
+		status_is 6
+	fi
+	inside 'git update-index --split-index; echo x >x; git add x; git commit -qm x; echo y >y; git add y'
+	inside 'ls .git/sharedindex.* >/dev/null'
+	committed
+	[ "$(git log -1 --format=%s)" = x ]
+	[ "$(git status --porcelain)" = 'A  y' ]
+	sound
+}
+
+@test "another branch inside, and its commits outside: HEAD is a conflict" {
+	repository
+	started
+	inside 'git checkout -q -b topic; echo x >x; git add x; git commit -qm x'
+	run "$ATOLL" diff p
+	says 'ref: refs/heads/main -> ref: refs/heads/topic'
+	echo more >>one
+	git commit -qam outside
+	refuses 3 'HEAD'
+	git reset -q --hard "$first"
+	committed
+	[ "$(cat .git/HEAD)" = 'ref: refs/heads/topic' ]
+	sound
+}
+
+@test "git_07 a branch that has the plan's commits already, has some of them, or was written anew" {
+	repository
+	for branch in has some anew; do
+		git branch "$branch"
+	done
+	started
+	inside 'for n in has some anew; do git checkout -q $n; for i in 1 2; do echo $n$i >$n$i; git add $n$i
+		git commit -qm $n$i; done; done; git checkout -q main'
+	"$ATOLL" exec p -- git bundle create -q - has some >../bundle
+	git fetch -q ../bundle has:from-has some:from-some
+	git worktree add -q ../tree has
+	(cd ../tree && git merge -q --ff-only from-has && echo on >on && git add on && git commit -qm on)
+	git worktree remove ../tree
+	git update-ref refs/heads/some from-some~
+	git branch -q -D from-has from-some
+	git update-ref refs/heads/anew "$(git commit-tree -m anew "$first^{tree}")"
+	has=$(git rev-parse has)
+	refuses 3 'refs/heads/anew'
+	git update-ref refs/heads/anew "$first"
+	committed
+	[ "$(git rev-parse has)" = "$has" ]
+	[ "$(git log -1 --format=%s some)" = some2 ]
+	[ "$(git log -1 --format=%s anew)" = anew2 ]
+	[ -z "$(git rev-list --merges --all)" ]
+	sound
+}
+
+@test "git_07 a link that the one moved and the other changed is not made by us" {
+	repository
+	ln -s one link
+	git add link
+	git commit -qm link
+	started
+	inside 'ln -sfn two link; git commit -qam "to two"'
+	git mv link moved
+	git commit -qm moved
+	refuses 3 'moved'
+}
+
+@test "an operation that somebody began outside is a conflict until it is ended" {
+	repository
+	git checkout -q -b x
+	echo x >one
+	git commit -qam x
+	git checkout -q main
+	started
+	inside 'echo y >>two; git commit -qam y'
+	git merge -q --no-ff --no-commit x
+	run "$ATOLL" commit p
+	status_is 3
+	says 'a merge is under way in'
+	git merge --abort
+	committed
+	[ "$(git log -1 --format=%s)" = y ]
+	sound
+}
+
+@test "an index that is not merged keeps an undo waiting, and no longer" {
+	repository
+	old=$(all)
+	started
+	inside 'echo x >x; git add x'
+	committed
+	id=$(git hash-object -w one)
+	index=$(sha256sum .git/index)
+	cp -p .git/index ../index
+	printf '100644 %s 1\tfought\n100644 %s 2\tfought\n' "$id" "$id" | git update-index --index-info
+	run "$ATOLL" rollback p
+	status_is 3
+	says "'fought' is not merged yet in the index"
+	says 'nothing was undone'
+	[ "$(cat x)" = x ]
+	cp -p ../index .git/index
+	[ "$(sha256sum .git/index)" = "$index" ]
+	undone
+	[ "$(all)" = "$old" ]
+}
+
+# fake SCRIPT: a git that is the real one but for what the script does first.
+fake() {
+	rm -rf "$elsewhere/bin"
+	mkdir "$elsewhere/bin"
+	printf '#!/bin/sh\n%s\nexec %s "$@"\n' "$1" "$(command -v git)" >"$elsewhere/bin/git"
+	chmod +x "$elsewhere/bin/git"
+}
+
+@test "git_01 a git that dies, cannot be run or talks nonsense changes nothing" {
+	repository
+	started
+	inside 'echo x >>one; git commit -qam x; echo y >y; git add y'
+	old=$(all)
+	fails() { # words
+		run env PATH="$elsewhere/bin:$PATH" "$ATOLL" commit p
+		status_is "${2:-4}"
+		says "$1"
+		says 'nothing was changed'
+		[ "$(all)" = "$old" ]
+		sound
+	}
+	for command in ls-files for-each-ref pack-objects index-pack cat-file update-index; do
+		fake "[ \$1 != $command ] || kill -KILL \$\$"
+		fails "git $command was killed by signal 9"
+	done
+	fake '[ $1 != ls-files ] || { echo nonsense; exit 0; }'
+	fails 'git ls-files said what cannot be understood'
+	# A script whose interpreter is missing is found, and cannot be run.
+	fake ''
+	sed -i '1s,.*,#!/nonexistent,' "$elsewhere/bin/git"
+	fails 'run git' 1
+	# Without a git there is none, and that is said.
+	rm "$elsewhere/bin/git"
+	run env PATH="$elsewhere/bin" "$ATOLL" commit p
+	status_is 6
+	says 'there is no git on this machine'
+	[ "$(all)" = "$old" ]
+	committed
+	[ "$(git log -1 --format=%s)" = x ]
+	sound
+}
+
+@test "git_01 a staged file under a false name does not come in" {
+	repository
+	started
+	inside 'echo staged >staged; git add staged; echo other >other; git hash-object -w other >/dev/null'
+	upper=$(find "$elsewhere" -path '*/[uw]1/.git/objects' -type d 2>/dev/null || true)
+	id=$("$ATOLL" exec p -- git rev-parse :staged)
+	other=$("$ATOLL" exec p -- git hash-object other)
+	chmod u+w "$upper/${id:0:2}/${id:2}"
+	cp "$upper/${other:0:2}/${other:2}" "$upper/${id:0:2}/${id:2}"
+	refuses 4 'is not what its name says'
+}
+
+# died_at POINT: a commit of all there is to the repository that was killed there.
+died_at() {
+	started
+	inside 'echo x >>one; git commit -qam x; git branch -q new; git checkout -q -b topic'
+	old=$(all)
+	ATOLL_CRASHPOINT=$1 run -137 "$ATOLL" commit p
+}
+
+@test "atm_14 locks that a git of ours left empty are removed in recovery, with what they keep out" {
+	repository
+	died_at txn.after-decision
+	for lock in HEAD.lock packed-refs.lock packed-refs.new; do
+		: >".git/$lock"
+	done
+	"$ATOLL" recover
+	[ "$(cat .git/HEAD)" = 'ref: refs/heads/topic' ]
+	[ "$(git log -1 --format=%s new)" = x ]
+	[ ! -e .git/packed-refs.new ]
+	sound
+}
+
+@test "atm_14 a HEAD that was moved by us stays, one that somebody else moved takes all back" {
+	repository
+	died_at git.commit.head
+	"$ATOLL" recover
+	[ "$(cat .git/HEAD)" = 'ref: refs/heads/topic' ]
+	sound
+	"$ATOLL" rollback p
+	[ "$(all)" = "$old" ]
+	"$ATOLL" stop p
+
+	started
+	inside 'echo x >>one; git commit -qam x; git checkout -q -b topic'
+	ATOLL_CRASHPOINT=txn.after-decision run -137 "$ATOLL" commit p
+	git update-ref --no-deref HEAD "$first"
+	run "$ATOLL" recover
+	[ "$(cat .git/HEAD)" = "$first" ]
+	[ "$(git rev-parse main)" = "$first" ]
+	[ "$(cat one)" = one ]
+	git symbolic-ref HEAD refs/heads/main
+	rm -f .git/index.lock
+	committed
+	[ "$(cat .git/HEAD)" = 'ref: refs/heads/topic' ]
+	sound
+}
+
+@test "a checkout takes no lock along of whoever is at work in the repository" {
+	repository
+	: >.git/config.lock
+	"$ATOLL" start p --git . --strategy worktree
+	"$ATOLL" exec p -- sh -c '[ ! -e .git/config.lock ]; git config my.key v; echo x >>one; git commit -qam x'
+	[ -e .git/config.lock ]
+	rm .git/config.lock
+	committed
+	[ "$(git log -1 --format=%s)" = x ]
+	sound
+}
+
+@test "atm_14 a record of a batch that was never decided may be anything" {
+	repository
+	for how in 'printf "odd\0a\0b\0c\0" >>' 'printf "half" >>' ': >'; do
+		died_at txn.prepared
+		record=$(find "$elsewhere" -path '*/b1/git' -type f 2>/dev/null || true)
+		[ -s "$record" ]
+		eval "$how \"\$record\""
+		"$ATOLL" recover
+		[ "$(all)" = "$old" ]
+		sound
+		committed
+		[ "$(cat .git/HEAD)" = 'ref: refs/heads/topic' ]
+		undone
+		[ "$(all)" = "$old" ]
+		"$ATOLL" stop p
+	done
+}
