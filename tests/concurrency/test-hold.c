@@ -236,6 +236,48 @@ static void con_letting_go_waits_for_the_command(void **state)
 	atoll_result_free(w.res);
 }
 
+static void *commit_all(void *user)
+{
+	struct work *w = user;
+
+	w->r = atoll_plan_commit(w->p, 0, w->res);
+	return NULL;
+}
+
+/* Who waits for another thread's operation does so as long as was asked for, and is told for whom. */
+static void con_an_operation_waits_for_another_threads(void **state)
+{
+	struct fix *f = *state;
+	const char *root = fix_dir(f, "custom");
+	struct work w = { .f = f, .p = fix_plan(f, "held"), .res = atoll_result_new() };
+	struct gate *g;
+	pthread_t thread;
+	int64_t began;
+
+	put_text(fix_path(f, "%s/value", root), "old\n");
+	fix_add(f, w.p, root, "gate");
+	put_text(fix_path(f, "%s/value", fix_work(f, w.p, root)), "new\n");
+	expect_code(f, atoll_plan_hold(w.p, "", -1, f->res), -ATOLL_E_INVALID);
+	expect_ok(f, atoll_plan_hold(w.p, NULL, -1, f->res));
+	g = gate_set(root, PHASE_COMMIT);
+	expect_eq(pthread_create(&thread, NULL, commit_all, &w), 0);
+	expect(gate_wait(g, 60000));
+	atoll_set_wait(f->a, 500);
+	began = now_ms();
+	expect_code(f, atoll_plan_reset(w.p, f->res), -ATOLL_E_TIMEOUT);
+	expect(now_ms() - began >= 490);
+	expect_msg(strstr(atoll_result_message(f->res), "another thread of this process") != NULL,
+	           "%s", atoll_result_message(f->res));
+	gate_open(g);
+	expect_eq(pthread_join(thread, NULL), 0);
+	expect_eq(w.r, 0);
+	expect_text(fix_path(f, "%s/value", root), "new\n");
+	expect_ok(f, atoll_plan_reset(w.p, f->res));
+	expect_ok(f, atoll_plan_let_go(w.p, f->res));
+	gate_free(g);
+	atoll_result_free(w.res);
+}
+
 /* ---- processes ---- */
 
 static int child_hold(const char *dir, const char *arg)
@@ -355,6 +397,7 @@ int main(int argc, char **argv)
 		atest(sto_05_a_hold_ends_once),
 		atest(con_a_strategy_cannot_end_the_hold_it_works_under),
 		atest(der_15_threads_under_a_hold_and_beside_it),
+		atest(con_an_operation_waits_for_another_threads),
 		atest(con_letting_go_waits_for_the_command),
 		atest(der_23_a_hold_names_whom_it_waits_for),
 		atest(der_10_a_killed_holder_frees_the_plan),

@@ -376,6 +376,37 @@ def test_a_key_survives_the_daemons_death(top):
             same([p['starting'] for p in plans], [False] * len(plans), f'{point}: all whole')
 
 
+def test_a_key_whose_start_cannot_be_taken_back(top):
+    """Of a daemon that died: the request sent again says so, and makes the plan once that is mended."""
+    with Api(top) as s:
+        body = {'resources': [{'root': str(s.root('r')), 'strategy': 'copy'}]}
+        s.env['ATOLL_CRASHPOINT'] = 'plan.start.after-make'
+        s.restart()
+        try:
+            s.ask('POST /v1/plans', body, Idempotency_Key='k')
+            need(False, 'it lives')
+        except OSError:
+            pass
+        s.process.wait(PATIENCE)
+        del s.env['ATOLL_CRASHPOINT']
+        areas = [str(path) for path in (s.home / 'plans').iterdir()]
+        same(len(areas), 1, 'what was made')
+        s.end()
+        if os.geteuid() == 0:  # nobody else has what he cannot remove himself
+            subprocess.run(['chattr', '+i', *areas], check=True)
+            try:
+                s.start()
+                got = s.ask('POST /v1/plans', body, Idempotency_Key='k')
+            finally:
+                subprocess.run(['chattr', '-i', *areas], check=True)
+            need(got.status >= 400 and got.json['code'] == 'needs-recovery', f'{got.status} {got.json}')
+            need('cannot be removed' in got.json['detail'], got.json)
+        else:
+            s.start()
+        made = s.ok('POST /v1/plans', body, 201, Idempotency_Key='k')
+        same([p['id'] for p in s.ok('GET /v1/plans')['plans']], [made['plan']['id']], 'one plan')
+
+
 def test_random_kills_make_no_second_plan(top):
     rounds = 4 if SANITIZED else 12
     with Api(top) as s:

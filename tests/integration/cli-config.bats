@@ -175,6 +175,27 @@ system_file() {
 	run -0 atoll list
 }
 
+@test "cfg a file that is no such file, a time that no clock has, and nobody's home" {
+	printf '[core\n' | user_file
+	run -2 atoll config list
+	says "$BATS_TEST_TMPDIR/$file:1"
+	says 'hint: '
+	printf '' | user_file
+	run -2 atoll config set undo.retention 9223372036854775807w
+	run -2 atoll config set undo.retention 99999999999999w
+	says 'undo.retention'
+	[ ! -s "$BATS_TEST_TMPDIR/$file" ]
+	# A user that the machine does not know, and whose environment names no place.
+	if is_root; then
+		run -1 setpriv --reuid=4242 --regid=4242 --clear-groups env -u HOME -u XDG_CONFIG_HOME \
+			"$ATOLL" config set core.pager less
+	else
+		run -1 unshare --map-user=4242 env -u HOME -u XDG_CONFIG_HOME "$ATOLL" config set core.pager less
+	fi
+	says 'there is no home directory'
+	says 'XDG_CONFIG_HOME'
+}
+
 @test "cfg the settings count" {
 	two_dirs
 	user_file <<-'END'

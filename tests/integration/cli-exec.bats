@@ -278,19 +278,43 @@ one" ] || fail "$place: $output"
 	done
 	echo >"$work/file"
 	ln -s nowhere "$work/dangling"
-	for place in "$work/file/x" "$work/dangling/x" "$work/dangling"; do
+	for place in "$work/file" "$work/file/x" "$work/dangling/x" "$work/dangling"; do
 		run -0 --separate-stderr atoll exec p --at "$place" -- pwd
 		[[ "$stderr" = *"'$place' cannot be a directory here"* ]] || fail "$place: $stderr"
 	done
 	for place in '' / x ./x /x/ /x//y /x/./y /x/../y; do
 		run -125 atoll exec p --at "$place" -- pwd
 	done
+	# What would have to be shown beside it, one by one, is more than that.
+	full=$(mktemp -d /var/tmp/atoll-bats.XXXXXX)
+	(cd "$full" && seq 520 | xargs touch)
+	run -0 --separate-stderr atoll exec p --at "$full/x" -- pwd
+	rm -r "$full"
+	[[ "$stderr" = *"cannot be made beside what is"* ]] || fail "$stderr"
 	# In the real home nothing is made.
 	export HOME=$work/own
 	mkdir "$HOME"
 	run -0 --separate-stderr atoll exec p --home real --at "$HOME/at/x" -- pwd
 	[[ "$stderr" = *"what would hold it is shown as it is"* ]]
 	[ ! -e "$HOME/at" ]
+}
+
+@test "cli exec --at a directory of the plan's own /tmp, and without a directory in the plan" {
+	plan_p
+	atoll exec p -- sh -c 'mkdir /tmp/there; echo hidden >/tmp/there/x'
+	cd a
+	run -0 atoll exec p --at /tmp/there -- sh -c 'pwd; cat one; ls'
+	[ "$output" = "/tmp/there
+one
+one
+sub
+two" ] || fail "$output"
+	cd ..
+	[ "$(atoll exec p -- cat /tmp/there/x)" = hidden ]
+	sqlite3 dev.db 'CREATE TABLE t(x)'
+	"$ATOLL" start q --sqlite dev.db >/dev/null 2>&1
+	run -0 --separate-stderr atoll exec q --at /atoll-no-such -- sh -c 'pwd; ls -d /atoll-no-such || true'
+	[ "$output" = "$work" ] || fail "$output"
 }
 
 @test "cli exec --at hides what is hidden, under either name" {

@@ -160,6 +160,19 @@ see() {
 	[ "$(cat "$HOME/.claude/session")" = 5 ]
 }
 
+@test "fence a profile hides what it names, and names nothing in a home that is not there" {
+	home_with_plan
+	mkdir -p "$XDG_CONFIG_HOME/atoll/profiles" "$HOME/own"
+	echo secret >"$HOME/own/key"
+	echo shown >"$HOME/own/rest"
+	printf '[profile]\n\tro = ~/own\n\thide = ~/own/key\n\trw = ~/.not-there\n' >"$XDG_CONFIG_HOME/atoll/profiles/mine"
+	run -0 see --profile mine -- sh -c 'cat ~/own/rest; cat ~/own/key || true'
+	says shown
+	[[ $output != *secret* ]]
+	HOME=/nonexistent run -0 see --profile mine -- sh -c 'echo ran'
+	says ran
+}
+
 @test "fence profiles that cannot be read are refused, and nothing is run" {
 	home_with_plan
 	mkdir -p "$XDG_CONFIG_HOME/atoll/profiles"

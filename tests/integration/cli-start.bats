@@ -185,3 +185,28 @@ refused() {
 	says "ATOLL_HOME is 'store', no absolute path"
 	[ ! -e store ]
 }
+
+@test "cli start says so when all names that it could make up are taken" {
+	mkdir d
+	atoll start first --dir d
+	# Each of them: the words of plan-name.c, and 10 to 99.
+	words() {
+		sed -n "/$1\[\]/,/};/s/\t*\"\(.*\)\",\$/\1/p" "$ATOLL_SOURCE_ROOT/src/plan/plan-name.c" | tr -d '" \t' | tr ',' '\n' | grep .
+	}
+	{
+		echo 'CREATE TEMP TABLE temper(w); CREATE TEMP TABLE place(w);'
+		words tempers | sed "s/.*/INSERT INTO temper VALUES('&');/"
+		words places | sed "s/.*/INSERT INTO place VALUES('&');/"
+		echo "WITH RECURSIVE n(i) AS (VALUES(10) UNION ALL SELECT i + 1 FROM n WHERE i < 99)
+			INSERT INTO plan(id, name, state, owned, abandoned, epoch, batch, created_ms, retry_at_ms, attempts)
+			SELECT printf('%016x', row_number() OVER ()), t.w || '-' || p.w || '-' || i, 0, 0, 0, 0, 0, 0, 0, 0
+			FROM temper t, place p, n;"
+	} >fill.sql
+	sqlite3 "$ATOLL_HOME/atoll.db" <fill.sql
+	[ "$(sqlite3 "$ATOLL_HOME/atoll.db" 'SELECT count(*) FROM plan')" -eq $((32 * 32 * 90 + 1)) ]
+	run -1 atoll start --dir d
+	says 'no name could be made up; give one'
+	atoll start second --dir d
+	sqlite3 "$ATOLL_HOME/atoll.db" "DELETE FROM plan WHERE name LIKE '%-%-%'"
+	atoll start --dir d
+}

@@ -121,6 +121,22 @@ static void a_strategy_is_told_of_the_call(void **state)
 	expect_eq(fix_plan_state(f, p), ATOLL_PLAN_COMMITTED);
 }
 
+/* A plan with nothing in it that a command could see runs it all the same, where it stands. */
+static void a_command_beside_what_is_no_file(void **state)
+{
+	struct fix *f = *state;
+	struct atoll_plan *p = fix_plan(f, NULL);
+	const char *const argv[] = { "/bin/sh", "-c", "test \"$(pwd -P)\" = \"$0\" && exit 3",
+		                     f->dir, NULL };
+	const struct atoll_exec exec = { .argv = argv, .cwd = f->dir };
+	struct atoll_exec_status status = { 0 };
+
+	the.identify = ANSWER;
+	expect_ok(f, add_ledger(f, p));
+	expect_ok(f, atoll_plan_exec(p, &exec, &status, f->res));
+	expect_eq(status.exit_code, 3);
+}
+
 /* What cannot be told is not added, whichever way that is said; and nothing is left of it. */
 static void a_resource_that_cannot_be_told_is_refused(void **state)
 {
@@ -150,6 +166,7 @@ static void a_resource_that_cannot_be_told_is_refused(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
+		atest(a_command_beside_what_is_no_file),
 		atest(a_strategy_is_told_of_the_call),
 		atest(a_resource_that_cannot_be_told_is_refused),
 	};
