@@ -21,6 +21,7 @@
 #include "plan/plan-op.h"
 #include "plan/plan.h"
 #include "plan/sandbox.h"
+#include "plan/settings.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/mem.h"
@@ -362,6 +363,55 @@ static void plans_share_a_resource_but_not_a_commit(void **state)
 	assert_non_null(strstr(err.msg, "atoll test one"));
 }
 
+/* The interface refuses before; whoever comes by another way is refused all the same. */
+static void a_child_does_not_work_through_its_parents_handle(void **state)
+{
+	struct fixture *f = *state;
+	int status;
+	pid_t pid = fork();
+
+	if (pid == 0)
+		_exit(plan_commit(f->p, &everything, NULL, NULL) == -ATOLL_E_STATE ? 0 : 1);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	assert_int_equal(plan_commit(f->p, &everything, NULL, NULL), 0);
+}
+
+static int count_setting(void *user, const char *path, const struct gitconfig_entry *e)
+{
+	(void)path;
+	(void)e;
+	++*(int *)user;
+	return 0;
+}
+
+/* A file that became none since the settings were read. */
+static void settings_that_cannot_be_read_are_told_by_line(void **state)
+{
+	struct fixture *f = *state;
+	cleanup_free char *old =
+		getenv("XDG_CONFIG_HOME") ? xstrdup(getenv("XDG_CONFIG_HOME")) : NULL;
+	cleanup_free char *command = xasprintf(
+		"mkdir -p %s/atoll && printf '[exec]\\n\\ttimeout = 1m\\n[cor\\n' >%s/atoll/config",
+		f->dir, f->dir);
+	const struct settings_change one = { .key = "exec.timeout", .value = "2m" };
+	cleanup_error struct error err = ERROR_INIT, again = ERROR_INIT;
+	int n = 0;
+
+	assert_int_equal(system(command), 0);
+	assert_int_equal(setenv("XDG_CONFIG_HOME", f->dir, 1), 0);
+	assert_int_equal(settings_each(SETTINGS_USER, count_setting, &n, &err), -ATOLL_E_INVALID);
+	assert_int_equal(n, 1);
+	assert_non_null(strstr(err.msg, "config:3: this is no line of a config file"));
+	assert_int_equal(settings_change(SETTINGS_USER, &one, 1, count_setting, &n, &again),
+	                 -ATOLL_E_INVALID);
+	assert_non_null(strstr(again.msg, "config:3: "));
+	if (old)
+		assert_int_equal(setenv("XDG_CONFIG_HOME", old, 1), 0);
+	else
+		assert_int_equal(unsetenv("XDG_CONFIG_HOME"), 0);
+}
+
 int main(void)
 {
 #define WITH_PLAN(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
@@ -375,6 +425,8 @@ int main(void)
 		WITH_PLAN(cln_04_retention_is_enforced),
 		WITH_PLAN(a_resource_held_from_outside_is_named),
 		WITH_PLAN(plans_share_a_resource_but_not_a_commit),
+		WITH_PLAN(a_child_does_not_work_through_its_parents_handle),
+		WITH_PLAN(settings_that_cannot_be_read_are_told_by_line),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
