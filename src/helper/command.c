@@ -172,9 +172,11 @@ static _Noreturn void child(const struct run *run, pid_t parent, int go_fd, int 
 static _Noreturn void child_ahead(struct run *run, pid_t parent, int word_fd, int failure_fd)
 {
 	struct failure f = FAILURE_NONE;
-	int r = request_take(word_fd);
 	char go;
+	int r;
 
+	fence_self_ahead(run);
+	r = request_take(word_fd);
 	if (r == 0)
 		_exit(EXIT_FAILURE);
 	if (r > 0)

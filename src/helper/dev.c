@@ -15,6 +15,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -44,7 +45,7 @@ void dev_done(struct dev *d)
 		close_fd(&d->fd[i]);
 }
 
-/* What else there may be by that name is not wanted. */
+/* What else there may be by that name is not wanted. The node itself is not to be changed. */
 static int bind_device(const char *path, struct stat *st, int *ret_fd)
 {
 	cleanup_close int fd = FD_NONE;
@@ -56,6 +57,9 @@ static int bind_device(const char *path, struct stat *st, int *ret_fd)
 		return -errno;
 	if (!S_ISCHR(st->st_mode))
 		return -ENOENT;
+	r = sabotage("readonly") ? 0 : mount_change(fd, MOUNT_ONE, MOUNT_ATTR_RDONLY, 0);
+	if (r < 0)
+		return r;
 	*ret_fd = take_fd(&fd);
 	return 0;
 }
@@ -83,9 +87,9 @@ static int bind_terminal(int fd, int *ret_fd)
 	return r;
 }
 
-int dev_make(struct dev *d, struct failure *f)
+static int make_mounts(struct dev *d, struct failure *f)
 {
-	int r = 0;
+	int r;
 
 	for (int i = DEV_NULL; i <= DEV_TTY; i++) {
 		struct stat st;
@@ -110,39 +114,58 @@ int dev_make(struct dev *d, struct failure *f)
 	return 0;
 }
 
-static int attach(int dir_fd, enum dev_mount i, int mount_fd)
+static bool is_directory(int i)
 {
-	cleanup_close int fd = FD_NONE;
-	int r;
-
-	if (i != DEV_PTS && i != DEV_MQUEUE) {
-		r = fs_create_at(dir_fd, names[i], 0600, &fd);
-	} else {
-		r = fs_mkdir_at(dir_fd, names[i], 0755);
-		fd = r < 0 ? FD_NONE : openat(dir_fd, names[i], O_PATH | O_CLOEXEC);
-		if (r == 0 && fd < 0)
-			r = -errno;
-	}
-	return r < 0 ? r : mount_attach_at(mount_fd, fd);
+	return i == DEV_PTS || i == DEV_MQUEUE;
 }
 
-int dev_fill(const struct dev *d, int dir_fd, struct failure *f)
+static int make_place(int dir_fd, int i)
+{
+	cleanup_close int fd = FD_NONE;
+
+	return is_directory(i) ? fs_mkdir_at(dir_fd, names[i], 0755)
+	                       : fs_create_at(dir_fd, names[i], 0600, &fd);
+}
+
+static int make_places(const struct dev *d, int dir_fd, struct failure *f)
 {
 	int r = fs_mkdir_at(dir_fd, "shm", 0755);
 
 	if (r < 0)
 		return failure_set(f, REPLY_NAMESPACE, r, "make '/dev/shm'");
 	for (int i = 0; i < DEV_MOUNT_END_; i++) {
-		r = d->fd[i] == FD_NONE ? 0 : attach(dir_fd, (enum dev_mount)i, d->fd[i]);
-
+		r = d->fd[i] == FD_NONE ? 0 : make_place(dir_fd, i);
 		if (r < 0)
-			return failure_set(f, REPLY_NAMESPACE, r, "mount '/dev/%s'", names[i]);
+			return failure_set(f, REPLY_NAMESPACE, r, "make '/dev/%s'", names[i]);
 	}
 	for (size_t i = 0; i < sizeof(links) / sizeof(links[0]); i++) {
 		r = fs_symlink_at(links[i].to, dir_fd, links[i].name);
-
 		if (r < 0)
 			return failure_set(f, REPLY_NAMESPACE, r, "make '/dev/%s'", links[i].name);
+	}
+	return 0;
+}
+
+int dev_make(struct dev *d, int dir_fd, struct failure *f)
+{
+	int r = make_mounts(d, f);
+
+	return r < 0 ? r : make_places(d, dir_fd, f);
+}
+
+int dev_attach(struct dev *d, int dir_fd, struct failure *f)
+{
+	for (int i = 0; i < DEV_MOUNT_END_; i++) {
+		cleanup_close int mount_fd = take_fd(&d->fd[i]);
+		cleanup_close int fd = FD_NONE;
+		int r;
+
+		if (mount_fd == FD_NONE)
+			continue;
+		fd = openat(dir_fd, names[i], O_PATH | O_NOFOLLOW | O_CLOEXEC);
+		r = fd < 0 ? -errno : mount_attach_at(mount_fd, fd);
+		if (r < 0)
+			return failure_set(f, REPLY_NAMESPACE, r, "mount '/dev/%s'", names[i]);
 	}
 	return 0;
 }

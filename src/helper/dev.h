@@ -29,11 +29,11 @@ struct dev {
 };
 
 void dev_init(struct dev *d);
-/* While the host's /dev can still be seen, and is read-only: a bind is as its source. */
-int dev_make(struct dev *d, struct failure *f);
-/* Into the new /dev, whose root DIR_FD is attached already and can be written. Makes a place for
- * /dev/shm too. */
-int dev_fill(const struct dev *d, int dir_fd, struct failure *f);
+/* While the host's /dev can still be seen and its devices be opened: all that is to be in the new
+ * /dev, whose root is DIR_FD, and places for it there. One for /dev/shm, too. */
+int dev_make(struct dev *d, int dir_fd, struct failure *f);
+/* Into their places, when DIR_FD is attached; none of the descriptors is left. */
+int dev_attach(struct dev *d, int dir_fd, struct failure *f);
 void dev_done(struct dev *d);
 
 #endif

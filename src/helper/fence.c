@@ -68,7 +68,7 @@ static int reduce(const struct run *run)
 /* Where there is no filter to be had, a command runs without, unless that is not wanted. */
 static int filter(const struct run *run, struct failure *f)
 {
-	int r = sabotage("seccomp") ? 0 : filter_install();
+	int r = run->filtered || sabotage("seccomp") ? 0 : filter_install();
 
 	if (r == -ENOSYS && !run->strict)
 		return 0;
@@ -135,11 +135,23 @@ int fence_make(struct run *run, const struct views *views, struct failure *f)
 	return r < 0 ? failure_set(f, REPLY_NAMESPACE, r, "allow to write to '%s'", path) : 0;
 }
 
+static int keep_privileges_few(void)
+{
+	return sabotage("no-new-privs") ? 0 : prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+}
+
+void fence_self_ahead(struct run *run)
+{
+	run->filtered = !sabotage("seccomp") && keep_privileges_few() == 0 && filter_install() == 0;
+	if (!run->bounded && !sabotage("capabilities"))
+		run->bounded = drop_bounds(run->is_root ? kept_set() : 0) == 0;
+}
+
 int fence_self(const struct run *run, struct failure *f)
 {
 	int r;
 
-	if (!sabotage("no-new-privs") && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+	if (keep_privileges_few() < 0)
 		return failure_set(f, REPLY_NAMESPACE, -errno, "give up privileges");
 	r = run->ruleset_fd == FD_NONE ? 0 : landlock_enter(run->ruleset_fd);
 	if (r < 0)

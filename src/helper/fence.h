@@ -12,6 +12,9 @@ int fence_ahead(struct run *run);
 /* In pid 1, before there is a request: an empty set of rules in RUN->ruleset_fd, where there are to be
  * some, so that a process which is forked now has it, too. 0 or -errno. */
 int fence_begin(struct run *run);
+/* In the process that becomes the command, before there is a request: what of fence_self() can be done by
+ * then. What fails is left to that. */
+void fence_self_ahead(struct run *run);
 struct views;
 /* In pid 1, when the tree is complete: the rules for what may be written, into RUN->ruleset_fd. 0 or
  * -errno and F. */

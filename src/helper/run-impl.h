@@ -29,6 +29,7 @@ struct run {
 	int proc_fd;    /* in pid 1: its namespace's own /proc; else FD_NONE */
 	int ruleset_fd; /* what it may write: helper/landlock.h; FD_NONE */
 	bool bounded;   /* the capabilities it could get are gone already */
+	bool filtered;  /* so are the system calls it is not to make */
 	bool is_root;
 	bool strict;     /* rather not run than without a part of the fence */
 	bool no_user_ns; /* root's, and in the helper's own user namespace */

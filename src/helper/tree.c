@@ -133,7 +133,7 @@ static int attach_own(struct tree *t, struct failure *f)
 		if (r < 0) /* not there, or a link: read-only like the rest */
 			close_fd(&t->own_fd[i]);
 		if (i == TREE_DEV)
-			r = dev_fill(&t->dev, t->own_fd[i], f);
+			r = dev_attach(&t->dev, t->own_fd[i], f);
 		if (i == TREE_DEV && r < 0)
 			return r;
 	}
@@ -276,18 +276,14 @@ static int say_if_mounted(const struct tree *t, int r, struct failure *f)
 	return r;
 }
 
-/* The devices are bound between the two: read-only already, but devices still. */
-static int fix_system(struct tree *t, struct failure *f)
+/* Those of its devices that are wanted were bound before. */
+static int fix_system(struct failure *f)
 {
-	int r = sabotage("readonly") ? 0 : change_root(0, MOUNT_ATTR_RDONLY);
+	uint64_t set = (sabotage("readonly") ? 0 : MOUNT_ATTR_RDONLY) |
+	               (sabotage("nodev") ? 0 : MOUNT_ATTR_NODEV);
+	int r = set ? change_root(0, set) : 0;
 
-	if (r < 0)
-		return failure_set(f, REPLY_NAMESPACE, r, "make the system read-only");
-	r = dev_make(&t->dev, f);
-	if (r < 0)
-		return r;
-	r = sabotage("nodev") ? 0 : change_root(0, MOUNT_ATTR_NODEV);
-	return r < 0 ? failure_set(f, REPLY_NAMESPACE, r, "close the system's devices") : 0;
+	return r < 0 ? failure_set(f, REPLY_NAMESPACE, r, "make the system read-only") : 0;
 }
 
 int tree_begin(struct tree *t, struct failure *f)
@@ -297,7 +293,9 @@ int tree_begin(struct tree *t, struct failure *f)
 	if (r < 0)
 		return failure_set(f, REPLY_NAMESPACE, r, "keep the mounts from the host");
 	r = make_own(t, f);
-	return r < 0 ? r : make_proc(t, f);
+	if (r == 0)
+		r = make_proc(t, f);
+	return r < 0 ? r : dev_make(&t->dev, t->own_fd[TREE_DEV], f);
 }
 
 static int make_rest(struct tree *t, const struct request *q, struct failure *f)
@@ -329,7 +327,7 @@ int tree_build(struct tree *t, const struct request *q, struct failure *f)
 		return failure_set(f, REPLY_NAMESPACE, r, "make the mounts private");
 	r = make_rest(t, q, f);
 	if (r == 0)
-		r = fix_system(t, f);
+		r = fix_system(f);
 	if (r == 0)
 		r = grow_targets(t, f);
 	if (r == 0)
