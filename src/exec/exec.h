@@ -142,9 +142,10 @@ void exec_note(struct exec *e);
 void exec_close(struct exec *e);
 void cleanup_execp(struct exec **e);
 #define cleanup_exec __attribute__((__cleanup__(cleanup_execp)))
-/* For a program that owns its process: starts a helper for the next exec_start(), so that it is
- * there when the request is. What it passes to the command (environment, working directory,
- * standard descriptors, ignored signals) is as now. Harmless if it is never used: it ends with us. */
+/* For a program that owns its process, and has one thread: starts a helper for the next exec_start(),
+ * so that it is there when the request is; nobody waits for it until then. What it passes to the command
+ * (environment, working directory, standard descriptors, ignored signals) is as now. Harmless if it is
+ * never used: it ends with us. */
 void exec_ahead(void);
 /* One was started ahead and has nothing to do yet. For signal handlers. */
 bool exec_idle(void);

@@ -41,8 +41,9 @@ unsigned exec_add_stdio(const struct exec_options *opt, int first, struct child_
 	return n;
 }
 
+/* WORD_FD: as for child_fork(); NULL: it is loaded, or it is not. */
 static int spawn_at(struct child *c, const char *file, const struct channels *ch,
-                    const char *const *argv, const struct exec_options *how)
+                    const char *const *argv, const struct exec_options *how, int *word_fd)
 {
 	bool detached = how && how->detached;
 	cleanup_close int null_fd = detached ? open("/dev/null", O_RDWR | O_CLOEXEC) : FD_NONE;
@@ -60,7 +61,7 @@ static int spawn_at(struct child *c, const char *file, const struct channels *ch
 	if (detached && null_fd < 0)
 		return -errno;
 
-	return child_spawn(c, &opt);
+	return word_fd ? child_fork(c, &opt, word_fd) : child_spawn(c, &opt);
 }
 
 char *exec_helper_path(void)
@@ -76,7 +77,7 @@ static int spawn_helper(struct child *c, const struct channels *ch, const char *
                         const struct exec_options *opt, struct error *err)
 {
 	cleanup_free char *where = exec_helper_path();
-	int r = spawn_at(c, where, ch, argv, opt);
+	int r = spawn_at(c, where, ch, argv, opt, NULL);
 
 	if (r == 0)
 		return 0;
@@ -110,20 +111,44 @@ int helper_spawn(struct child *c, struct channels *ch, const char *const *argv,
 static struct {
 	struct child child;
 	struct channels ch;
+	int word_fd;
 	bool there;
-} ahead = { .child = { .pid = -1, .pidfd = -1 }, .ch = { { -1, -1 }, { -1, -1 } } };
+} ahead = { .child = { .pid = -1, .pidfd = -1 }, .ch = { { -1, -1 }, { -1, -1 } }, .word_fd = -1 };
 static volatile sig_atomic_t idle;
 
 static const char *const run_argv[] = { "atoll-helper", NULL };
 
+/* A failure is nobody's yet. */
 void exec_ahead(void)
 {
+	cleanup_free char *where = ahead.there ? NULL : exec_helper_path();
+
 	if (ahead.there)
 		return;
 	idle = 1;
-	ahead.there = helper_spawn(&ahead.child, &ahead.ch, run_argv, NULL, NULL) == 0;
-	if (!ahead.there)
+	ahead.there = channels_open(&ahead.ch) == 0 &&
+	              spawn_at(&ahead.child, where, &ahead.ch, run_argv, NULL, &ahead.word_fd) == 0;
+	/* Ours must be gone, or the end of the helper would not show. */
+	close_fd(&ahead.ch.reply[1]);
+	close_fd(&ahead.ch.lifeline[0]);
+	if (ahead.there)
+		return;
+	channels_done(&ahead.ch);
+	idle = 0;
+}
+
+/* What was started ahead is there, and from now on not ahead any more. */
+static bool take_ahead(struct child *c, struct channels *ch)
+{
+	ahead.there = false;
+	if (child_loaded(&ahead.child, &ahead.word_fd) < 0) {
 		channels_done(&ahead.ch);
+		return false;
+	}
+	*c = ahead.child;
+	*ch = ahead.ch;
+	ahead.ch = CHANNELS_INIT;
+	return true;
 }
 
 bool exec_idle(void)
@@ -143,12 +168,9 @@ int helper_get(struct child *c, struct channels *ch, const struct exec_options *
 {
 	if (ahead.there)
 		idle = 0;
-	if (!ahead.there || !is_ours(opt))
-		return helper_spawn(c, ch, run_argv, opt, err);
-	*c = ahead.child;
-	*ch = ahead.ch;
-	ahead.there = false;
-	return 0;
+	if (ahead.there && is_ours(opt) && take_ahead(c, ch))
+		return 0;
+	return helper_spawn(c, ch, run_argv, opt, err);
 }
 
 int helper_give(const struct channels *ch, const char *slots, const int *fds)

@@ -12,6 +12,7 @@
 #include "util/mem.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <link.h>
 #include <poll.h>
@@ -214,6 +215,116 @@ int child_spawn(struct child *c, const struct child_options *opt)
 		return r;
 	*c = (struct child){ .pid = pid, .pidfd = FD_NONE };
 	return follow(c);
+}
+
+/* ---- without waiting ---- */
+
+/* Handlers are of a program that will not be there. */
+static void drop_handlers(void)
+{
+	struct sigaction act;
+
+	for (int sig = 1; sig < NSIG; sig++) {
+		if (sigaction(sig, NULL, &act) < 0 || act.sa_handler == SIG_DFL ||
+		    act.sa_handler == SIG_IGN)
+			continue;
+		act = (struct sigaction){ .sa_handler = SIG_DFL };
+		(void)sigaction(sig, &act, NULL);
+	}
+}
+
+/* As add_moves() and add_closes(). WORD_FD goes out of the way, and is closed when the program is
+ * there. */
+static int move_descriptors(const struct child_options *opt, int *word_fd)
+{
+	int stage = FD_FIRST, end = FD_FIRST;
+
+	for (unsigned i = 0; i < opt->n_fds; i++) {
+		stage = next_stage(opt, stage) + 1;
+		end = opt->fds[i].to >= end ? opt->fds[i].to + 1 : end;
+	}
+	*word_fd = fcntl(*word_fd, F_DUPFD_CLOEXEC, stage > end ? stage : end);
+	if (*word_fd < 0)
+		return -errno;
+	stage = FD_FIRST;
+	for (unsigned i = 0; i < opt->n_fds; i++, stage++) {
+		stage = next_stage(opt, stage);
+		if (dup2(opt->fds[i].from, stage) < 0)
+			return -errno;
+	}
+	stage = FD_FIRST;
+	for (unsigned i = 0; i < opt->n_fds; i++, stage++) {
+		stage = next_stage(opt, stage);
+		if (dup2(stage, opt->fds[i].to) < 0)
+			return -errno;
+	}
+	for (int fd = FD_FIRST; fd < end; fd++)
+		if (!is_target(opt, fd))
+			(void)close(fd);
+	if (!sabotage("leak") && close_range((unsigned)end, ~0u, CLOSE_RANGE_CLOEXEC) < 0)
+		return -errno;
+	return 0;
+}
+
+static _Noreturn void become(const struct child_options *opt, int word_fd)
+{
+	int first_fd = word_fd, r;
+	sigset_t none;
+
+	drop_handlers();
+	sigemptyset(&none);
+	(void)sigprocmask(SIG_SETMASK, &none, NULL);
+	r = move_descriptors(opt, &word_fd);
+	if (r == 0) {
+		(void)execve(opt->file, as_argv(opt->argv),
+		             opt->envp ? as_argv(opt->envp) : environ);
+		r = -errno;
+	}
+	(void)write(word_fd < 0 ? first_fd : word_fd, &r, sizeof(r));
+	_exit(EXIT_FAILURE);
+}
+
+int child_fork(struct child *c, const struct child_options *opt, int *ret_word_fd)
+{
+	int word[2], r = check_fds(opt);
+	sigset_t all, before;
+	pid_t pid;
+
+	if (r < 0)
+		return r;
+	if (pipe2(word, O_CLOEXEC) < 0)
+		return -errno;
+	sigfillset(&all);
+	(void)sigprocmask(SIG_SETMASK, &all, &before);
+	pid = fork();
+	if (pid == 0)
+		become(opt, word[1]);
+	r = pid < 0 ? -errno : 0;
+	(void)sigprocmask(SIG_SETMASK, &before, NULL);
+	close_fd(&word[1]);
+	if (r == 0) {
+		*c = (struct child){ .pid = pid, .pidfd = FD_NONE };
+		r = follow(c);
+	}
+	if (r == 0)
+		*ret_word_fd = take_fd(&word[0]);
+	close_fd(&word[0]);
+	return r;
+}
+
+int child_loaded(struct child *c, int *word_fd)
+{
+	ssize_t n;
+	int r = 0;
+
+	do {
+		n = read(*word_fd, &r, sizeof(r));
+	} while (n < 0 && errno == EINTR);
+	close_fd(word_fd);
+	if (n != (ssize_t)sizeof(r))
+		return 0;
+	(void)reap(c, NULL);
+	return r;
 }
 
 /* ---- detached ---- */

@@ -70,6 +70,16 @@ static void put_file(int number, char byte)
 	assert_int_equal(dup3(fd, number, O_CLOEXEC), number);
 }
 
+/* The ways to start a program, of which each must do for it what the others do. */
+static int fork_loaded(struct child *c, const struct child_options *opt)
+{
+	int word_fd = FD_NONE;
+	int r = child_fork(c, opt, &word_fd);
+
+	return r < 0 ? r : child_loaded(c, &word_fd);
+}
+static int (*start)(struct child *c, const struct child_options *opt) = child_spawn;
+
 /* Runs ourselves as "self WHAT" with FDS and the output in RET. The last of FDS is our pipe. */
 static int run_self(const char *what, const char *const *envp, struct child_fd *fds, unsigned n,
                     struct strbuf *ret)
@@ -87,7 +97,7 @@ static int run_self(const char *what, const char *const *envp, struct child_fd *
 
 	assert_int_equal(pipe2(pipe_fds, O_CLOEXEC), 0);
 	fds[n - 1] = (struct child_fd){ .from = pipe_fds[1], .to = STDOUT_FILENO };
-	r = child_spawn(&c, &opt);
+	r = start(&c, &opt);
 	close(pipe_fds[1]);
 	while ((got = read(pipe_fds[0], buf, sizeof(buf))) > 0)
 		strbuf_add(ret, buf, (size_t)got);
@@ -293,13 +303,42 @@ static void what_cannot_start_says_so(void **state)
 	struct child c = CHILD_INIT;
 
 	(void)state;
-	assert_int_equal(child_spawn(&c, &opt), -ENOENT);
+	assert_int_equal(start(&c, &opt), -ENOENT);
 	assert_int_equal(c.pid, -1);
 	opt.file = "/dev/null";
-	assert_int_equal(child_spawn(&c, &opt), -EACCES);
+	assert_int_equal(start(&c, &opt), -EACCES);
 	opt.file = "/";
-	assert_int_equal(child_spawn(&c, &opt), -EACCES);
+	assert_int_equal(start(&c, &opt), -EACCES);
 	child_done(&c);
+}
+
+static void forked_is_as_spawned(void **state)
+{
+	start = fork_loaded;
+	only_what_is_named_gets_through(state);
+	descriptors_move_in_any_pattern(state);
+	bad_descriptors_are_refused(state);
+	environment_and_signal_mask(state);
+	what_cannot_start_says_so(state);
+	start = child_spawn;
+}
+
+/* Whoever has something else to do does it while the program is loaded. */
+static void forked_is_not_waited_for(void **state)
+{
+	const char *const argv[] = { "sh", "-c", "exit 3", NULL };
+	const struct child_options opt = { .file = "/bin/sh", .argv = argv };
+	struct child c = CHILD_INIT;
+	int word_fd = FD_NONE, status;
+
+	(void)state;
+	assert_int_equal(child_fork(&c, &opt, &word_fd), 0);
+	assert_true(word_fd >= 0);
+	assert_int_equal(fcntl(word_fd, F_GETFD), FD_CLOEXEC);
+	assert_int_equal(child_loaded(&c, &word_fd), 0);
+	assert_int_equal(word_fd, FD_NONE);
+	assert_int_equal(child_wait(&c, clock_deadline(10000), &status), 0);
+	assert_int_equal(WEXITSTATUS(status), 3);
 }
 
 /* Descriptors other threads open and close meanwhile, without close-on-exec, never get through. */
@@ -364,6 +403,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(detached_that_cannot_start_says_so),
 		cmocka_unit_test(done_kills_and_reaps),
 		cmocka_unit_test(what_cannot_start_says_so),
+		cmocka_unit_test(forked_is_as_spawned),
+		cmocka_unit_test(forked_is_not_waited_for),
 		cmocka_unit_test(threads_do_not_leak_descriptors),
 		cmocka_unit_test(own_dir),
 	};

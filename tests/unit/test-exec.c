@@ -395,6 +395,30 @@ static void exec_ahead_waits_for_its_request(void **state)
 	assert_int_equal(usage.exit_code, 7);
 }
 
+/* What was started ahead and could not be loaded is no failure; the one that is asked for says why. */
+static void exec_ahead_that_cannot_be_loaded(void **state)
+{
+	static const char *const argv[] = { "/bin/sh", "-c", "exit 7", NULL };
+	const struct exec_options opt = { .argv = argv, .cwd = scratch, .lock_fd = FD_NONE };
+	cleanup_free char *helper = exec_helper_path();
+	struct exec_usage usage = { 0 };
+	struct error err = ERROR_INIT;
+
+	(void)state;
+	assert_int_equal(setenv("ATOLL_HELPER", "/dev/null", 1), 0);
+	exec_ahead();
+	assert_int_equal(exec_run(&opt, &usage, &err), -ATOLL_E_UNSUPPORTED);
+	assert_non_null(strstr(err.msg, "'/dev/null' cannot be started"));
+	error_done(&err);
+	assert_false(exec_idle());
+	exec_ahead();
+	assert_int_equal(setenv("ATOLL_HELPER", helper, 1), 0);
+	assert_int_equal(exec_run(&opt, &usage, NULL), 0);
+	assert_int_equal(usage.exit_code, 7);
+	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+	assert_int_equal(errno, ECHILD);
+}
+
 /* The caller's word, and the data, come before the mark. */
 static void exec_notes_when_told(void **state)
 {
@@ -459,6 +483,7 @@ int main(void)
 		cmocka_unit_test(exec_sync_marks_when_done),
 		cmocka_unit_test(exec_begins_when_told),
 		cmocka_unit_test(exec_ahead_waits_for_its_request),
+		cmocka_unit_test(exec_ahead_that_cannot_be_loaded),
 		cmocka_unit_test(exec_notes_when_told),
 	};
 
