@@ -6,6 +6,7 @@
  */
 #include "helper/overlay.h"
 
+#include "fs/atomic.h"
 #include "fs/remove.h"
 #include "fs/resolve.h"
 #include "util/cleanup.h"
@@ -144,7 +145,11 @@ int overlay_clear_work(int work_fd)
 
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
-	return remove_tree_at(fd, "incompat");
+	r = remove_tree_at(fd, "incompat");
+	/* The kernel closes its directory to everybody: to its owner, without capabilities, too. */
+	if (r == -EACCES && fs_set_mode(work_fd, "work", 0700) == 0)
+		r = remove_tree_at(fd, "incompat");
+	return r;
 }
 
 int overlay_freeze(int context_fd)

@@ -237,6 +237,8 @@ static bool read_status(struct space *s, struct reply *reply)
 		if (s->record_fd != FD_NONE)
 			(void)exec_mark_joinable(s->record_fd);
 		run_tell(s->run->request);
+		/* Nobody waits for us while it runs. */
+		views_tidy(s->run->request);
 	} else {
 		*reply = said;
 		s->answered = true;

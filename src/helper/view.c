@@ -144,6 +144,17 @@ static int make_overlay(struct view *v, int source_fd, bool user_xattrs, struct 
 	return 0;
 }
 
+void views_tidy(const struct request *q)
+{
+	for (unsigned i = 0; i < request_count(q, REQUEST_VIEW_WORK); i++) {
+		const char *work = request_get(q, REQUEST_VIEW_WORK, i);
+		cleanup_close int fd = FD_NONE;
+
+		if (*work && mount_open_dir(work, &fd) == 0)
+			(void)overlay_clear_work(fd);
+	}
+}
+
 /* As writable as its source is, or only to be read; without devices. What is mounted below that, only
  * to be read. */
 static int make_bind(struct view *v, int source_fd, struct failure *f)

@@ -46,6 +46,9 @@ int views_make(struct views *views, const struct views_how *how, struct failure 
 bool view_covers(const struct view *v);
 /* May the command write to it? */
 bool view_is_writable(const struct view *v);
+/* Outside, while the command runs: what the kernel left beside the overlays' upper layers when it mounted
+ * them, and would forbid the next mount. What fails here is done before that. */
+void views_tidy(const struct request *q);
 /* Nothing can be written to the overlays any more: 0; -EBUSY: one is still open for writing somewhere;
  * -errno. */
 int views_freeze(struct views *views);

@@ -116,6 +116,18 @@ until_told='echo >started; while [ ! -e ended ]; do sleep 0.01; done'
 	status_is 0
 }
 
+@test "cli exec leaves nothing of the kernel's own beside what was written" {
+	plan_p
+	run atoll exec p -- sh -c 'echo x >>"$0"' "$work/a/one"
+	status_is 0
+	# Directories that nobody may look into would be of the kernel, too.
+	run find "$ATOLL_HOME/plans" -name incompat
+	status_is 0
+	[ -z "$output" ]
+	run atoll exec p -- cat "$work/a/one"
+	status_is 0
+}
+
 @test "der_14 cli exec gives the command none of its descriptors" {
 	plan_p
 	# The listing has a descriptor of its own for the directory; bats adds some from outside.
