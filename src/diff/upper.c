@@ -186,7 +186,7 @@ static int push(struct walker *w, const char *path)
 	if (r == 0)
 		r = fs_stat_at(m.orig_fd, "", FS_STAT_ID, &m.base);
 	if (r == 0)
-		r = dirlist_read(m.upper_fd, &m.names);
+		r = dirlist_read_fresh(m.upper_fd, &m.names);
 	if (r == 0)
 		r = grow((void **)&w->stack, &w->cap, w->depth + 1, sizeof(*w->stack));
 	if (r < 0) {

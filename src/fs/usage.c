@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "fs/atomic.h"
+#include "fs/fs-impl.h"
 #include "fs/walk.h"
 #include "util/cleanup.h"
 #include "util/mem.h"
@@ -29,18 +30,19 @@ static int add_entry(void *ctx, int dir_fd, const char *name, const char *path, 
 	struct fs_stat st;
 
 	(void)path;
+	(void)type;
 	/* Gone meanwhile, or not ours to look at: it does not count. */
 	if (fs_stat_at(dir_fd, name, 0, &st) == 0)
 		usage_add_entry(ctx, &st);
-	/* What is closed to us, as the kernel's own directory beside an upper one, must not end it. */
-	if (type == DT_DIR && faccessat(dir_fd, name, R_OK | X_OK, AT_EACCESS) < 0)
-		return WALK_SKIP;
 	return 0;
 }
 
 void usage_add_tree(int dir_fd, const char *name, struct usage *u)
 {
-	(void)walk_tree(dir_fd, name, add_entry, NULL, u);
+	int closed =
+		0; /* as the kernel's own directory beside an upper one: that must not end it */
+
+	(void)walk_tree_past(dir_fd, name, add_entry, NULL, u, &closed);
 }
 
 /* ---- what was noted ---- */
@@ -75,11 +77,16 @@ void usage_add_path(const char *path, bool noted, struct usage *u)
 	if (fd < 0)
 		return;
 	(void)add_entry(u, fd, "", "", DT_UNKNOWN);
-	if (dirlist_read(fd, &names) < 0)
+	if (dirlist_read_fresh(fd, &names) < 0)
 		return;
-	for (size_t i = 0; i < names.n; i++)
-		if (!noted || names.v[i].type != DT_DIR || !read_note(fd, names.v[i].name, u))
-			usage_add_tree(fd, names.v[i].name, u);
+	for (size_t i = 0; i < names.n; i++) {
+		const char *name = names.v[i].name;
+
+		if (names.v[i].type != DT_DIR)
+			(void)add_entry(u, fd, name, name, names.v[i].type);
+		else if (!noted || !read_note(fd, name, u))
+			usage_add_tree(fd, name, u);
+	}
 }
 
 int usage_note(int dir_fd, const char *name, const struct usage *u)

@@ -107,17 +107,11 @@ static int by_name(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-int dirlist_read(int dir_fd, struct dirlist *ret)
+int dirlist_read_fresh(int fd, struct dirlist *ret)
 {
-	cleanup_close int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	cleanup_free char *buf = NULL;
+	cleanup_free char *buf = malloc(DENTS_SIZE);
 	struct reader rd = { 0 };
-	int r;
-
-	if (fd < 0)
-		return -errno;
-	buf = malloc(DENTS_SIZE);
-	r = buf != NULL ? read_all(fd, buf, &rd) : -ENOMEM;
+	int r = buf != NULL ? read_all(fd, buf, &rd) : -ENOMEM;
 	if (r < 0) {
 		free(rd.v);
 		free(rd.arena);
@@ -129,6 +123,13 @@ int dirlist_read(int dir_fd, struct dirlist *ret)
 		qsort(rd.v, rd.n, sizeof(*rd.v), by_name);
 	*ret = (struct dirlist){ .v = rd.v, .n = rd.n, .arena = rd.arena };
 	return 0;
+}
+
+int dirlist_read(int dir_fd, struct dirlist *ret)
+{
+	cleanup_close int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	return fd < 0 ? -errno : dirlist_read_fresh(fd, ret);
 }
 
 void dirlist_done(struct dirlist *d)
@@ -207,14 +208,14 @@ static void give_up_old(struct walk *w)
 	close_fd(&old->fd);
 }
 
-/* Takes FD, also on failure. The path is that of the directory. */
+/* Takes FD, just opened, also on failure. The path is that of the directory. */
 static int push(struct walk *w, int fd)
 {
 	struct level lv = { .fd = fd, .path_len = strlen(w->path) };
 	void *v = w->v;
 	int r;
 
-	r = tolerate(w, dirlist_read(fd, &lv.list));
+	r = tolerate(w, dirlist_read_fresh(fd, &lv.list));
 	if (r == 0) {
 		r = grow(&v, &w->cap, w->n + 1, sizeof(*w->v));
 		w->v = v;

@@ -19,6 +19,8 @@ struct dirlist {
 /* All entries but "." and "..". DIR_FD is opened anew (its offset does not matter) and must not
  * be O_PATH. 0, -errno, -ATOLL_E_TOO_BIG over LIMIT_DIR_ENTRIES. Names containing no slash, any other byte. */
 int dirlist_read(int dir_fd, struct dirlist *ret);
+/* The same from FD itself, which was opened just now and is read by nobody else. */
+int dirlist_read_fresh(int fd, struct dirlist *ret);
 void dirlist_done(struct dirlist *d);
 #define cleanup_dirlist __attribute__((__cleanup__(dirlist_done)))
 
