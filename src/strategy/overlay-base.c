@@ -99,8 +99,11 @@ static int look_at_clock(struct atoll_participant *p, int area_fd, struct overla
 {
 	bool multigrain;
 	int64_t now;
-	int r = stamp_make(area_fd, "now", &now, &multigrain);
+	int r;
 
+	if (b->looked)
+		return 0;
+	r = stamp_make(area_fd, "now", &now, &multigrain);
 	if (cannot_write(r))
 		now = clock_real_ns();
 	else if (r < 0)
@@ -109,6 +112,7 @@ static int look_at_clock(struct atoll_participant *p, int area_fd, struct overla
 		(void)fs_unlink_at(area_fd, "now");
 	b->strict = now < b->t0_ns || (strcmp(b->boot_id, clock_boot_id()) == 0 &&
 	                               clock_offset() < b->clock_offset_ns - STEP_NS);
+	b->looked = true;
 	return 0;
 }
 
@@ -117,13 +121,11 @@ static int load_frame(struct atoll_participant *p, int area_fd, struct overlay_b
 	int r = read_stamp(p, area_fd, ret);
 
 	if (r >= 0)
-		r = look_at_clock(p, area_fd, ret);
-	if (r >= 0)
 		dir_restored_read(p, &ret->restored);
 	return r;
 }
 
-int overlay_base_load(struct atoll_participant *p, int area_fd, struct overlay_base *ret)
+int overlay_base_load_unjudged(struct atoll_participant *p, int area_fd, struct overlay_base *ret)
 {
 	char name[OVERLAY_BASE_NAME_LEN];
 	int r = load_frame(p, area_fd, ret);
@@ -136,6 +138,13 @@ int overlay_base_load(struct atoll_participant *p, int area_fd, struct overlay_b
 		return r;
 	error_done(&p->err); /* none yet */
 	return 0;
+}
+
+int overlay_base_load(struct atoll_participant *p, int area_fd, struct overlay_base *ret)
+{
+	int r = overlay_base_load_unjudged(p, area_fd, ret);
+
+	return r < 0 ? r : look_at_clock(p, area_fd, ret);
 }
 
 int overlay_base_next_record(struct atoll_participant *p, struct overlay_base *b)
@@ -153,6 +162,8 @@ int overlay_base_open(struct atoll_participant *p, int area_fd, struct overlay_b
 	char name[OVERLAY_BASE_NAME_LEN];
 	int r = load_frame(p, area_fd, ret);
 
+	if (r >= 0)
+		r = look_at_clock(p, area_fd, ret);
 	if (r < 0)
 		return r;
 	overlay_base_file_name(p, "records", name);
@@ -242,6 +253,8 @@ int overlay_base_xattrs(const struct upper_compare *u, const char *path, uint64_
 }
 
 struct observation {
+	struct atoll_participant *p;
+	int area_fd;
 	const struct upper_compare *u;
 	const struct changeset *cs;
 	struct overlay_base *b;
@@ -274,7 +287,9 @@ static int observe_dir(void *ctx, const char *path, const struct fs_stat *base)
 
 	if (overlay_base_find(&o->b->records, o->n, path))
 		return 0;
-	r = overlay_base_xattrs(o->u, path, &xattrs, &now);
+	r = look_at_clock(o->p, o->area_fd, o->b);
+	if (r >= 0)
+		r = overlay_base_xattrs(o->u, path, &xattrs, &now);
 	if (r < 0)
 		return r;
 	/* Entries that come and go change ctime and mtime together; a directory renamed into place
@@ -314,9 +329,13 @@ static int observe_change(const struct upper_compare *u, struct observation *o,
                           const struct change *c)
 {
 	bool suspect;
+	int r;
 
 	if (overlay_base_find(&o->b->records, o->n, c->path))
 		return 0;
+	r = look_at_clock(o->p, o->area_fd, o->b);
+	if (r < 0)
+		return r;
 	if (c->base.mode && dir_restored_known(&o->b->restored, c->path, &c->base))
 		return overlay_base_record(o->b, c->path, &c->base, false);
 	suspect = c->base.mode ? overlay_base_changed_since(o->b, c->base.ctime_ns)
@@ -346,7 +365,12 @@ int overlay_base_save(struct atoll_participant *p, int area_fd, struct overlay_b
 int overlay_base_observe(struct atoll_participant *p, int area_fd, const struct upper_compare *u,
                          const struct changeset *cs, struct overlay_base *b)
 {
-	struct observation o = { .u = u, .cs = cs, .b = b, .n = b->records.n_ops };
+	struct observation o = { .p = p,
+		                 .area_fd = area_fd,
+		                 .u = u,
+		                 .cs = cs,
+		                 .b = b,
+		                 .n = b->records.n_ops };
 	int r = upper_merged(u, observe_dir, &o, &p->err);
 
 	for (size_t i = 0; i < cs->n && r >= 0; i++)

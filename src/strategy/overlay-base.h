@@ -33,6 +33,7 @@ struct overlay_base {
 	int64_t clock_offset_ns; /* CLOCK_REALTIME - CLOCK_BOOTTIME when T0 was stamped */
 	char boot_id[40];
 	bool multigrain;
+	bool looked;                    /* at the clock: STRICT is known */
 	bool strict;                    /* the clock went back since */
 	struct manifest restored;       /* what our own batches left there (dir.h) */
 	struct manifest_reader *reader; /* of an opened one; NULL: there are no records */
@@ -47,6 +48,8 @@ struct overlay_base {
 /* T0 for generation p->generation. */
 int overlay_base_stamp(struct atoll_participant *p, int area_fd);
 int overlay_base_load(struct atoll_participant *p, int area_fd, struct overlay_base *ret);
+/* The same for overlay_base_observe(), which looks at the clock when there is something to judge. */
+int overlay_base_load_unjudged(struct atoll_participant *p, int area_fd, struct overlay_base *ret);
 /* The same without the records, which overlay_base_conflict() then reads as it goes. */
 int overlay_base_open(struct atoll_participant *p, int area_fd, struct overlay_base *ret);
 void overlay_base_done(struct overlay_base *b);

@@ -83,17 +83,22 @@ static int view_layers(struct atoll_participant *p, struct view *v)
 	return r;
 }
 
-static int view_open(struct atoll_participant *p, struct view *v)
+static int view_changes(struct atoll_participant *p, struct view *v)
 {
 	int r = view_layers(p, v);
 
 	if (r >= 0)
 		r = upper_diff(&v->u, &v->cs, &p->err);
 	if (r >= 0)
-		r = overlay_base_load(p, v->dir_fd, &v->base);
-	if (r >= 0)
 		p->changes = v->cs.n;
 	return r;
+}
+
+static int view_open(struct atoll_participant *p, struct view *v)
+{
+	int r = view_changes(p, v);
+
+	return r < 0 ? r : overlay_base_load(p, v->dir_fd, &v->base);
 }
 
 static int overlay_observe(struct atoll_participant *p)
@@ -103,13 +108,13 @@ static int overlay_observe(struct atoll_participant *p)
 
 	if (p->stale)
 		return 0;
-	r = view_open(p, &v);
+	r = view_changes(p, &v);
+	if (r >= 0)
+		r = overlay_base_load_unjudged(p, v.dir_fd, &v.base);
 	if (r >= 0)
 		r = overlay_base_observe(p, v.dir_fd, &v.u, &v.cs, &v.base);
-	if (r >= 0) {
-		p->changes = v.cs.n;
+	if (r >= 0)
 		p->counted = true;
-	}
 	view_done(&v);
 	return r;
 }
