@@ -261,14 +261,19 @@ static void on_signals(struct space *s)
 	}
 }
 
-/* Pid 1 waits for something that does not answer. */
+/* Pid 1 waits for something that does not answer, or the command's time was up before it began. */
 static void give_up(struct space *s, struct reply *reply)
 {
 	struct failure f = FAILURE_NONE;
 
 	(void)kill(s->pid, SIGKILL);
-	(void)failure_set(&f, REPLY_VIEW, -ETIMEDOUT, "build the views in time");
-	failure_reply(&f, reply);
+	if (s->begin_by == s->run->deadline) {
+		s->run->timed_out = true;
+		run_fill_reply(s->run, reply);
+	} else {
+		(void)failure_set(&f, REPLY_VIEW, -ETIMEDOUT, "build the views in time");
+		failure_reply(&f, reply);
+	}
 	s->answered = true;
 	s->begin_by = CLOCK_NEVER;
 }

@@ -89,6 +89,13 @@ until_told='echo >started; while [ ! -e ended ]; do sleep 0.01; done'
 	status_is 124
 	run atoll exec p --timeout 60 -- true
 	status_is 0
+	# Less than it takes to begin.
+	for _ in 1 2 3 4 5; do
+		run atoll exec p --timeout 0.001 -- sleep 611
+		status_is 124
+	done
+	run atoll exec p -- true
+	status_is 0
 }
 
 @test "cli exec --json ends with one object" {
