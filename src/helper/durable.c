@@ -8,19 +8,23 @@
 #include "exec/request.h"
 #include "fs/atomic.h"
 #include "util/cleanup.h"
+#include "util/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define MARK       "durable"
 #define DIGITS_MAX 20
-#define FIRST      3 /* after the standard descriptors */
+#define FIRST      3  /* after the standard descriptors */
+#define CALLER_MS  50 /* for the end of a command; one that takes longer has others to care for */
 
 static int open_dir(const char *path)
 {
@@ -103,6 +107,22 @@ static bool await_word(int lifeline)
 	return n == 1;
 }
 
+/* The caller has something to write, too, and somebody waits for it: until it lets go of us, or has had
+ * time enough. */
+static void let_caller_end(int lifeline)
+{
+	struct pollfd pfd = { .fd = lifeline, .events = POLLIN };
+	int64_t deadline = clock_deadline(CALLER_MS);
+	ssize_t n = 1;
+	char said;
+
+	while (n != 0 && poll(&pfd, 1, clock_left_ms(deadline)) > 0) {
+		n = recv(lifeline, &said, 1, MSG_DONTWAIT);
+		if (n < 0 && errno != EAGAIN && errno != EINTR)
+			break;
+	}
+}
+
 static _Noreturn void sync_request(const struct request *q, int gate_fd)
 {
 	int lifeline = LIFELINE_FD;
@@ -115,6 +135,7 @@ static _Noreturn void sync_request(const struct request *q, int gate_fd)
 	if (setsid() < 0 || chdir("/") < 0 || drop_descriptors(&lifeline, 1) < 0 ||
 	    !await_word(lifeline))
 		_exit(EXIT_FAILURE);
+	let_caller_end(lifeline);
 	for (unsigned i = 0; i < request_count(q, REQUEST_SYNC_WORK); i++)
 		sync_one(q, i);
 	_exit(EXIT_SUCCESS);
