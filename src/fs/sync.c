@@ -10,6 +10,7 @@
 #include "fs/fs-impl.h"
 #include "fs/mount.h"
 #include "fs/resolve.h"
+#include "fs/spool.h"
 #include "fs/stat.h"
 #include "util/cleanup.h"
 #include "util/mem.h"
@@ -36,8 +37,8 @@
 enum sync_method { SYNC_AUTO = 0, SYNC_FS, SYNC_EACH };
 
 struct item {
-	unsigned root; /* index; of the descriptor itself when path is NULL */
-	char *path;
+	unsigned root;    /* index; of the descriptor itself when path is NULL */
+	const char *path; /* in the list */
 };
 
 struct root {
@@ -45,11 +46,12 @@ struct root {
 	bool is_item; /* added by descriptor, shared with nobody */
 	uint64_t dev, ino, mnt_id;
 	bool done; /* its filesystem was synced in this run */
+	size_t n;  /* items below it */
 };
 
 struct syncset {
-	struct item *items;
-	size_t n, cap;
+	struct spool items; /* each a root, and a path with its NUL, or none */
+	int spill_fd;       /* where most of them may go, or FD_NONE */
 	struct root *roots;
 	size_t n_roots, roots_cap;
 };
@@ -63,16 +65,19 @@ void syncset_force(int method)
 
 struct syncset *syncset_new(void)
 {
-	return xcalloc(1, sizeof(struct syncset));
+	struct syncset *s = xcalloc(1, sizeof(*s));
+
+	s->spill_fd = FD_NONE;
+	return s;
 }
 
 static void empty(struct syncset *s)
 {
-	for (size_t i = 0; i < s->n; i++)
-		free(s->items[i].path);
+	spool_done(&s->items);
+	if (s->spill_fd != FD_NONE)
+		spool_spill_to(&s->items, s->spill_fd);
 	for (size_t i = 0; i < s->n_roots; i++)
 		close_fd(&s->roots[i].fd);
-	s->n = 0;
 	s->n_roots = 0;
 }
 
@@ -81,9 +86,17 @@ void syncset_free(struct syncset *s)
 	if (s == NULL)
 		return;
 	empty(s);
-	free(s->items);
+	close_fd(&s->spill_fd);
 	free(s->roots);
 	free(s);
+}
+
+void syncset_spill_to(struct syncset *s, int dir_fd)
+{
+	close_fd(&s->spill_fd);
+	s->spill_fd = fcntl(dir_fd, F_DUPFD_CLOEXEC, 3);
+	if (s->spill_fd >= 0)
+		spool_spill_to(&s->items, s->spill_fd);
 }
 
 void cleanup_syncsetp(struct syncset **s)
@@ -96,7 +109,7 @@ void cleanup_syncsetp(struct syncset **s)
 
 unsigned syncset_size(const struct syncset *s)
 {
-	return (unsigned)s->n;
+	return (unsigned)s->items.n;
 }
 
 /* A duplicate shares the open file, and with it the point since when syncfs() reports errors. */
@@ -150,21 +163,24 @@ static int add_root(struct syncset *s, int fd, bool is_item, unsigned *ret)
 
 static int add_item(struct syncset *s, unsigned root, const char *path)
 {
-	cleanup_free char *copy = NULL;
-	void *v = s->items;
+	char few[256];
+	size_t len = path != NULL ? strlen(path) + 1 : 0;
+	cleanup_free char *many = NULL;
+	char *record = few;
 	int r;
 
-	if (path != NULL) {
-		copy = strdup(path);
-		if (copy == NULL)
+	if (sizeof(root) + len > sizeof(few)) {
+		record = many = malloc(sizeof(root) + len);
+		if (record == NULL)
 			return -ENOMEM;
 	}
-	r = grow(&v, &s->cap, s->n + 1, sizeof(*s->items));
-	s->items = v;
-	if (r < 0)
-		return r;
-	s->items[s->n++] = (struct item){ .root = root, .path = take_ptr(copy) };
-	return 0;
+	memcpy(record, &root, sizeof(root));
+	if (len > 0)
+		memcpy(record + sizeof(root), path, len);
+	r = spool_add(&s->items, record, sizeof(root) + len);
+	if (r == 0)
+		s->roots[root].n++;
+	return r;
 }
 
 int syncset_add(struct syncset *s, int root_fd, const char *path)
@@ -232,9 +248,18 @@ struct group {
 	bool one_by_one;
 };
 
-static bool in_group(const struct group *g, size_t i)
+/* Until the next call. */
+static int get_item(const struct syncset *s, size_t i, struct item *ret)
 {
-	return g->s->roots[g->s->items[i].root].dev == g->dev;
+	const void *data;
+	size_t len;
+	int r = spool_get(&s->items, i, &data, &len);
+
+	if (r < 0)
+		return r;
+	memcpy(&ret->root, data, sizeof(ret->root));
+	ret->path = len > sizeof(ret->root) ? (const char *)data + sizeof(ret->root) : NULL;
+	return 0;
 }
 
 static bool want_syncfs(const struct group *g, const struct mount_info *mount)
@@ -351,9 +376,12 @@ static int sync_each(const struct group *g)
 	struct batch b = { .n = 0 };
 	int r = 0;
 
-	for (size_t i = 0; r == 0 && i < g->s->n; i++) {
-		if (in_group(g, i))
-			r = batch_add(&b, g, &g->s->items[i]);
+	for (size_t i = 0; r == 0 && i < g->s->items.n; i++) {
+		struct item item;
+
+		r = get_item(g->s, i, &item);
+		if (r == 0 && g->s->roots[item.root].dev == g->dev)
+			r = batch_add(&b, g, &item);
 	}
 	if (r == 0)
 		r = batch_flush(&b, g->one_by_one);
@@ -388,10 +416,10 @@ int syncset_run(struct syncset *s)
 
 		if (s->roots[i].done)
 			continue;
-		for (size_t k = i; k < s->n_roots; k++)
+		for (size_t k = i; k < s->n_roots; k++) {
 			s->roots[k].done = s->roots[k].done || s->roots[k].dev == g.dev;
-		for (size_t k = 0; k < s->n; k++)
-			g.n += in_group(&g, k) ? 1 : 0;
+			g.n += s->roots[k].dev == g.dev ? s->roots[k].n : 0;
+		}
 		if (g.n > 0)
 			r = sync_group(&g);
 	}

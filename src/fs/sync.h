@@ -16,6 +16,8 @@ void syncset_free(struct syncset *s);
 void cleanup_syncsetp(struct syncset **s);
 #define cleanup_syncset __attribute__((__cleanup__(cleanup_syncsetp)))
 
+/* What is in the set may lie in a file on DIR_FD's filesystem, which is duplicated. */
+void syncset_spill_to(struct syncset *s, int dir_fd);
 /* The entry PATH below ROOT_FD (kept as a duplicate; several adds of one root share it). A
  * regular file: its data and inode; a directory: its entries; other types are made durable by
  * their directory and ignored. Absent at run time: ignored (it was moved; both directories are
