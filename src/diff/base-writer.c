@@ -7,6 +7,7 @@
 #include "util/cleanup.h"
 #include "util/hash.h"
 #include "util/mem.h"
+#include "util/strbuf.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,6 +16,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#define WRITE_SIZE (64u << 10)
+
 struct base_link {
 	uint64_t ino;
 	int64_t ctime_ns;
@@ -22,6 +25,8 @@ struct base_link {
 
 struct base_writer {
 	int fd;
+	bool may_spill;
+	int dir_fd;
 
 	pthread_mutex_t lock; /* guards all below */
 	uint64_t offset;      /* end of what is written */
@@ -97,43 +102,10 @@ uint32_t base_writer_dir(struct base_writer *w)
 	return number;
 }
 
-/* Bytes of a block, 0 when an entry does not belong into it. */
-static size_t measure(uint32_t dir, const struct base_entry *v, size_t n)
+void base_writer_spill_to(struct base_writer *w, int dir_fd)
 {
-	size_t len = BASE_BLOCK_HEAD;
-
-	for (size_t i = 0; i < n; i++) {
-		size_t name_len = strlen(v[i].name);
-
-		if (name_len == 0 || name_len > BASE_NAME_MAX || (v[i].flags & ~BASE_FLAGS))
-			return 0;
-		if (S_ISDIR(v[i].src.mode) != (v[i].dir != BASE_NO_DIR))
-			return 0;
-		if (v[i].dir != BASE_NO_DIR && v[i].dir <= dir)
-			return 0;
-		if (i > 0 && strcmp(v[i - 1].name, v[i].name) >= 0)
-			return 0;
-		len += BASE_ENTRY_FIXED + name_len + 1;
-	}
-	return len;
-}
-
-static void encode_block(unsigned char *buf, size_t len, uint32_t dir, const struct base_entry *v,
-                         size_t n)
-{
-	unsigned char *at = buf + BASE_BLOCK_HEAD;
-
-	base_put(buf + 8, dir, 4);
-	base_put(buf + 12, n, 4);
-	base_put(buf + 16, len - BASE_BLOCK_HEAD, 8);
-	for (size_t i = 0; i < n; i++) {
-		size_t name_len = strlen(v[i].name);
-
-		base_encode(at, &v[i], name_len);
-		memcpy(at + BASE_ENTRY_FIXED, v[i].name, name_len + 1);
-		at += BASE_ENTRY_FIXED + name_len + 1;
-	}
-	base_put(buf, hash64(buf + BASE_HASH_LEN, len - BASE_HASH_LEN), BASE_HASH_LEN);
+	w->may_spill = true;
+	w->dir_fd = dir_fd;
 }
 
 /* Room for directory number DIR in the index. With the lock held. */
@@ -151,32 +123,143 @@ static int reach_index(struct base_writer *w, uint32_t dir)
 	return 0;
 }
 
-int base_writer_block(struct base_writer *w, uint32_t dir, const struct base_entry *v, size_t n)
+/* ---- one block ---- */
+
+void base_draft_init(struct base_draft *d, const struct base_writer *w, uint32_t dir)
 {
-	cleanup_free unsigned char *buf = NULL;
-	size_t len = measure(dir, v, n);
+	*d = (struct base_draft){ .dir = dir, .len = BASE_BLOCK_HEAD };
+	if (w->may_spill)
+		spool_spill_to(&d->v, w->dir_fd);
+}
+
+void base_draft_done(struct base_draft *d)
+{
+	spool_done(&d->v);
+	free(d->last);
+	d->last = NULL;
+}
+
+static bool belongs(const struct base_draft *d, const struct base_entry *e, size_t name_len)
+{
+	return name_len > 0 && name_len <= BASE_NAME_MAX && !(e->flags & ~BASE_FLAGS) &&
+	       S_ISDIR(e->src.mode) == (e->dir != BASE_NO_DIR) &&
+	       (e->dir == BASE_NO_DIR || e->dir > d->dir) &&
+	       (!d->last || strcmp(d->last, e->name) < 0);
+}
+
+int base_draft_add(struct base_draft *d, const struct base_entry *e)
+{
+	unsigned char buf[BASE_ENTRY_FIXED + BASE_NAME_MAX + 1];
+	size_t name_len = strlen(e->name);
 	int r;
 
-	if (len == 0)
+	if (!belongs(d, e, name_len))
 		return -EINVAL;
-	buf = malloc(len);
-	if (!buf)
-		return -ENOMEM;
-	encode_block(buf, len, dir, v, n);
+	r = grow((void **)&d->last, &d->last_cap, name_len + 1, 1);
+	if (r < 0)
+		return r;
+	base_encode(buf, e, name_len);
+	memcpy(buf + BASE_ENTRY_FIXED, e->name, name_len + 1);
+	r = spool_add(&d->v, buf, BASE_ENTRY_FIXED + name_len + 1);
+	if (r < 0)
+		return r;
+	memcpy(d->last, e->name, name_len + 1);
+	d->len += BASE_ENTRY_FIXED + name_len + 1;
+	return 0;
+}
 
-	pthread_mutex_lock(&w->lock);
-	r = dir < w->n_dirs ? reach_index(w, dir) : -EINVAL;
-	if (r == 0) {
-		uint64_t offset = w->offset;
+typedef int (*draft_fn)(void *ctx, const void *data, size_t len);
 
-		r = append(w, buf, len);
-		if (r == 0) {
-			w->index[dir] = offset;
-			w->count += n;
-		}
+static int draft_each(const struct base_draft *d, draft_fn fn, void *ctx)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < d->v.n && r == 0; i++) {
+		const void *data;
+		size_t len;
+
+		r = spool_get(&d->v, i, &data, &len);
+		if (r == 0)
+			r = fn(ctx, data, len);
 	}
+	return r;
+}
+
+static int add_to_hash(void *ctx, const void *data, size_t len)
+{
+	hash_add(ctx, data, len);
+	return 0;
+}
+
+struct collected {
+	struct base_writer *w;
+	struct strbuf sb;
+};
+
+static int collect(void *ctx, const void *data, size_t len)
+{
+	struct collected *c = ctx;
+	int r = 0;
+
+	strbuf_add(&c->sb, data, len);
+	if (c->sb.len >= WRITE_SIZE) {
+		r = append(c->w, c->sb.buf, c->sb.len);
+		strbuf_truncate(&c->sb, 0);
+	}
+	return r;
+}
+
+static int put(struct base_draft *d, struct base_writer *w, const unsigned char *head)
+{
+	struct collected c = { .w = w, .sb = STRBUF_INIT };
+	uint64_t offset = w->offset;
+	int r = d->dir < w->n_dirs ? reach_index(w, d->dir) : -EINVAL;
+
+	if (r == 0)
+		r = collect(&c, head, BASE_BLOCK_HEAD);
+	if (r == 0)
+		r = draft_each(d, collect, &c);
+	if (r == 0)
+		r = append(w, c.sb.buf, c.sb.len);
+	strbuf_done(&c.sb);
+	if (r < 0 && r != -EINVAL && w->failure == 0)
+		w->failure = r; /* perhaps in the middle of it */
+	if (r == 0) {
+		w->index[d->dir] = offset;
+		w->count += d->v.n;
+	}
+	return r;
+}
+
+int base_draft_put(struct base_draft *d, struct base_writer *w)
+{
+	cleanup_hash struct hash *hash = hash_new();
+	unsigned char head[BASE_BLOCK_HEAD];
+	int r;
+
+	base_put(head + 8, d->dir, 4);
+	base_put(head + 12, d->v.n, 4);
+	base_put(head + 16, d->len - BASE_BLOCK_HEAD, 8);
+	hash_add(hash, head + BASE_HASH_LEN, sizeof(head) - BASE_HASH_LEN);
+	r = draft_each(d, add_to_hash, hash);
+	if (r < 0)
+		return r;
+	base_put(head, hash_sum64(hash), BASE_HASH_LEN);
+	pthread_mutex_lock(&w->lock);
+	r = put(d, w, head);
 	pthread_mutex_unlock(&w->lock);
 	return r;
+}
+
+int base_writer_block(struct base_writer *w, uint32_t dir, const struct base_entry *v, size_t n)
+{
+	cleanup_base_draft struct base_draft d = { 0 };
+	int r = 0;
+
+	base_draft_init(&d, w, dir);
+	for (size_t i = 0; i < n && r == 0; i++)
+		r = base_draft_add(&d, &v[i]);
+	return r < 0 ? r : base_draft_put(&d, w);
 }
 
 int base_writer_link(struct base_writer *w, uint64_t work_ino, int64_t work_ctime_ns)

@@ -290,37 +290,163 @@ static int find_block(const struct base *b, uint32_t dir, uint64_t *ret_offset, 
 	return 0;
 }
 
+static bool head_fits(const unsigned char head[BASE_BLOCK_HEAD], uint32_t dir, size_t len)
+{
+	uint64_t n = base_get(head + 12, 4);
+
+	return base_get(head + 8, 4) == dir && base_get(head + 16, 8) == len - BASE_BLOCK_HEAD &&
+	       n <= LIMIT_DIR_ENTRIES && n <= len / BASE_ENTRY_FIXED;
+}
+
+static int read_short(const struct base *b, uint64_t offset, size_t len, struct base_block *blk,
+                      struct error *err)
+{
+	unsigned char *buf = blk->arena = malloc(len);
+	int r;
+
+	if (!buf)
+		return error_sys(err, -ENOMEM, "read", "base record");
+	r = read_at(b->fd, buf, len, offset, err);
+	if (r < 0)
+		return r;
+	if (base_get(buf, BASE_HASH_LEN) != hash64(buf + BASE_HASH_LEN, len - BASE_HASH_LEN) ||
+	    !head_fits(buf, blk->dir, len))
+		return damaged(err, "a block does not fit");
+	blk->n = (size_t)base_get(buf + 12, 4);
+	blk->v = malloc(blk->n > 0 ? blk->n * sizeof(*blk->v) : 1);
+	if (!blk->v)
+		return error_sys(err, -ENOMEM, "read", "base record");
+	return decode_block(b, blk->dir, buf, len, blk, err);
+}
+
+/* ---- a block that is read piece by piece ---- */
+
+#define PIECE (64u << 10)
+_Static_assert(PIECE > BASE_ENTRY_FIXED + BASE_NAME_MAX + 1, "an entry fits");
+
+struct pieces {
+	const struct base *b;
+	struct hash *hash; /* of what was read */
+	unsigned char *buf;
+	size_t from, to; /* what is at hand */
+	uint64_t offset; /* in the file, of what follows that */
+	uint64_t left;   /* bytes there */
+	char last[BASE_NAME_MAX + 1];
+};
+
+/* At least WANT bytes at hand, or all that are left. */
+static int pieces_fill(struct pieces *p, size_t want, struct error *err)
+{
+	size_t more;
+	int r;
+
+	if (p->to - p->from >= want || p->left == 0)
+		return 0;
+	memmove(p->buf, p->buf + p->from, p->to - p->from);
+	p->to -= p->from;
+	p->from = 0;
+	more = PIECE - p->to < p->left ? PIECE - p->to : (size_t)p->left;
+	r = read_at(p->b->fd, p->buf + p->to, more, p->offset, err);
+	if (r < 0)
+		return r;
+	hash_add(p->hash, p->buf + p->to, more);
+	p->to += more;
+	p->offset += more;
+	p->left -= more;
+	return 0;
+}
+
+/* Notes where the next entry is. */
+static int pieces_entry(struct pieces *p, struct base_block *blk, struct error *err)
+{
+	struct base_entry e;
+	size_t used;
+	int r = pieces_fill(p, BASE_ENTRY_FIXED + BASE_NAME_MAX + 1, err);
+
+	if (r < 0)
+		return r;
+	used = decode_entry(p->b, blk->dir, p->buf + p->from, p->to - p->from, &e);
+	if (used == 0 || (blk->where.n > 0 && strcmp(p->last, e.name) >= 0))
+		return damaged(err, "an entry is not valid");
+	memcpy(p->last, e.name, strlen(e.name) + 1);
+	r = spool_name(&blk->where, p->offset - (p->to - p->from), used);
+	p->from += used;
+	return r < 0 ? error_sys(err, r, "read", "base record") : 0;
+}
+
+static int read_pieces(struct pieces *p, struct base_block *blk, uint64_t expected, uint64_t n,
+                       struct error *err)
+{
+	int r = 0;
+
+	while (blk->where.n < n && r == 0)
+		r = pieces_entry(p, blk, err);
+	if (r == 0 && (p->left > 0 || p->from < p->to))
+		r = damaged(err, "a block is too long");
+	if (r == 0 && hash_sum64(p->hash) != expected)
+		r = damaged(err, "a block does not fit");
+	blk->n = blk->where.n;
+	return r;
+}
+
+static int read_long(const struct base *b, uint64_t offset, size_t len, struct base_block *blk,
+                     struct error *err)
+{
+	cleanup_hash struct hash *hash = hash_new();
+	cleanup_free unsigned char *buf = malloc(PIECE);
+	unsigned char head[BASE_BLOCK_HEAD];
+	struct pieces p = { .b = b, .hash = hash, .buf = buf };
+	int r = buf ? spool_over(&blk->where, b->fd, offset + len) : -ENOMEM;
+
+	if (r < 0)
+		return error_sys(err, r, "read", "base record");
+	r = read_at(b->fd, head, sizeof(head), offset, err);
+	if (r < 0)
+		return r;
+	if (!head_fits(head, blk->dir, len))
+		return damaged(err, "a block does not fit");
+	hash_add(hash, head + BASE_HASH_LEN, sizeof(head) - BASE_HASH_LEN);
+	p.offset = offset + sizeof(head);
+	p.left = len - sizeof(head);
+	return read_pieces(&p, blk, base_get(head, BASE_HASH_LEN), base_get(head + 12, 4), err);
+}
+
 int base_read(const struct base *b, uint32_t dir, struct base_block *ret, struct error *err)
 {
-	cleanup_base_block struct base_block blk = BASE_BLOCK_INIT;
-	unsigned char *buf;
-	uint64_t offset = 0, n;
+	cleanup_base_block struct base_block blk = { .b = b, .dir = dir };
+	uint64_t offset = 0;
 	size_t len = 0;
 	int r;
 
 	r = find_block(b, dir, &offset, &len, err);
 	if (r < 0)
 		return r;
-	blk.arena = buf = malloc(len);
-	if (!buf)
-		return error_sys(err, -ENOMEM, "read", "base record");
-	r = read_at(b->fd, buf, len, offset, err);
-	if (r < 0)
-		return r;
-	n = base_get(buf + 12, 4);
-	if (base_get(buf, BASE_HASH_LEN) != hash64(buf + BASE_HASH_LEN, len - BASE_HASH_LEN) ||
-	    base_get(buf + 8, 4) != dir || base_get(buf + 16, 8) != len - BASE_BLOCK_HEAD ||
-	    n > LIMIT_DIR_ENTRIES || n > len / BASE_ENTRY_FIXED)
-		return damaged(err, "a block does not fit");
-	blk.n = (size_t)n;
-	blk.v = malloc(n > 0 ? blk.n * sizeof(*blk.v) : 1);
-	if (!blk.v)
-		return error_sys(err, -ENOMEM, "read", "base record");
-	r = decode_block(b, dir, buf, len, &blk, err);
+	r = len > SPOOL_MEMORY ? read_long(b, offset, len, &blk, err)
+	                       : read_short(b, offset, len, &blk, err);
 	if (r < 0)
 		return r;
 	*ret = blk;
 	blk = BASE_BLOCK_INIT;
+	return 0;
+}
+
+int base_block_at(struct base_block *blk, size_t i, const struct base_entry **ret)
+{
+	const void *data;
+	size_t len;
+	int r;
+
+	if (blk->v) {
+		*ret = &blk->v[i];
+		return 0;
+	}
+	r = spool_get(&blk->where, i, &data, &len);
+	if (r < 0)
+		return r;
+	/* It was valid when it was read first. */
+	if (decode_entry(blk->b, blk->dir, data, len, &blk->e) != len)
+		return -ATOLL_E_DAMAGED;
+	*ret = &blk->e;
 	return 0;
 }
 
@@ -329,11 +455,24 @@ static int name_against_entry(const void *name, const void *entry)
 	return strcmp(name, ((const struct base_entry *)entry)->name);
 }
 
-const struct base_entry *base_block_find(const struct base_block *blk, const char *name)
+static int name_against_bytes(const void *name, const void *data, size_t len)
 {
-	if (blk->n == 0)
-		return NULL;
-	return bsearch(name, blk->v, blk->n, sizeof(*blk->v), name_against_entry);
+	(void)len;
+	return strcmp(name, (const char *)data + BASE_ENTRY_FIXED);
+}
+
+int base_block_find(struct base_block *blk, const char *name, const struct base_entry **ret)
+{
+	size_t i;
+	int r;
+
+	*ret = NULL;
+	if (blk->v && blk->n > 0)
+		*ret = bsearch(name, blk->v, blk->n, sizeof(*blk->v), name_against_entry);
+	if (blk->v || blk->n == 0)
+		return 0;
+	r = spool_search(&blk->where, blk->n, name_against_bytes, name, &i);
+	return r <= 0 ? r : base_block_at(blk, i, ret);
 }
 
 void base_block_done(struct base_block *blk)
@@ -342,6 +481,7 @@ void base_block_done(struct base_block *blk)
 
 	free(blk->v);
 	free(blk->arena);
+	spool_done(&blk->where);
 	*blk = BASE_BLOCK_INIT;
 	errno = saved;
 }
@@ -364,7 +504,9 @@ int base_lookup(const struct base *b, const char *path, struct base_entry *ret,
 		r = base_read(b, found.dir, &blk, err);
 		if (r < 0)
 			return r;
-		e = base_block_find(&blk, name);
+		r = base_block_find(&blk, name, &e);
+		if (r < 0)
+			return error_sys(err, r, "read", "base record");
 		if (!e)
 			return 0;
 		found = *e;

@@ -7,7 +7,8 @@
  * entries of one directory sorted by name, then an index from directory number to block, then a
  * trailer with counts and a hash of the index. Directory 0 is the root. Blocks carry their own
  * hash. Little-endian, versioned; a reader checks every length against the file and limits.h, so
- * that a damaged file is -ATOLL_E_DAMAGED and never more. Reading costs memory for one directory.
+ * that a damaged file is -ATOLL_E_DAMAGED and never more. Reading and writing a directory with many
+ * entries costs eight bytes of memory for each.
  *
  * Crash: a record without its trailer does not open; the sandbox is then PENDING and removed.
  */
@@ -16,6 +17,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include "fs/spool.h"
 #include "fs/stat.h"
 #include "util/error.h"
 
@@ -43,8 +45,24 @@ struct base_writer;
 /* FD: a new file, duplicated. The root's own entry has name "". */
 int base_writer_new(int fd, struct base_writer **ret);
 uint32_t base_writer_dir(struct base_writer *w); /* a new directory number; thread-safe; first: 0 */
-/* Entries must be sorted by name, and directories numbered after DIR: else -EINVAL. A second block
- * for a directory takes the place of the first. Thread-safe. */
+/* Blocks with many entries are put together on DIR_FD's filesystem, kept by the caller. */
+void base_writer_spill_to(struct base_writer *w, int dir_fd);
+/* The block of directory DIR, entry by entry: they must be sorted by name, and directories numbered
+ * after DIR, else -EINVAL. A second block for a directory takes the place of the first. Drafts of one
+ * writer may be made and put by several threads, each by one. */
+struct base_draft {
+	struct spool v;
+	uint32_t dir;
+	uint64_t len;
+	char *last; /* name */
+	size_t last_cap;
+};
+void base_draft_init(struct base_draft *d, const struct base_writer *w, uint32_t dir);
+int base_draft_add(struct base_draft *d, const struct base_entry *e);
+int base_draft_put(struct base_draft *d, struct base_writer *w);
+void base_draft_done(struct base_draft *d);
+#define cleanup_base_draft __attribute__((__cleanup__(base_draft_done)))
+/* The same of an array. */
 int base_writer_block(struct base_writer *w, uint32_t dir, const struct base_entry *v, size_t n);
 /* The copy WORK_INO has several names and this ctime since the last of them was made: readers get
  * it in place of what the blocks say, for entries whose original had several names. */
@@ -63,15 +81,23 @@ void cleanup_basep(struct base **b);
 const struct base_entry *base_root(const struct base *b);
 uint64_t base_count(const struct base *b); /* entries, without the root */
 
+/* Of a short one all entries are in memory, of a long one where they are. */
 struct base_block {
-	struct base_entry *v;
 	size_t n;
+	const struct base *b;
+	uint32_t dir;
+	struct base_entry *v;
 	void *arena;
+	struct spool where;  /* instead of the two */
+	struct base_entry e; /* the one of them given last */
 };
 #define BASE_BLOCK_INIT ((struct base_block){ 0 })
-/* Thread-safe (pread). */
+/* Thread-safe (pread); a block is for one thread. B must stay. */
 int base_read(const struct base *b, uint32_t dir, struct base_block *ret, struct error *err);
-const struct base_entry *base_block_find(const struct base_block *blk, const char *name);
+/* Entry I, until the next call. 0, or a code when it could not be read again. */
+int base_block_at(struct base_block *blk, size_t i, const struct base_entry **ret);
+/* *ret is NULL when there is none. Asking in order is cheap. */
+int base_block_find(struct base_block *blk, const char *name, const struct base_entry **ret);
 void base_block_done(struct base_block *blk);
 #define cleanup_base_block __attribute__((__cleanup__(base_block_done)))
 /* The entry at PATH ("" the root): 1 and *ret (name allocated in *ret_block), 0 absent. */
@@ -93,9 +119,10 @@ struct base_amendment {
 	struct base_entry
 		e; /* its name and directory number are not looked at, only whether it is one */
 };
-/* V is sorted by path_compare(), paths differ; what lies below a new directory is named entry by
- * entry. FD: a new file. */
-int base_amend(const struct base *old, const struct base_amendment *v, size_t n, int fd,
-               struct error *err);
+/* Takes over nothing. V: amendments so far. */
+int base_amendment_add(struct spool *v, const struct base_amendment *a);
+/* Paths of V, in any order, differ; what lies below a new directory is named entry by entry. V is
+ * sorted. FD: a new file; DIR_FD: as base_writer_spill_to(). */
+int base_amend(const struct base *old, struct spool *v, int dir_fd, int fd, struct error *err);
 
 #endif

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "fs/spool.h"
 #include "fs/stat.h"
 #include "fs/usage.h"
 
@@ -44,35 +45,42 @@ struct change_dir {
 	int64_t work_mtime_ns; /* what the view showed */
 };
 
+/* Of a long one most lies in a file, where it may: spool_spill_to(&cs->v, ...). */
 struct changeset {
-	struct change *v; /* sorted: component by component, by bytes */
-	size_t n;
-	size_t cap;
+	struct spool v;          /* sorted: component by component, by bytes; changeset_get() */
 	struct change_dir *dirs; /* the same order; parents of every change, and directories whose
 				    mtime alone differs (silent: they make no change set) */
 	size_t n_dirs;
 	size_t cap_dirs;
-	struct change *theirs; /* given up for what is there now; `base` is that */
-	size_t n_theirs;
-	size_t cap_theirs;
+	struct spool theirs; /* given up for what is there now; `base` is that */
 };
 #define CHANGESET_INIT ((struct changeset){ 0 })
 
 /* A directory that comes or goes, with what is below it. */
 bool change_is_tree(const struct change *c);
 
-/* Takes over C's path. */
+/* Takes over nothing. */
 int changeset_give_up(struct changeset *cs, const struct change *c);
-/* Both take over PATH. */
+/* Both take over PATH, also on failure. */
 int changeset_add(struct changeset *cs, const struct change *c);
 int changeset_add_dir(struct changeset *cs, const struct change_dir *d);
 /* Sorts, adds nothing. */
-void changeset_sort(struct changeset *cs);
+int changeset_sort(struct changeset *cs);
+/* Change I of CS->v or CS->theirs, with a path of its own. 0, -errno of reading it back. */
+int changeset_get(const struct spool *v, size_t i, struct change *ret);
+int changeset_set(struct spool *v, size_t i, const struct change *c);
+/* The first change that is not before PATH; CS->v.n when there is none. */
+int changeset_from(const struct changeset *cs, const char *path, size_t *ret);
+void change_done(struct change *c);
+#define CHANGE_INIT    ((struct change){ 0 })
+#define cleanup_change __attribute__((__cleanup__(change_done)))
 void changeset_done(struct changeset *cs);
 #define cleanup_changeset __attribute__((__cleanup__(changeset_done)))
 
 /* The defined order of paths: component by component, by bytes. */
 int path_compare(const char *a, const char *b);
+/* The same of bytes without a NUL. */
+int path_compare_len(const char *a, size_t a_len, const char *b, size_t b_len);
 /* PATH is DIR or below it. DIR "" contains everything. */
 bool path_below(const char *path, const char *dir);
 

@@ -51,7 +51,9 @@ static int step(struct base_walk *w, tree_base_fn fn, void *ctx, struct error *e
 		w->n--;
 		return 0;
 	}
-	e = &lv->blk.v[lv->next++];
+	r = base_block_at(&lv->blk, lv->next++, &e);
+	if (r < 0)
+		return error_sys(err, r, "read", "base record");
 	strbuf_truncate(&w->path, lv->path_len);
 	if (lv->path_len > 0)
 		strbuf_putc(&w->path, '/');

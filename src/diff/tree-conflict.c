@@ -174,9 +174,13 @@ static int check_dir(struct subtree *s, const char *path, uint32_t dir, struct e
 		s->found = xstrdup(path);
 		return 0;
 	}
-	for (size_t i = 0; i < names.n && r == 0 && !s->found; i++)
-		r = check_name(s, path, fd, names.v[i].name,
-		               base_block_find(&blk, names.v[i].name));
+	for (size_t i = 0; i < names.n && r == 0 && !s->found; i++) {
+		const struct base_entry *e;
+
+		r = base_block_find(&blk, names.v[i].name, &e);
+		if (r == 0)
+			r = check_name(s, path, fd, names.v[i].name, e);
+	}
 	return r < 0 ? error_sys(err, r, "look for changes below", path) : 0;
 }
 

@@ -12,6 +12,7 @@
  */
 #include "diff/tree.h"
 
+#include "diff/base-impl.h"
 #include "diff/tree-impl.h"
 #include "fs/atomic.h"
 #include "fs/copy.h"
@@ -38,9 +39,10 @@ struct copy_dir {
 	unsigned listings;
 	bool is_gone; /* vanished from the original before it could be read */
 	struct fs_stat src;
-	struct dirlist names; /* what the entries' names point into */
-	struct base_entry *v; /* a NULL name: no entry after all */
-	size_t n;
+	struct dirlist names;
+	/* Per name, as in a base record without it, or empty: no entry after all. Those of subdirectories
+	 * are guarded by the copier's lock, once these are on their own. */
+	struct spool v;
 	/* Guarded by the copier's lock: */
 	size_t pending; /* its own job, and subdirectories not yet finished */
 	struct copy_dir *prev, *next;
@@ -75,9 +77,48 @@ static void tell(struct copier *c, const char *path, const char *why)
 	pthread_mutex_unlock(&c->lock);
 }
 
-static int dir_new(struct copier *c, struct copy_dir *parent, size_t slot, struct copy_dir **ret)
+/* The entry of D's name I. 0, or 1: there is none. */
+static int entry_get(const struct copy_dir *d, size_t i, struct base_entry *ret)
 {
-	const char *name = parent ? parent->v[slot].name : "";
+	const void *data;
+	size_t len;
+	int r = spool_get(&d->v, i, &data, &len);
+
+	if (r < 0 || len == 0)
+		return r < 0 ? r : 1;
+	(void)base_decode(data, ret);
+	ret->name = d->names.v[i].name;
+	return 0;
+}
+
+/* E NULL, or without a name: there is none. */
+static int entry_add(struct spool *v, const struct base_entry *e)
+{
+	unsigned char data[BASE_ENTRY_FIXED];
+
+	if (!e || !e->name)
+		return spool_add(v, "", 0);
+	base_encode(data, e, 0);
+	return spool_add(v, data, sizeof(data));
+}
+
+static int entry_set(struct copier *c, struct copy_dir *d, size_t i, const struct base_entry *e)
+{
+	unsigned char data[BASE_ENTRY_FIXED];
+	int r;
+
+	if (e)
+		base_encode(data, e, 0);
+	pthread_mutex_lock(&c->lock);
+	r = spool_set(&d->v, i, data, e ? sizeof(data) : 0);
+	pthread_mutex_unlock(&c->lock);
+	return r;
+}
+
+static int dir_new(struct copier *c, struct copy_dir *parent, size_t slot, uint32_t number,
+                   struct copy_dir **ret)
+{
+	const char *name = parent ? parent->names.v[slot].name : "";
 	cleanup_free char *path = NULL;
 	struct copy_dir *d;
 	int r;
@@ -89,7 +130,7 @@ static int dir_new(struct copier *c, struct copy_dir *parent, size_t slot, struc
 	if (!d)
 		return -ENOMEM;
 	*d = (struct copy_dir){ .parent = parent, .slot = slot, .pending = 1 };
-	d->number = parent ? parent->v[slot].dir : base_writer_dir(c->writer);
+	d->number = number;
 	memcpy(d->path, path, strlen(path) + 1);
 
 	pthread_mutex_lock(&c->lock);
@@ -115,7 +156,7 @@ static void dir_free(struct copier *c, struct copy_dir *d)
 		c->live = d->next;
 	pthread_mutex_unlock(&c->lock);
 	dirlist_done(&d->names);
-	free(d->v);
+	spool_done(&d->v);
 	free(d);
 }
 
@@ -228,29 +269,33 @@ static int take_entry(struct copier *c, const struct copy_dir *d, const struct t
 }
 
 static int drop_entry(struct copier *c, const struct copy_dir *d, const struct tree_both *at,
-                      const struct base_entry *e)
+                      size_t i)
 {
-	int r = e->name ? remove_tree_at(at->work_fd, e->name) : 0;
+	struct base_entry e;
+	int r = entry_get(d, i, &e);
 
+	if (r == 0)
+		r = remove_tree_at(at->work_fd, e.name);
 	return r < 0 ? tree_fail_sys(&c->failure, r, "remove the copy of", d->path) : 0;
 }
 
 /* OLD was copied when the directory was listed before: is it still that inode? */
 static int retake_entry(struct copier *c, const struct copy_dir *d, const struct tree_both *at,
-                        const struct base_entry *old, struct base_entry *e)
+                        size_t i, struct base_entry *e)
 {
+	struct base_entry old;
 	struct fs_stat st;
-	int r;
+	int r = entry_get(d, i, &old);
 
-	if (fs_stat_at(at->orig_fd, e->name, FS_STAT_ID, &st) == 0 &&
-	    fs_id_equal(st.id, old->src.id)) {
+	if (r == 0 && fs_stat_at(at->orig_fd, e->name, FS_STAT_ID, &st) == 0 &&
+	    fs_id_equal(st.id, old.src.id)) {
 		const char *name = e->name;
 
-		*e = *old;
+		*e = old;
 		e->name = name;
 		return 0;
 	}
-	r = drop_entry(c, d, at, old);
+	r = drop_entry(c, d, at, i);
 	return r < 0 ? r : take_entry(c, d, at, e);
 }
 
@@ -264,54 +309,56 @@ static bool is_excluded(const struct copier *c, const struct copy_dir *d, const 
 }
 
 /* Goes through the directory's old entries (none the first time) and its new names side by side,
- * and fills V, which has room for all names. */
+ * and fills V with one for each name. */
 static int take_names(struct copier *c, struct copy_dir *d, const struct tree_both *at,
-                      const struct dirlist *names, struct base_entry *v)
+                      const struct dirlist *names, struct spool *v)
 {
 	size_t old = 0;
 	int r = 0;
 
 	for (size_t i = 0; i < names->n && r == 0; i++) {
-		const char *name = names->v[i].name;
-		int order = 1;
+		struct base_entry e = { .name = names->v[i].name };
+		int order = 1, added;
 
-		if (is_excluded(c, d, name))
-			continue;
-		v[i].name = name;
-		while (old < d->n && r == 0) {
-			order = d->v[old].name ? strcmp(d->v[old].name, name) : -1;
+		if (is_excluded(c, d, e.name))
+			e.name = NULL;
+		while (e.name && old < d->v.n && r == 0) {
+			order = strcmp(d->names.v[old].name, e.name);
 			if (order >= 0)
 				break;
-			r = drop_entry(c, d, at, &d->v[old++]);
+			r = drop_entry(c, d, at, old++);
 		}
 		if (r < 0)
 			break;
-		if (old < d->n && order == 0)
-			r = retake_entry(c, d, at, &d->v[old++], &v[i]);
-		else
-			r = take_entry(c, d, at, &v[i]);
+		if (e.name && old < d->v.n && order == 0)
+			r = retake_entry(c, d, at, old++, &e);
+		else if (e.name)
+			r = take_entry(c, d, at, &e);
+		added = entry_add(v, &e);
+		if (r == 0 && added < 0)
+			r = tree_fail_sys(&c->failure, added, "copy", d->path);
 	}
-	while (old < d->n && r == 0)
-		r = drop_entry(c, d, at, &d->v[old++]);
+	while (old < d->v.n && r == 0)
+		r = drop_entry(c, d, at, old++);
 	return r;
 }
 
 static int take_listing(struct copier *c, struct copy_dir *d, const struct tree_both *at)
 {
 	struct dirlist names = DIRLIST_INIT;
-	struct base_entry *v;
+	struct spool v = { 0 };
 	int r;
 
 	r = dirlist_read(at->orig_fd, &names);
 	if (r < 0)
 		return tree_fail_sys(&c->failure, r, "list", d->path);
-	v = calloc(names.n > 0 ? names.n : 1, sizeof(*v));
-	r = v ? take_names(c, d, at, &names, v)
-	      : tree_fail_sys(&c->failure, -ENOMEM, "copy", d->path);
-	free(d->v);
+	spool_spill_to(&v, c->work_fd);
+	r = take_names(c, d, at, &names, &v);
+	spool_done(&d->v);
 	dirlist_done(&d->names);
+	if (r < 0)
+		spool_cut(&v, 0);
 	d->v = v;
-	d->n = r < 0 ? 0 : names.n;
 	d->names = names;
 	return r;
 }
@@ -333,9 +380,9 @@ static int stand_in_dir(struct copier *c, struct copy_dir *d, int work_fd, int w
 	}
 	if (r < 0)
 		return tree_fail_sys(&c->failure, r, "stat", d->path);
-	for (size_t i = 0; i < d->n && r == 0; i++)
-		r = drop_entry(c, d, &at, &d->v[i]);
-	d->n = 0;
+	for (size_t i = 0; i < d->v.n && r == 0; i++)
+		r = drop_entry(c, d, &at, i);
+	spool_cut(&d->v, 0);
 	d->flags |= BASE_UNREADABLE;
 	tell(c, d->path,
 	     why == -EXDEV ? "is a mount point, left out" : "cannot be read, left empty");
@@ -375,14 +422,21 @@ static int take_dir(struct copier *c, struct copy_dir *d)
 /* Jobs for the subdirectories made by the last listing. */
 static int push_children(struct pool *p, struct copier *c, struct copy_dir *d)
 {
-	for (size_t i = 0; i < d->n; i++) {
+	for (size_t i = 0; i < d->v.n; i++) {
+		struct base_entry e;
 		struct job *job;
 		int r;
 
-		if (!d->v[i].name || d->v[i].dir == BASE_NO_DIR || d->v[i].work_ino != 0)
+		/* Those that were pushed already may be finishing, and say so. */
+		pthread_mutex_lock(&c->lock);
+		r = entry_get(d, i, &e);
+		pthread_mutex_unlock(&c->lock);
+		if (r < 0)
+			return tree_fail_sys(&c->failure, r, "copy below", d->path);
+		if (r == 1 || e.dir == BASE_NO_DIR || e.work_ino != 0)
 			continue;
 		job = xcalloc(1, sizeof(*job));
-		r = dir_new(c, d, i, &job->dir);
+		r = dir_new(c, d, i, e.dir, &job->dir);
 		if (r < 0) {
 			free(job);
 			return tree_fail_sys(&c->failure, r, "copy below", d->path);
@@ -430,13 +484,18 @@ static int take_meta(struct copier *c, struct copy_dir *d, int work_fd, uint64_t
 
 static int write_block(struct copier *c, struct copy_dir *d)
 {
-	size_t n = 0;
+	cleanup_base_draft struct base_draft draft = { 0 };
+	int r = 0;
 
-	for (size_t i = 0; i < d->n; i++)
-		if (d->v[i].name)
-			d->v[n++] = d->v[i];
-	d->n = n;
-	return base_writer_block(c->writer, d->number, d->v, n);
+	base_draft_init(&draft, c->writer, d->number);
+	for (size_t i = 0; i < d->v.n && r >= 0; i++) {
+		struct base_entry e;
+
+		r = entry_get(d, i, &e);
+		if (r == 0)
+			r = base_draft_add(&draft, &e);
+	}
+	return r < 0 ? r : base_draft_put(&draft, c->writer);
 }
 
 /* It was made for a directory that is no more. */
@@ -446,16 +505,17 @@ static int remove_gone(struct copier *c, struct copy_dir *d)
 	const char *name;
 	int r;
 
-	d->parent->v[d->slot].name = NULL;
-	r = resolve_parent(c->work_fd, d->path, &fd, &name);
+	r = entry_set(c, d->parent, d->slot, NULL);
+	if (r >= 0)
+		r = resolve_parent(c->work_fd, d->path, &fd, &name);
 	return r < 0 ? r : remove_tree_at(fd, name);
 }
 
 /* Everything below is complete. 1: the original changed, it must be listed again. */
 static int finish_dir(struct copier *c, struct copy_dir *d)
 {
-	struct base_entry *e = d->parent ? &d->parent->v[d->slot] : &c->root;
 	cleanup_close int work_fd = FD_NONE;
+	struct base_entry e;
 	uint64_t xattrs = 0;
 	struct fs_stat made;
 	int r;
@@ -474,8 +534,8 @@ static int finish_dir(struct copier *c, struct copy_dir *d)
 		r = fs_stat_at(work_fd, "", FS_STAT_ID, &made);
 	if (r < 0)
 		return r;
-	*e = (struct base_entry){
-		.name = e->name,
+	e = (struct base_entry){
+		.name = "",
 		.flags = d->flags,
 		.src = d->src,
 		.work_ino = made.id.ino,
@@ -484,6 +544,9 @@ static int finish_dir(struct copier *c, struct copy_dir *d)
 		.dir = d->number,
 		.xattrs = xattrs,
 	};
+	if (d->parent)
+		return entry_set(c, d->parent, d->slot, &e);
+	c->root = e;
 	return 0;
 }
 
@@ -541,7 +604,7 @@ static int copy_all(struct copier *c, unsigned threads)
 	struct job *job = xcalloc(1, sizeof(*job));
 	int r;
 
-	r = dir_new(c, NULL, 0, &job->dir);
+	r = dir_new(c, NULL, 0, base_writer_dir(c->writer), &job->dir);
 	if (r < 0) {
 		free(job);
 		return tree_fail_sys(&c->failure, r, "copy", "");
@@ -572,6 +635,7 @@ int tree_copy(int orig_fd, int work_fd, const struct strlist *excludes, struct b
 	};
 	int r;
 
+	base_writer_spill_to(w, work_fd);
 	r = copy_all(&c, threads);
 	while (c.live)
 		dir_free(&c, c.live);

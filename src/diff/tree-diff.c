@@ -284,21 +284,25 @@ static int diff_name(struct diff_dir *dd, const char *name, const struct base_en
 	return r < 0 ? tree_fail_sys(&dd->d->failure, r, "compare", path) : 0;
 }
 
-static int diff_names(struct diff_dir *dd, const struct dirlist *names,
-                      const struct base_block *blk)
+static int diff_names(struct diff_dir *dd, const struct dirlist *names, struct base_block *blk)
 {
 	size_t i = 0, j = 0;
 	int r = 0;
 
 	while (r == 0 && (i < names->n || j < blk->n)) {
+		const struct base_entry *e = NULL;
 		int order = i == names->n ? 1 : j == blk->n ? -1 : 0;
 
+		if (j < blk->n)
+			r = base_block_at(blk, j, &e);
+		if (r < 0)
+			return tree_fail_sys(&dd->d->failure, r, "read", "base record");
 		if (order == 0)
-			order = strcmp(names->v[i].name, blk->v[j].name);
+			order = strcmp(names->v[i].name, e->name);
 		if (order < 0)
 			r = diff_name(dd, names->v[i].name, NULL);
 		else
-			r = diff_name(dd, blk->v[j].name, &blk->v[j]);
+			r = diff_name(dd, e->name, e);
 		i += order <= 0;
 		j += order >= 0;
 	}
@@ -417,11 +421,14 @@ int tree_diff(const struct tree_compare *t, struct changeset *cs, struct error *
 
 	r = diff_all(&d);
 	tree_owner_done(&d.owner);
+	if (r >= 0) {
+		r = changeset_sort(cs);
+		if (r < 0)
+			r = tree_fail_sys(&d.failure, r, "sort", "the changes");
+	}
 	pthread_mutex_destroy(&d.lock);
 	pthread_mutex_destroy(&d.failure.lock);
 	if (r < 0)
 		changeset_done(cs);
-	else
-		changeset_sort(cs);
 	return r;
 }

@@ -246,16 +246,18 @@ static int say_name(struct expansion *x, const char *path, const struct base_ent
 static int step(struct expansion *x, struct error *err)
 {
 	struct replaced *f = &x->stack[x->depth - 1];
-	const struct base_entry *e = f->i < f->blk.n ? &f->blk.v[f->i] : NULL;
+	const struct base_entry *e = NULL;
 	const char *name = f->j < f->names.n ? f->names.v[f->j].name : NULL;
-	int order = !name ? -1 : !e ? 1 : strcmp(e->name, name);
 	cleanup_free char *path = NULL;
-	int r;
+	int order, r = f->i < f->blk.n ? base_block_at(&f->blk, f->i, &e) : 0;
 
+	if (r < 0)
+		return error_sys(err, r, "read", "base record");
 	if (!e && !name) {
 		pop(x);
 		return 0;
 	}
+	order = !name ? -1 : !e ? 1 : strcmp(e->name, name);
 	f->i += order <= 0;
 	f->j += order >= 0;
 	r = tree_join(f->path, order <= 0 ? e->name : name, &path);
@@ -305,13 +307,23 @@ static int expand(struct expansion *x, struct error *err)
 	                 true, err);
 }
 
+int tree_expand_one(const struct tree_compare *t, const struct change *c, tree_entry_fn fn,
+                    void *ctx, struct error *err)
+{
+	struct expansion x = { .t = t, .c = c, .fn = fn, .ctx = ctx };
+
+	return expand(&x, err);
+}
+
 int tree_expand(const struct tree_compare *t, const struct changeset *cs, tree_entry_fn fn,
                 void *ctx, struct error *err)
 {
-	for (size_t i = 0; i < cs->n; i++) {
-		struct expansion x = { .t = t, .c = &cs->v[i], .fn = fn, .ctx = ctx };
-		int r = expand(&x, err);
+	for (size_t i = 0; i < cs->v.n; i++) {
+		cleanup_change struct change c = CHANGE_INIT;
+		int r = changeset_get(&cs->v, i, &c);
 
+		r = r < 0 ? error_sys(err, r, "read again", "a change")
+		          : tree_expand_one(t, &c, fn, ctx, err);
 		if (r < 0)
 			return r;
 	}

@@ -42,6 +42,9 @@ typedef int (*tree_entry_fn)(void *ctx, const char *path, enum atoll_change_kind
                              const struct fs_stat *new_stat, const char *link_target);
 int tree_expand(const struct tree_compare *t, const struct changeset *cs, tree_entry_fn fn,
                 void *ctx, struct error *err);
+/* The same for one change. */
+int tree_expand_one(const struct tree_compare *t, const struct change *c, tree_entry_fn fn,
+                    void *ctx, struct error *err);
 
 /* Did somebody else change what CHANGE is about? 0: no. 1: yes, *ret_why says ("changed",
  * "deleted", "created", "replaced", "contains changes: <path>"), caller frees. 2: the resource

@@ -2,7 +2,7 @@
 /*
  * An overlay's change set entry by entry, for people. A pair of entries, one on either side (or
  * none), is compared; for directories so are their names. One frame per level keeps the names
- * of that directory; nothing is kept open.
+ * of that directory, and only those: an entry is looked at when its turn comes.
  */
 #include "diff/upper.h"
 
@@ -19,15 +19,22 @@
 #include "util/cleanup.h"
 #include "util/mem.h"
 
+/* Levels whose directories are kept open; others are opened again on the way back. */
+#define OPEN_LEVELS 64
+
 struct item {
-	char *name;
+	const char *name;
 	struct fs_stat base; /* mode 0: absent */
 	struct fs_stat work;
 };
+struct side {
+	int fd; /* FD_NONE: to be opened again, or there is nothing to be read */
+	struct dirlist names;
+	size_t i;
+};
 struct frame {
 	char *path;
-	struct item *v;
-	size_t n, cap, next;
+	struct side base, work;
 };
 struct report {
 	const struct upper_compare *u;
@@ -40,32 +47,21 @@ struct report {
 	size_t depth, cap;
 };
 
+static void frame_close(struct frame *f)
+{
+	close_fd(&f->base.fd);
+	close_fd(&f->work.fd);
+}
+
 static void frame_done(struct frame *f)
 {
-	for (size_t i = 0; i < f->n; i++)
-		free(f->v[i].name);
-	free(f->v);
+	frame_close(f);
+	dirlist_done(&f->base.names);
+	dirlist_done(&f->work.names);
 	free(f->path);
 }
 
 /* ---- one directory's names ---- */
-
-static int add_item(struct frame *f, const char *name, const struct fs_stat *base,
-                    const struct fs_stat *work)
-{
-	int r = grow((void **)&f->v, &f->cap, f->n + 1, sizeof(*f->v));
-
-	if (r < 0)
-		return r;
-	f->v[f->n++] = (struct item){ .name = xstrdup(name), .base = *base, .work = *work };
-	return 0;
-}
-
-struct side {
-	int fd;
-	struct dirlist names;
-	size_t i;
-};
 
 static int side_open(struct side *s, int root_fd, const char *path, bool wanted, bool strict)
 {
@@ -77,42 +73,59 @@ static int side_open(struct side *s, int root_fd, const char *path, bool wanted,
 	return r < 0 ? r : dirlist_read(s->fd, &s->names);
 }
 
-static int side_stat(const struct side *s, const char *name, bool wanted, unsigned want,
-                     struct fs_stat *ret)
+static int side_stat(struct side *s, int root_fd, const char *path, const struct item *it,
+                     unsigned want, struct fs_stat *ret)
 {
-	int r = wanted ? fs_stat_at(s->fd, name, want, ret) : -ENOENT;
+	int r = s->fd == FD_NONE ? resolve_dir(root_fd, path, &s->fd) : 0;
 
+	if (r >= 0)
+		r = fs_stat_at(s->fd, it->name, want, ret);
 	if (r == -ENOENT)
 		*ret = (struct fs_stat){ 0 };
 	return r == -ENOENT ? 0 : r;
 }
 
-static int merge_names(struct report *rep, struct frame *f, struct side *b, struct side *w)
+/* The next name of either side, and what is there. 1, 0 at the end. */
+static int next_name(struct report *rep, struct frame *f, struct item *it)
 {
-	int r = 0;
+	struct side *b = &f->base, *w = &f->work;
+	const char *bn = b->i < b->names.n ? b->names.v[b->i].name : NULL;
+	const char *wn = w->i < w->names.n ? w->names.v[w->i].name : NULL;
+	int c = !bn ? 1 : !wn ? -1 : strcmp(bn, wn), r = 0;
+	/* Identities matter to a comparison only. */
+	unsigned want = c == 0 ? FS_STAT_ID : 0;
 
-	while (r >= 0 && (b->i < b->names.n || w->i < w->names.n)) {
-		const char *bn = b->i < b->names.n ? b->names.v[b->i].name : NULL;
-		const char *wn = w->i < w->names.n ? w->names.v[w->i].name : NULL;
-		int c = !bn ? 1 : !wn ? -1 : strcmp(bn, wn);
-		const char *name = c <= 0 ? bn : wn;
+	if (!bn && !wn)
+		return 0;
+	*it = (struct item){ .name = c <= 0 ? bn : wn };
+	if (c <= 0)
+		r = side_stat(b, rep->u->orig_fd, f->path, it, want, &it->base);
+	if (r >= 0 && c >= 0)
+		r = side_stat(w, rep->u->upper_fd, f->path, it, want, &it->work);
+	if (r >= 0 && overlay_is_whiteout(&it->work))
+		it->work = (struct fs_stat){ 0 };
+	b->i += c <= 0;
+	w->i += c >= 0;
+	return r < 0 ? r : 1;
+}
+
+/* The next entry to be told of, with its path. 1, 0 at the end. */
+static int next_entry(struct report *rep, struct frame *f, struct item *it, char **ret_path)
+{
+	int r;
+
+	while ((r = next_name(rep, f, it)) > 0) {
 		cleanup_free char *path = NULL;
-		struct fs_stat base, work;
 
-		/* Identities matter to a comparison only. */
-		r = side_stat(b, name, c <= 0, c == 0 ? FS_STAT_ID : 0, &base);
-		if (r >= 0)
-			r = side_stat(w, name, c >= 0, c == 0 ? FS_STAT_ID : 0, &work);
-		if (r >= 0 && overlay_is_whiteout(&work))
-			work = (struct fs_stat){ 0 };
-		if (r >= 0)
-			r = tree_join(f->path, name, &path);
-		if (r >= 0 && base.mode && rep->base_fn)
-			r = rep->base_fn(rep->ctx, b->fd, name, path, &base);
-		if (r >= 0 && (base.mode || work.mode) && !tree_excluded(rep->u->excludes, path))
-			r = add_item(f, name, &base, &work);
-		b->i += c <= 0;
-		w->i += c >= 0;
+		r = tree_join(f->path, it->name, &path);
+		if (r >= 0 && it->base.mode && rep->base_fn)
+			r = rep->base_fn(rep->ctx, f->base.fd, it->name, path, &it->base);
+		if (r < 0)
+			return r;
+		if ((!it->base.mode && !it->work.mode) || tree_excluded(rep->u->excludes, path))
+			continue;
+		*ret_path = take_ptr(path);
+		return 1;
 	}
 	return r;
 }
@@ -120,24 +133,19 @@ static int merge_names(struct report *rep, struct frame *f, struct side *b, stru
 /* Compares what both sides have below PATH, whichever are directories. */
 static int push(struct report *rep, const char *path, bool base_dir, bool work_dir)
 {
-	struct side b = { .fd = FD_NONE }, w = { .fd = FD_NONE };
-	struct frame f = { .path = xstrdup(path) };
-	int r = side_open(&b, rep->u->orig_fd, path, base_dir, rep->base_fn != NULL);
+	struct frame f = { .path = xstrdup(path), .base.fd = FD_NONE, .work.fd = FD_NONE };
+	int r = side_open(&f.base, rep->u->orig_fd, path, base_dir, rep->base_fn != NULL);
 
 	if (r >= 0)
-		r = side_open(&w, rep->u->upper_fd, path, work_dir, rep->base_fn != NULL);
-	if (r >= 0)
-		r = merge_names(rep, &f, &b, &w);
-	dirlist_done(&b.names);
-	dirlist_done(&w.names);
-	close_fd(&b.fd);
-	close_fd(&w.fd);
+		r = side_open(&f.work, rep->u->upper_fd, path, work_dir, rep->base_fn != NULL);
 	if (r >= 0)
 		r = grow((void **)&rep->stack, &rep->cap, rep->depth + 1, sizeof(*rep->stack));
 	if (r < 0) {
 		frame_done(&f);
 		return r;
 	}
+	if (rep->depth >= OPEN_LEVELS)
+		frame_close(&rep->stack[rep->depth - OPEN_LEVELS]);
 	rep->stack[rep->depth++] = f;
 	return 0;
 }
@@ -237,19 +245,18 @@ static int run(struct report *rep, const char *path, const struct item *top)
 	while (r >= 0 && rep->depth) {
 		struct frame *f = &rep->stack[rep->depth - 1];
 		cleanup_free char *below = NULL;
-		const struct item *it;
+		struct item it;
 
-		if (f->next == f->n) {
+		r = next_entry(rep, f, &it, &below);
+		if (r == 0) {
 			frame_done(f);
 			rep->depth--;
-			continue;
 		}
-		it = &f->v[f->next++];
-		r = tree_join(f->path, it->name, &below);
-		if (r >= 0)
-			r = say_pair(rep, below, it, &enter);
+		if (r <= 0)
+			continue;
+		r = say_pair(rep, below, &it, &enter);
 		if (r >= 0 && enter)
-			r = push(rep, below, S_ISDIR(it->base.mode), S_ISDIR(it->work.mode));
+			r = push(rep, below, S_ISDIR(it.base.mode), S_ISDIR(it.work.mode));
 	}
 	while (rep->depth)
 		frame_done(&rep->stack[--rep->depth]);
@@ -333,10 +340,14 @@ int upper_expand(const struct upper_compare *u, const struct changeset *cs, tree
 	struct report rep = { .u = u, .fn = fn, .ctx = ctx };
 	int r = 0;
 
-	for (size_t i = 0; i < cs->n && r >= 0; i++) {
-		r = expand(&rep, &cs->v[i]);
+	for (size_t i = 0; i < cs->v.n && r >= 0; i++) {
+		cleanup_change struct change c = CHANGE_INIT;
+
+		r = changeset_get(&cs->v, i, &c);
+		if (r >= 0)
+			r = expand(&rep, &c);
 		if (r < 0 && err && !err->code)
-			(void)error_sys(err, r, "list", *cs->v[i].path ? cs->v[i].path : ".");
+			(void)error_sys(err, r, "list", c.path && *c.path ? c.path : ".");
 	}
 	report_done(&rep);
 	return r < 0 ? r : 0;

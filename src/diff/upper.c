@@ -337,8 +337,11 @@ int upper_diff(const struct upper_compare *u, struct changeset *cs, struct error
 	struct walker w = { .u = u, .change_fn = collect, .ctx = cs, .dirs = cs, .err = err };
 	int r = walk(&w);
 
-	if (r >= 0)
-		changeset_sort(cs);
+	if (r >= 0) {
+		r = changeset_sort(cs);
+		if (r < 0)
+			r = error_sys(err, r, "sort", "the changes");
+	}
 	return r;
 }
 

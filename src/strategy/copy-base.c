@@ -45,34 +45,16 @@ static int open_work(struct atoll_participant *p, int *ret_fd)
 
 /* ---- the amendments ---- */
 
-struct amendments {
-	struct base_amendment *v;
-	size_t n, cap;
-};
-
-static void amendments_done(struct amendments *a)
-{
-	for (size_t i = 0; i < a->n; i++)
-		free(a->v[i].path);
-	free(a->v);
-}
-
-static int add(struct amendments *a, enum base_amend_kind kind, const char *path,
+static int add(struct spool *a, enum base_amend_kind kind, const char *path,
                const struct base_entry *e)
 {
-	int r = grow((void **)&a->v, &a->cap, a->n + 1, sizeof(*a->v));
+	union {
+		const char *in;
+		char *out;
+	} u = { .in = path };
+	const struct base_amendment record = { .kind = kind, .path = u.out, .e = *e };
 
-	if (r < 0)
-		return r;
-	a->v[a->n++] = (struct base_amendment){ .kind = kind, .path = xstrdup(path), .e = *e };
-	return 0;
-}
-
-static int by_path(const void *a, const void *b)
-{
-	const struct base_amendment *x = a, *y = b;
-
-	return path_compare(x->path, y->path);
+	return base_amendment_add(a, &record);
 }
 
 static int dir_xattrs(int root_fd, const char *path, uint64_t *ret)
@@ -104,20 +86,20 @@ static void complete(const struct dir_batch *b, const char *path, struct fs_stat
 
 /* An entry the batch installed; the workspace's own is proven equal to it by how it looked. WORK NULL:
  * one that was put back, of which the workspace has no copy. */
-static int add_installed(struct amendments *a, struct dir_batch *b, const struct manifest *work,
+static int add_installed(struct spool *a, struct dir_batch *b, const struct manifest *work,
                          const char *path, const struct fs_stat *st)
 {
-	const struct fs_stat *copy = work ? dir_installed_find(work, path) : NULL;
 	struct base_entry e = { .src = *st, .work_gen = work ? BASE_GEN_ANY : BASE_GEN_NONE };
-	int r = 0;
+	struct fs_stat copy;
+	int r = work ? dir_installed_find(work, path, &copy) : 0;
 
 	complete(b, path, &e.src);
-	if (copy) {
-		e.work_ino = copy->id.ino;
-		e.work_gen = copy->id.gen;
-		e.work_ctime_ns = copy->ctime_ns;
+	if (r > 0) {
+		e.work_ino = copy.id.ino;
+		e.work_gen = copy.id.gen;
+		e.work_ctime_ns = copy.ctime_ns;
 	}
-	if (S_ISDIR(st->mode))
+	if (r >= 0 && S_ISDIR(st->mode))
 		r = dir_xattrs(b->root_fd, path, &e.xattrs);
 	return r < 0 ? r : add(a, BASE_SET, path, &e);
 }
@@ -161,62 +143,78 @@ static int bring(int dir_fd, struct dir_batch *b, const char *path)
 }
 
 /* Entries that are copies of THEIRS as it was recorded. */
-static int add_theirs(struct amendments *a, int dir_fd, struct dir_batch *b,
-                      const struct manifest_op *o, const struct manifest *theirs)
+static int add_theirs(struct spool *a, int dir_fd, struct dir_batch *b, const struct manifest_op *o,
+                      const struct manifest *theirs)
 {
 	static const struct base_entry nothing;
 	bool is_attr = dir_is_attr(o);
 	int r = is_attr ? dir_take_attrs(b, o) : bring(dir_fd, b, o->path);
+	struct fs_stat st;
 
-	if (r >= 0 && !dir_installed_find(theirs, o->path))
-		return add(a, BASE_REMOVE, o->path, &nothing);
-	for (size_t i = 0; i < theirs->n_ops && r >= 0; i++) {
-		struct base_entry e = { .src = theirs->ops[i].new_stat };
-		const char *path = theirs->ops[i].path;
-		struct fs_stat st;
+	if (r >= 0) {
+		r = dir_installed_find(theirs, o->path, &st);
+		if (r == 0)
+			return add(a, BASE_REMOVE, o->path, &nothing);
+	}
+	for (size_t i = 0; i < theirs->ops.n && r >= 0; i++) {
+		cleanup_manifest_op struct manifest_op t = MANIFEST_OP_INIT;
+		struct base_entry e = { 0 };
 
-		if (!path_below(path, o->path) || (is_attr && strcmp(path, o->path) != 0))
+		r = manifest_get(theirs, i, &t);
+		if (r < 0 || !path_below(t.path, o->path) ||
+		    (is_attr && strcmp(t.path, o->path) != 0))
 			continue;
-		complete(b, path, &e.src);
-		if (work_stat(b, path, &st) == 0) {
+		e.src = t.new_stat;
+		complete(b, t.path, &e.src);
+		if (work_stat(b, t.path, &st) == 0) {
 			e.work_ino = st.id.ino;
 			e.work_gen = st.id.gen;
 			e.work_ctime_ns = st.ctime_ns;
 		}
 		if (S_ISDIR(e.src.mode))
-			r = dir_xattrs(b->root_fd, path, &e.xattrs);
+			r = dir_xattrs(b->root_fd, t.path, &e.xattrs);
 		if (r >= 0)
-			r = add(a, is_attr ? BASE_META : BASE_SET, path, &e);
+			r = add(a, is_attr ? BASE_META : BASE_SET, t.path, &e);
 	}
 	return r;
 }
 
-static int add_ops(struct amendments *a, struct dir_batch *b, const struct manifest *installed,
+static int add_ops(struct spool *a, struct dir_batch *b, const struct manifest *installed,
                    const struct manifest *work)
 {
 	static const struct base_entry nothing;
 	int r = 0;
 
-	for (size_t i = 0; i < installed->n_ops && r >= 0; i++)
-		r = add_installed(a, b, work, installed->ops[i].path, &installed->ops[i].new_stat);
-	for (size_t k = 0; k < b->m.n_ops && r >= 0; k++) {
-		const struct manifest_op *o = &b->m.ops[k];
-		struct fs_stat st = o->new_stat;
+	for (size_t i = 0; i < installed->ops.n && r >= 0; i++) {
+		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
 
-		if (o->flags & MANIFEST_WORK)
+		r = manifest_get(installed, i, &o);
+		if (r >= 0)
+			r = add_installed(a, b, work, o.path, &o.new_stat);
+	}
+	for (size_t k = 0; k < b->m.ops.n && r >= 0; k++) {
+		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
+		struct fs_stat st;
+
+		r = manifest_get(&b->m, k, &o);
+		if (r < 0 || o.flags & MANIFEST_WORK)
 			continue;
-		if (o->op == CHANGE_DELETE) {
-			r = add(a, BASE_REMOVE, o->path, &nothing);
-		} else if (!dir_installed_find(installed, o->path)) {
+		if (o.op == CHANGE_DELETE) {
+			r = add(a, BASE_REMOVE, o.path, &nothing);
+			continue;
+		}
+		r = dir_installed_find(installed, o.path, &st);
+		if (r == 0) {
+			st = o.new_stat;
 			st.ctime_ns = 0; /* somebody changed it at once: it is not as we left it */
-			r = add_installed(a, b, work, o->path, &st);
+			r = add_installed(a, b, work, o.path, &st);
 		}
 	}
 	return r;
 }
 
 /* Directories that stayed, with the attributes and the times they have now. */
-static int add_dirs(struct amendments *a, struct dir_batch *b, const struct base *old)
+static int add_dirs(struct spool *a, struct dir_batch *b, const struct base *old)
 {
 	int r = 0;
 
@@ -283,8 +281,7 @@ static int install(struct atoll_participant *p, int dir_fd)
 	return r < 0 ? error_sys(&p->err, r, "write the base record in", p->work) : 0;
 }
 
-static int amend(struct atoll_participant *p, int dir_fd, const struct base *old,
-                 struct amendments *a)
+static int amend(struct atoll_participant *p, int dir_fd, const struct base *old, struct spool *a)
 {
 	cleanup_close int fd = FD_NONE;
 	char name[NAME_LEN];
@@ -295,38 +292,37 @@ static int amend(struct atoll_participant *p, int dir_fd, const struct base *old
 	r = fs_create_at(dir_fd, name, 0600, &fd);
 	if (r < 0)
 		return error_sys(&p->err, r, "write the base record in", p->work);
-	if (a->n)
-		qsort(a->v, a->n, sizeof(*a->v), by_path);
-	r = base_amend(old, a->v, a->n, fd, &p->err);
+	r = base_amend(old, a, dir_fd, fd, &p->err);
 	return r < 0 ? r : install(p, dir_fd);
 }
 
 /* What the record OLD, which lies in DIR_FD, is to say otherwise because of batch B. */
 typedef int (*gather_fn)(struct atoll_participant *p, struct dir_batch *b, int dir_fd,
-                         const struct base *old, struct amendments *a);
+                         const struct base *old, struct spool *a);
 
 static int rewrite(struct atoll_participant *p, struct dir_batch *b, gather_fn gather)
 {
 	cleanup_close int dir_fd = FD_NONE;
 	cleanup_base struct base *old = NULL;
-	struct amendments a = { 0 };
+	struct spool a = { 0 };
 	int r = open_work(p, &dir_fd);
 
 	if (r >= 0)
 		r = open_base(p, dir_fd, &old);
 	if (r >= 0) {
+		spool_spill_to(&a, dir_fd);
 		r = gather(p, b, dir_fd, old, &a);
 		if (r < 0 && !p->err.code)
 			r = error_sys(&p->err, r, "look at what is the base now in", p->root);
 	}
 	if (r >= 0)
 		r = amend(p, dir_fd, old, &a);
-	amendments_done(&a);
+	spool_done(&a);
 	return r;
 }
 
 static int gather_installed(struct atoll_participant *p, struct dir_batch *b, int dir_fd,
-                            const struct base *old, struct amendments *a)
+                            const struct base *old, struct spool *a)
 {
 	struct manifest installed = MANIFEST_INIT, work = MANIFEST_INIT, theirs = MANIFEST_INIT;
 	int r = dir_installed_read(p, b, &installed);
@@ -335,9 +331,13 @@ static int gather_installed(struct atoll_participant *p, struct dir_batch *b, in
 	dir_theirs_read(b, &theirs);
 	if (r >= 0)
 		r = add_ops(a, b, &installed, &work);
-	for (size_t k = 0; k < b->m.n_ops && r >= 0; k++)
-		if (b->m.ops[k].flags & MANIFEST_THEIRS)
-			r = add_theirs(a, dir_fd, b, &b->m.ops[k], &theirs);
+	for (size_t k = 0; k < b->m.ops.n && r >= 0; k++) {
+		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
+
+		r = dir_op(p, b, k, &o);
+		if (r >= 0 && o.flags & MANIFEST_THEIRS)
+			r = add_theirs(a, dir_fd, b, &o, &theirs);
+	}
 	if (r >= 0)
 		r = add_dirs(a, b, old);
 	manifest_done(&installed);
@@ -351,17 +351,29 @@ int copy_base_rebase(struct atoll_participant *p, struct dir_batch *b)
 	return rewrite(p, b, gather_installed);
 }
 
-static int add_now(struct amendments *a, struct dir_batch *b, const struct manifest *now)
+static int add_now(struct spool *a, struct dir_batch *b, const struct manifest *now)
 {
 	static const struct base_entry nothing;
 	int r = 0;
 
-	for (size_t i = 0; i < now->n_ops && r >= 0; i++)
-		r = add_installed(a, b, NULL, now->ops[i].path, &now->ops[i].new_stat);
-	for (size_t k = 0; k < b->m.n_ops && r >= 0; k++)
-		if (!(b->m.ops[k].flags & MANIFEST_WORK) &&
-		    !dir_installed_find(now, b->m.ops[k].path))
-			r = add(a, BASE_REMOVE, b->m.ops[k].path, &nothing);
+	for (size_t i = 0; i < now->ops.n && r >= 0; i++) {
+		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
+
+		r = manifest_get(now, i, &o);
+		if (r >= 0)
+			r = add_installed(a, b, NULL, o.path, &o.new_stat);
+	}
+	for (size_t k = 0; k < b->m.ops.n && r >= 0; k++) {
+		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
+		struct fs_stat st;
+
+		r = manifest_get(&b->m, k, &o);
+		if (r < 0 || o.flags & MANIFEST_WORK)
+			continue;
+		r = dir_installed_find(now, o.path, &st);
+		if (r == 0)
+			r = add(a, BASE_REMOVE, o.path, &nothing);
+	}
 	for (size_t i = 0; i < b->m.n_dirs && r >= 0; i++) {
 		const char *path = b->m.dirs[i].path;
 		cleanup_close int fd = FD_NONE;
@@ -422,7 +434,7 @@ static int exchange(int dir_fd, struct dir_batch *b, const char *path)
 	return r;
 }
 
-static int refresh_path(struct amendments *a, int dir_fd, struct dir_batch *b, const char *path,
+static int refresh_path(struct spool *a, int dir_fd, struct dir_batch *b, const char *path,
                         bool fill)
 {
 	union {
@@ -432,12 +444,14 @@ static int refresh_path(struct amendments *a, int dir_fd, struct dir_batch *b, c
 	const struct manifest_op o = { .op = CHANGE_DELETE, .path = u.out };
 	struct manifest theirs = MANIFEST_INIT;
 	/* Looked at before it is copied: what changes in between is found the next time. */
-	int r = dir_list_tree(b->root_fd, path, &theirs);
+	int r;
 
+	spool_spill_to(&theirs.ops, dir_fd);
+	r = dir_list_tree(b->root_fd, path, &theirs);
 	if (r == -ENOENT || r == -ENOTDIR || r == -ELOOP)
 		r = 0;
 	if (r >= 0 && fill)
-		r = theirs.n_ops ? exchange(dir_fd, b, path) : clear(b, path);
+		r = theirs.ops.n ? exchange(dir_fd, b, path) : clear(b, path);
 	crashpoint("copy.refresh.path");
 	if (r >= 0)
 		r = add_theirs(a, dir_fd, b, &o, &theirs);
@@ -445,7 +459,7 @@ static int refresh_path(struct amendments *a, int dir_fd, struct dir_batch *b, c
 	return r;
 }
 
-static int refresh_dir(struct amendments *a, struct dir_batch *b, const char *path)
+static int refresh_dir(struct spool *a, struct dir_batch *b, const char *path)
 {
 	union {
 		const char *in;
@@ -469,23 +483,24 @@ static int refresh_dir(struct amendments *a, struct dir_batch *b, const char *pa
 
 /* Where the plan's version was given up, what is there is the plan's, too. The workspace that the batch
  * used up has nothing in that place. */
-static int refresh_theirs(struct amendments *a, int dir_fd, struct dir_batch *b)
+static int refresh_theirs(struct spool *a, int dir_fd, struct dir_batch *b)
 {
 	int r = 0;
 
-	for (size_t k = 0; k < b->m.n_ops && r >= 0; k++) {
-		const struct manifest_op *o = &b->m.ops[k];
+	for (size_t k = 0; k < b->m.ops.n && r >= 0; k++) {
+		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
 
-		if (!(o->flags & MANIFEST_THEIRS))
+		r = manifest_get(&b->m, k, &o);
+		if (r < 0 || !(o.flags & MANIFEST_THEIRS))
 			continue;
-		r = dir_is_attr(o) ? refresh_dir(a, b, o->path)
-		                   : refresh_path(a, dir_fd, b, o->path, true);
+		r = dir_is_attr(&o) ? refresh_dir(a, b, o.path)
+		                    : refresh_path(a, dir_fd, b, o.path, true);
 	}
 	return r;
 }
 
 static int gather_now(struct atoll_participant *p, struct dir_batch *b, int dir_fd,
-                      const struct base *old, struct amendments *a)
+                      const struct base *old, struct spool *a)
 {
 	struct manifest now = MANIFEST_INIT;
 	int r = dir_list_now(p, b, &now);
@@ -513,9 +528,11 @@ int copy_base_refresh(struct atoll_participant *p, const struct tree_compare *t,
 {
 	cleanup_close int dir_fd = FD_NONE;
 	struct dir_batch b = { .root_fd = t->orig_fd, .work_fd = t->work_fd };
-	struct amendments a = { 0 };
+	struct spool a = { 0 };
 	int r = open_work(p, &dir_fd);
 
+	if (r >= 0)
+		spool_spill_to(&a, dir_fd);
 	for (size_t i = 0; i < f->paths.n && r >= 0; i++)
 		r = refresh_path(&a, dir_fd, &b, f->paths.v[i], true);
 	for (size_t i = 0; i < equal->n && r >= 0; i++)
@@ -528,7 +545,7 @@ int copy_base_refresh(struct atoll_participant *p, const struct tree_compare *t,
 	crashpoint("copy.refresh.brought");
 	if (r >= 0 && a.n)
 		r = amend(p, dir_fd, t->base, &a);
-	amendments_done(&a);
+	spool_done(&a);
 	if (r >= 0)
 		copy_base_settle(p);
 	return r;

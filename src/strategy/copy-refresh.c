@@ -95,14 +95,20 @@ static int compare_dir(struct finder *f, const char *path, uint32_t dir, struct 
 		r = dirlist_read(fd, &names);
 	if (r == -ENOENT || r == -EACCES)
 		return 0;
-	for (size_t i = 0; i < names.n && r >= 0; i++)
-		r = compare_name(f, path, fd, names.v[i].name,
-		                 base_block_find(&blk, names.v[i].name));
+	for (size_t i = 0; i < names.n && r >= 0; i++) {
+		const struct base_entry *e;
+
+		r = base_block_find(&blk, names.v[i].name, &e);
+		if (r >= 0)
+			r = compare_name(f, path, fd, names.v[i].name, e);
+	}
 	for (size_t i = 0; i < blk.n && r >= 0; i++) {
+		const struct base_entry *e;
 		struct fs_stat st;
 
-		if (fs_stat_at(fd, blk.v[i].name, 0, &st) == -ENOENT)
-			r = compare_name(f, path, fd, blk.v[i].name, &blk.v[i]);
+		r = base_block_at(&blk, i, &e);
+		if (r >= 0 && fs_stat_at(fd, e->name, 0, &st) == -ENOENT)
+			r = compare_name(f, path, fd, e->name, e);
 	}
 	return r < 0 ? error_sys(err, r, "look for changes below", *path ? path : ".") : 0;
 }

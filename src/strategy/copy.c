@@ -232,24 +232,27 @@ struct view {
 	struct tree_compare t;
 	struct base *base;
 	struct manifest restored;
-	int root_fd, work_fd;
+	struct changeset cs;
+	int dir_fd, root_fd, work_fd;
 };
-#define VIEW_INIT ((struct view){ .root_fd = FD_NONE, .work_fd = FD_NONE })
+#define VIEW_INIT ((struct view){ .dir_fd = FD_NONE, .root_fd = FD_NONE, .work_fd = FD_NONE })
 
 static void view_done(struct view *v)
 {
 	base_free(v->base);
 	manifest_done(&v->restored);
+	changeset_done(&v->cs);
+	close_fd(&v->dir_fd);
 	close_fd(&v->root_fd);
 	close_fd(&v->work_fd);
 }
 
 static int view_open(struct atoll_participant *p, struct view *v)
 {
-	cleanup_close int dir_fd = FD_NONE, base_fd = FD_NONE;
+	cleanup_close int base_fd = FD_NONE;
 	cleanup_free char *work = work_path(p);
 	char w[32], base[32];
-	int r = open_at(p, p->work, &dir_fd);
+	int r = open_at(p, p->work, &v->dir_fd);
 
 	names(p, w, base);
 	if (r >= 0)
@@ -258,7 +261,9 @@ static int view_open(struct atoll_participant *p, struct view *v)
 		r = open_at(p, work, &v->work_fd);
 	if (r < 0)
 		return r;
-	base_fd = openat(dir_fd, base, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	spool_spill_to(&v->cs.v, v->dir_fd);
+	spool_spill_to(&v->cs.theirs, v->dir_fd);
+	base_fd = openat(v->dir_fd, base, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 	if (base_fd < 0)
 		return error_sys(&p->err, -errno, "open the base record in", p->work);
 	r = base_open(base_fd, &v->base, &p->err);
@@ -275,9 +280,9 @@ static int view_open(struct atoll_participant *p, struct view *v)
 
 /* Directories around PATH, something the plan changes, that somebody else replaced: each once, which
  * is when the first of its changes is told. Both come in one order, so AT only goes forward. */
-static int tell_moved(struct atoll_participant *p, struct view *v, const struct changeset *cs,
-                      size_t *at, const char *path)
+static int tell_moved(struct atoll_participant *p, struct view *v, size_t *at, const char *path)
 {
+	const struct changeset *cs = &v->cs;
 	int r = 0;
 
 	for (; *at < cs->n_dirs && r >= 0; (*at)++) {
@@ -296,16 +301,15 @@ static int tell_moved(struct atoll_participant *p, struct view *v, const struct 
 }
 
 /* One change, judged for the reader's eyes (commit checks again), then told entry by entry. */
-static int diff_one(struct atoll_participant *p, struct view *v, const struct changeset *cs,
-                    size_t *at, struct change *c)
+static int diff_one(struct atoll_participant *p, struct view *v, size_t *at, struct change *c)
 {
-	const struct changeset one = { .v = c, .n = 1 };
+	const struct changeset *cs = &v->cs;
 	cleanup_free char *why = NULL;
 	int r, judged = tree_conflict(&v->t, c, &why, &p->err);
 
 	if (judged < 0)
 		return judged;
-	r = judged == 2 ? 0 : tell_moved(p, v, cs, at, c->path);
+	r = judged == 2 ? 0 : tell_moved(p, v, at, c->path);
 	if (r < 0)
 		return r;
 	/* One that is changed itself is told once. */
@@ -315,14 +319,13 @@ static int diff_one(struct atoll_participant *p, struct view *v, const struct ch
 		c->what |= ATOLL_CHANGE_CONFLICT;
 		p->conflict = why;
 	}
-	r = tree_expand(&v->t, &one, dir_report, p, &p->err);
+	r = tree_expand_one(&v->t, c, dir_report, p, &p->err);
 	p->conflict = NULL;
 	return r;
 }
 
 static int copy_diff(struct atoll_participant *p)
 {
-	cleanup_changeset struct changeset cs = CHANGESET_INIT;
 	struct view v = VIEW_INIT;
 	struct dir_sides sides;
 	size_t at = 0;
@@ -332,11 +335,15 @@ static int copy_diff(struct atoll_participant *p)
 		return 0;
 	r = view_open(p, &v);
 	if (r >= 0)
-		r = tree_diff(&v.t, &cs, &p->err);
+		r = tree_diff(&v.t, &v.cs, &p->err);
 	dir_sides_init(&sides, v.root_fd, v.work_fd);
 	p->sides = &sides;
-	for (size_t i = 0; r >= 0 && i < cs.n; i++)
-		r = diff_one(p, &v, &cs, &at, &cs.v[i]);
+	for (size_t i = 0; r >= 0 && i < v.cs.v.n; i++) {
+		cleanup_change struct change c = CHANGE_INIT;
+
+		r = changeset_get(&v.cs.v, i, &c);
+		r = r < 0 ? dir_unreadable(p, r) : diff_one(p, &v, &at, &c);
+	}
 	p->sides = NULL;
 	dir_sides_done(&sides);
 	view_done(&v);
@@ -362,36 +369,39 @@ static int judge_dir(void *ctx, const struct change_dir *d, char **ret_why)
 /* Between the judgement and the manifest's own look at the originals somebody may have come in, and
  * what he made would pass for the original. So it is judged again, now that the manifest holds what
  * it saw; from here on check() notices. A directory's subtree is not walked twice. */
-static int judge_again(struct atoll_participant *p, struct view *v, const struct changeset *cs)
+static int judge_again(struct atoll_participant *p, struct view *v)
 {
 	size_t conflicts = 0;
 	int r = 0;
 
-	for (size_t i = 0; i < cs->n && r >= 0; i++) {
+	for (size_t i = 0; i < v->cs.v.n && r >= 0; i++) {
+		cleanup_change struct change c = CHANGE_INIT;
 		cleanup_free char *why = NULL;
 
-		if (cs->v[i].op == CHANGE_ATTR || cs->v[i].base_dir != BASE_NO_DIR ||
-		    cs->v[i].settled)
+		r = changeset_get(&v->cs.v, i, &c);
+		if (r < 0)
+			return dir_unreadable(p, r);
+		if (c.op == CHANGE_ATTR || c.base_dir != BASE_NO_DIR || c.settled)
 			continue;
-		r = tree_conflict(&v->t, &cs->v[i], &why, &p->err);
+		r = tree_conflict(&v->t, &c, &why, &p->err);
 		if (r > 0 && conflicts++ < LIMIT_CONFLICTS)
-			atoll_participant_note(p, ATOLL_NOTE_CONFLICT, cs->v[i].path,
+			atoll_participant_note(p, ATOLL_NOTE_CONFLICT, c.path,
 			                       why ? why : "changed");
 	}
 	return r < 0 ? r : dir_conflicts(p, conflicts);
 }
 
-static int expand_copy(const void *ctx, const struct changeset *cs, tree_entry_fn fn, void *fn_ctx,
+static int expand_copy(const void *ctx, const struct change *c, tree_entry_fn fn, void *fn_ctx,
                        struct error *err)
 {
-	return tree_expand(ctx, cs, fn, fn_ctx, err);
+	return tree_expand_one(ctx, c, fn, fn_ctx, err);
 }
 
 static int prepare_commit(struct atoll_participant *p)
 {
-	cleanup_changeset struct changeset cs = CHANGESET_INIT;
 	cleanup_free char *work = work_path(p);
 	struct view v = VIEW_INIT;
+	struct changeset *cs = &v.cs;
 	struct dir_source source = { .expand = expand_copy, .ctx = &v.t, .stays = true };
 	int r;
 
@@ -400,18 +410,18 @@ static int prepare_commit(struct atoll_participant *p)
 		return ATOLL_NO_CHANGE;
 	r = view_open(p, &v);
 	if (r >= 0)
-		r = tree_diff(&v.t, &cs, &p->err);
+		r = tree_diff(&v.t, cs, &p->err);
 	if (r >= 0)
-		r = dir_select(p, &source, &cs);
-	if (r >= 0 && cs.n)
-		r = dir_weed(p, &cs, judge, judge_dir, &v);
+		r = dir_select(p, &source, cs);
+	if (r >= 0 && cs->v.n)
+		r = dir_weed(p, cs, judge, judge_dir, &v);
 	if (r >= 0)
-		r = cs.n || cs.n_theirs || p->batch_anyway ? dir_prepare(p, work, &source, &cs)
-		                                           : ATOLL_NO_CHANGE;
+		r = cs->v.n || cs->theirs.n || p->batch_anyway ? dir_prepare(p, work, &source, cs)
+		                                               : ATOLL_NO_CHANGE;
 	if (r == ATOLL_READY)
-		r = judge_again(p, &v, &cs);
+		r = judge_again(p, &v);
 	if (r == ATOLL_READY)
-		r = dir_same_base(p, &cs, true);
+		r = dir_same_base(p, cs, true);
 	view_done(&v);
 	return r;
 }
@@ -491,31 +501,70 @@ static int copy_keep(struct atoll_participant *p)
 
 /* ---- taking over what somebody else changed ---- */
 
-/* Is PATH, which somebody else changed, in the way of a change of ours? 2: both made the same. */
-static int collides(struct view *v, const struct changeset *cs, const char *path, bool attrs_only,
-                    const struct change **ret_with)
+/* A change at or around PATH, or else the first below it, but for those of attributes alone: 1 with
+ * *ret. Those around it have a part of its name. */
+static int find_around(const struct changeset *cs, const char *path, struct change *ret)
 {
-	for (size_t i = 0; i < cs->n; i++) {
-		struct change *c = &cs->v[i];
-		cleanup_free char *why = NULL;
-		int r;
+	size_t len = strlen(path);
 
-		if (attrs_only ? c->op != CHANGE_ATTR || strcmp(c->path, path) != 0
-		               : c->op == CHANGE_ATTR ||
-		                         !(path_below(path, c->path) || path_below(c->path, path)))
-			continue;
-		r = tree_conflict(&v->t, c, &why, &v->p->err);
-		if (r < 0)
+	for (size_t at = strcspn(path, "/");; at += 1 + strcspn(path + at + 1, "/")) {
+		cleanup_free char *name = xstrndup(path, at);
+		size_t i;
+		int r = changeset_from(cs, name, &i);
+
+		for (; r >= 0 && i < cs->v.n; i++) {
+			cleanup_change struct change c = CHANGE_INIT;
+
+			r = changeset_get(&cs->v, i, &c);
+			if (r < 0 ||
+			    !(at == len ? path_below(c.path, path) : strcmp(c.path, name) == 0))
+				break;
+			if (c.op == CHANGE_ATTR)
+				continue;
+			*ret = c;
+			c.path = NULL;
+			return 1;
+		}
+		if (r < 0 || at == len)
 			return r;
-		*ret_with = c;
-		return r == 2 && strcmp(c->path, path) == 0 ? 2 : 1;
 	}
-	return 0;
+}
+
+/* The change of PATH's attributes alone: 1 with *ret. */
+static int find_attrs(const struct changeset *cs, const char *path, struct change *ret)
+{
+	cleanup_change struct change c = CHANGE_INIT;
+	size_t i;
+	int r = changeset_from(cs, path, &i);
+
+	if (r >= 0 && i < cs->v.n)
+		r = changeset_get(&cs->v, i, &c);
+	if (r < 0 || !c.path || c.op != CHANGE_ATTR || strcmp(c.path, path) != 0)
+		return r;
+	*ret = c;
+	c.path = NULL;
+	return 1;
+}
+
+/* Is PATH, which somebody else changed, in the way of a change of ours? 2: both made the same. */
+static int collides(struct view *v, const char *path, bool attrs_only, struct change *ret_with)
+{
+	cleanup_free char *why = NULL;
+	int r = attrs_only ? find_attrs(&v->cs, path, ret_with)
+	                   : find_around(&v->cs, path, ret_with);
+
+	if (r < 0)
+		return dir_unreadable(v->p, r);
+	if (r == 0)
+		return 0;
+	r = tree_conflict(&v->t, ret_with, &why, &v->p->err);
+	if (r < 0)
+		return r;
+	return r == 2 && strcmp(ret_with->path, path) == 0 ? 2 : 1;
 }
 
 /* Leaves in F what is in nobody's way. */
-static int sift(struct view *v, const struct changeset *cs, struct copy_foreign *f,
-                struct strlist *equal)
+static int sift(struct view *v, struct copy_foreign *f, struct strlist *equal)
 {
 	struct strlist *const lists[] = { &f->paths, &f->dirs };
 	int r = 0;
@@ -525,14 +574,14 @@ static int sift(struct view *v, const struct changeset *cs, struct copy_foreign 
 
 		for (size_t i = 0; i < lists[k]->n; i++) {
 			char *path = lists[k]->v[i];
-			const struct change *with = NULL;
-			int hit = r < 0 ? r : collides(v, cs, path, k == 1, &with);
+			cleanup_change struct change with = CHANGE_INIT;
+			int hit = r < 0 ? r : collides(v, path, k == 1, &with);
 
 			r = hit < 0 ? hit : r;
 			if (hit == 2 && k == 0)
 				strlist_add(equal, path);
 			if (hit == 1)
-				atoll_participant_note(v->p, ATOLL_NOTE_CONFLICT, with->path,
+				atoll_participant_note(v->p, ATOLL_NOTE_CONFLICT, with.path,
 				                       "changed by somebody else and in the plan");
 			if (hit == 0)
 				lists[k]->v[kept++] = path;
@@ -546,7 +595,6 @@ static int sift(struct view *v, const struct changeset *cs, struct copy_foreign 
 
 static int copy_refresh(struct atoll_participant *p)
 {
-	cleanup_changeset struct changeset cs = CHANGESET_INIT;
 	cleanup_copy_foreign struct copy_foreign f = COPY_FOREIGN_INIT;
 	cleanup_strlist struct strlist equal = STRLIST_INIT;
 	struct view v = VIEW_INIT;
@@ -557,11 +605,11 @@ static int copy_refresh(struct atoll_participant *p)
 		return 0;
 	r = view_open(p, &v);
 	if (r >= 0)
-		r = tree_diff(&v.t, &cs, &p->err);
+		r = tree_diff(&v.t, &v.cs, &p->err);
 	if (r >= 0)
 		r = copy_foreign_find(&v.t, &f, &p->err);
 	if (r >= 0)
-		r = sift(&v, &cs, &f, &equal);
+		r = sift(&v, &f, &equal);
 	if (r >= 0)
 		r = copy_base_refresh(p, &v.t, &f, &equal);
 	p->changes = f.paths.n;

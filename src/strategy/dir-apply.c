@@ -139,15 +139,15 @@ int dir_open_op(struct dir_batch *b, const struct manifest_op *o, int fd, const 
 
 /* What the exchange displaced must be what prepare saw; otherwise somebody changed it in the last
  * microseconds. Before the acknowledgement that revokes the batch (invariant 5). */
-static int displaced_ok(struct atoll_participant *p, struct dir_batch *b, size_t k,
+static int displaced_ok(struct atoll_participant *p, struct dir_batch *b, struct dir_kth op,
                         const char *slot)
 {
-	const struct manifest_op *o = &b->m.ops[k];
+	const struct manifest_op *o = op.o;
 	struct fs_stat st;
 	int late = 0, r = fs_stat_at(b->batch_fd, slot, FS_STAT_ID, &st);
 
 	if (r >= 0)
-		r = late = dir_late_write(b, k);
+		r = late = dir_late_write(b, op.k, o);
 	if (r < 0)
 		return error_sys(&p->err, r, "look at what was displaced by", o->path);
 	if (fs_id_equal(st.id, o->old_stat.id) && !late)
@@ -159,10 +159,10 @@ static int displaced_ok(struct atoll_participant *p, struct dir_batch *b, size_t
 	                 "'%s' was changed by somebody else at the last moment", o->path);
 }
 
-static int apply_delete(struct atoll_participant *p, struct dir_batch *b, size_t k, int fd,
+static int apply_delete(struct atoll_participant *p, struct dir_batch *b, struct dir_kth op, int fd,
                         const char *name, const char *slot)
 {
-	const struct manifest_op *o = &b->m.ops[k];
+	const struct manifest_op *o = op.o;
 	struct fs_stat st;
 	int r = fs_stat_at(fd, name, FS_STAT_ID, &st);
 
@@ -184,13 +184,13 @@ static int apply_delete(struct atoll_participant *p, struct dir_batch *b, size_t
 		r = with_ballast(b, fs_move, fd, name, b->batch_fd, slot);
 	if (r < 0)
 		return error_sys(&p->err, r, "remove", o->path);
-	return displaced_ok(p, b, k, slot);
+	return displaced_ok(p, b, op, slot);
 }
 
-static int apply_new(struct atoll_participant *p, struct dir_batch *b, size_t k, int fd,
+static int apply_new(struct atoll_participant *p, struct dir_batch *b, struct dir_kth op, int fd,
                      const char *name, const char *slot)
 {
-	const struct manifest_op *o = &b->m.ops[k];
+	const struct manifest_op *o = op.o;
 	bool replace = o->op == CHANGE_REPLACE;
 	int r = finalize(b, slot, o);
 
@@ -209,7 +209,7 @@ static int apply_new(struct atoll_participant *p, struct dir_batch *b, size_t k,
 	else if (r == -EEXIST && !replace && p->batch.recovering)
 		r = fs_exchange(fd, name, b->batch_fd, slot);
 	else if (r >= 0 && replace)
-		return displaced_ok(p, b, k, slot);
+		return displaced_ok(p, b, op, slot);
 	if (r == -ENOENT || r == -EEXIST) {
 		atoll_participant_note(p, ATOLL_NOTE_CONFLICT, o->path,
 		                       "changed at the last moment");
@@ -241,15 +241,15 @@ static int already_done(struct atoll_participant *p, struct dir_batch *b,
 	                 o->path);
 }
 
-static int apply_op(struct atoll_participant *p, struct dir_batch *b, size_t k)
+static int apply_op(struct atoll_participant *p, struct dir_batch *b, struct dir_kth op)
 {
-	const struct manifest_op *o = &b->m.ops[k];
+	const struct manifest_op *o = op.o;
 	const char *name;
 	struct fs_stat st;
 	char slot[DIR_SLOT_LEN];
 	int fd, r;
 
-	dir_slot_name(k, slot);
+	dir_slot_name(op.k, slot);
 	r = fs_stat_at(b->batch_fd, slot, FS_STAT_ID, &st);
 	if (r < 0 && r != -ENOENT)
 		return error_sys(&p->err, r, "look at the slot of", o->path);
@@ -280,8 +280,8 @@ static int apply_op(struct atoll_participant *p, struct dir_batch *b, size_t k)
 	r = dir_parent(b, b->root_fd, o->path, &fd, &name);
 	if (r < 0)
 		return error_sys(&p->err, r, "open the directory of", o->path);
-	return o->op == CHANGE_DELETE ? apply_delete(p, b, k, fd, name, slot)
-	                              : apply_new(p, b, k, fd, name, slot);
+	return o->op == CHANGE_DELETE ? apply_delete(p, b, op, fd, name, slot)
+	                              : apply_new(p, b, op, fd, name, slot);
 }
 
 /* ---- directories that stay ---- */
@@ -365,48 +365,62 @@ static int close_up_at(const struct manifest_op *o, const struct fs_stat *want, 
 	return r;
 }
 
+static int close_up(struct dir_batch *b, struct dir_kth op, bool back)
+{
+	const struct manifest_op *o = op.o;
+	const struct fs_stat *in_slot = back ? &o->new_stat : &o->old_stat;
+	const struct fs_stat *in_place = back ? &o->old_stat : &o->new_stat;
+	const char *name;
+	char slot[DIR_SLOT_LEN];
+	int fd, r;
+
+	if ((!(o->flags & MANIFEST_TEMP) && o->op != CHANGE_REPLACE) || o->flags & MANIFEST_WORK)
+		return 0;
+	dir_slot_name(op.k, slot);
+	r = close_up_at(o, in_slot, b->batch_fd, slot);
+	if (r >= 0 && S_ISDIR(in_place->mode)) {
+		r = dir_parent(b, b->root_fd, o->path, &fd, &name);
+		r = r == -ENOENT ? 0 : r < 0 ? r : close_up_at(o, in_place, fd, name);
+	}
+	return r;
+}
+
 int dir_close_up(struct atoll_participant *p, struct dir_batch *b, bool back)
 {
-	for (size_t k = 0; k < b->m.n_ops; k++) {
-		const struct manifest_op *o = &b->m.ops[k];
-		const struct fs_stat *in_slot = back ? &o->new_stat : &o->old_stat;
-		const struct fs_stat *in_place = back ? &o->old_stat : &o->new_stat;
-		const char *name;
-		char slot[DIR_SLOT_LEN];
-		int fd, r;
+	int r = 0;
 
-		if ((!(o->flags & MANIFEST_TEMP) && o->op != CHANGE_REPLACE) ||
-		    o->flags & MANIFEST_WORK)
-			continue;
-		dir_slot_name(k, slot);
-		r = close_up_at(o, in_slot, b->batch_fd, slot);
-		if (r >= 0 && S_ISDIR(in_place->mode)) {
-			r = dir_parent(b, b->root_fd, o->path, &fd, &name);
-			r = r == -ENOENT ? 0 : r < 0 ? r : close_up_at(o, in_place, fd, name);
-		}
+	for (size_t k = 0; k < b->m.ops.n && r >= 0; k++) {
+		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
+
+		r = dir_op(p, b, k, &o);
 		if (r < 0)
-			return error_sys(&p->err, r, "set the mode of", o->path);
+			break;
+		r = close_up(b, (struct dir_kth){ &o, k }, back);
+		if (r < 0)
+			r = error_sys(&p->err, r, "set the mode of", o.path);
 	}
-	return 0;
+	return r;
 }
 
 static int late_writes(struct atoll_participant *p, struct dir_batch *b)
 {
 	int r = 0;
 
-	for (size_t k = 0; k < b->m.n_ops && r >= 0; k++) {
+	for (size_t k = 0; k < b->m.ops.n && r >= 0; k++) {
+		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
 		struct fs_stat st;
 		char slot[DIR_SLOT_LEN];
 
+		r = dir_op(p, b, k, &o);
 		dir_slot_name(k, slot);
-		if (b->m.ops[k].flags & MANIFEST_WORK ||
+		if (r < 0 || o.flags & MANIFEST_WORK ||
 		    fs_stat_at(b->batch_fd, slot, FS_STAT_ID, &st) < 0)
 			continue;
-		if (!fs_id_equal(st.id, b->m.ops[k].old_stat.id))
-			r = dir_keep_conflict(p, b, k, "put there by somebody else");
-		else if (dir_late_write(b, k) > 0)
+		if (!fs_id_equal(st.id, o.old_stat.id))
+			r = dir_keep_conflict(p, b, k, &o, "put there by somebody else");
+		else if (dir_late_write(b, k, &o) > 0)
 			atoll_participant_note(
-				p, ATOLL_NOTE_LATE_WRITE, b->m.ops[k].path,
+				p, ATOLL_NOTE_LATE_WRITE, o.path,
 				"somebody wrote to the original after it was replaced; "
 				"it is kept with the undo data");
 	}
@@ -425,9 +439,13 @@ int dir_commit(struct atoll_participant *p, const char *work)
 		                    : r;
 	if (!p->batch.recovering)
 		dir_mark_foreign(b, false);
-	progress_phase("committing", b->m.n_ops);
-	for (size_t k = 0; k < b->m.n_ops && r >= 0; k++) {
-		r = apply_op(p, b, k);
+	progress_phase("committing", b->m.ops.n);
+	for (size_t k = 0; k < b->m.ops.n && r >= 0; k++) {
+		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
+
+		r = dir_op(p, b, k, &o);
+		if (r >= 0)
+			r = apply_op(p, b, (struct dir_kth){ &o, k });
 		progress_add(1, 0);
 		crashpoint("dir.apply.op");
 	}

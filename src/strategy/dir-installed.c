@@ -10,39 +10,85 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "fs/atomic.h"
 #include "fs/resolve.h"
 #include "fs/walk.h"
 #include "util/cleanup.h"
 #include "util/escape.h"
 #include "util/mem.h"
 
-static int add_entry(struct manifest *m, const char *path, const struct fs_stat *st)
-{
-	struct manifest_op o = { .op = CHANGE_CREATE,
-		                 .flags = MANIFEST_RECORD,
-		                 .path = xstrdup(path),
-		                 .new_stat = *st };
-
-	return manifest_add_op(m, &o);
-}
+struct listing {
+	dir_entry_fn fn;
+	void *ctx;
+};
 
 static int list_entry(void *ctx, int dir_fd, const char *name, const char *path, unsigned char type)
 {
+	const struct listing *l = ctx;
 	struct fs_stat st;
 	int r = fs_stat_at(dir_fd, name, FS_STAT_ID, &st);
 
 	(void)type;
 	if (r < 0)
 		return r == -ENOENT ? WALK_SKIP : r;
-	return add_entry(ctx, path, &st);
+	return l->fn(l->ctx, path, &st);
+}
+
+int dir_each_below(int root_fd, const char *path, dir_entry_fn fn, void *ctx)
+{
+	struct listing l = { fn, ctx };
+
+	return walk_tree(root_fd, path, list_entry, NULL, &l);
+}
+
+static int add_entry(void *ctx, const char *path, const struct fs_stat *st)
+{
+	struct manifest_op o = { .op = CHANGE_CREATE,
+		                 .flags = MANIFEST_RECORD,
+		                 .path = xstrdup(path),
+		                 .new_stat = *st };
+
+	return manifest_add_op(ctx, &o);
 }
 
 int dir_list_tree(int root_fd, const char *path, struct manifest *ret)
 {
-	return walk_tree(root_fd, path, list_entry, NULL, ret);
+	return dir_each_below(root_fd, path, add_entry, ret);
 }
 
-static int collect_op(struct dir_batch *b, const struct manifest_op *o, struct manifest *m)
+/* As far as anybody can tell after it was moved. */
+static bool same_content(const struct fs_stat *was, const struct fs_stat *now)
+{
+	return S_ISDIR(now->mode) ||
+	       (was->mtime_ns == now->mtime_ns && was->size == now->size && was->mode == now->mode);
+}
+
+struct installing {
+	struct manifest_writer *w;
+	/* An undo was withdrawn: what was installed moved away and back, which shows on every ctime;
+	 * what somebody wrote to meanwhile, or put there, is not ours for that. NULL: none was. */
+	const struct manifest *was;
+};
+
+static int install_entry(void *ctx, const char *path, const struct fs_stat *st)
+{
+	struct installing *in = ctx;
+	cleanup_manifest_op struct manifest_op o = { .op = CHANGE_CREATE,
+		                                     .flags = MANIFEST_RECORD,
+		                                     .path = xstrdup(path),
+		                                     .new_stat = *st };
+	struct fs_stat before;
+	int r = in->was ? dir_installed_find(in->was, path, &before) : 0;
+
+	if (r < 0 || (in->was && r == 0))
+		return r;
+	if (in->was &&
+	    (before.ctime_ns == 0 || !fs_id_equal(before.id, st->id) || !same_content(&before, st)))
+		o.new_stat.ctime_ns = 0;
+	return manifest_writer_add(in->w, &o);
+}
+
+static int collect_op(struct dir_batch *b, const struct manifest_op *o, struct installing *in)
 {
 	const char *name;
 	struct fs_stat st;
@@ -55,65 +101,48 @@ static int collect_op(struct dir_batch *b, const struct manifest_op *o, struct m
 	if (!fs_id_equal(st.id, o->new_stat.id))
 		return 0;
 	if (S_ISDIR(st.mode))
-		return dir_list_tree(b->root_fd, o->path, m);
+		return dir_each_below(b->root_fd, o->path, install_entry, in);
 	/* Written to between the exchange and now: not what we installed, so that an undo will
 	 * find it changed. */
 	if (st.mtime_ns != o->new_stat.mtime_ns || st.size != o->new_stat.size)
 		st.ctime_ns = 0;
-	return add_entry(m, o->path, &st);
+	return install_entry(in, o->path, &st);
 }
 
-/* As far as anybody can tell after it was moved. */
-static bool same_content(const struct fs_stat *was, const struct fs_stat *now)
+#define INSTALLED_NEW "installed.new"
+
+static int write_record(struct dir_batch *b, const struct manifest *was)
 {
-	return S_ISDIR(now->mode) ||
-	       (was->mtime_ns == now->mtime_ns && was->size == now->size && was->mode == now->mode);
-}
+	struct installing in = { .was = was };
+	int r = manifest_writer_open(b->batch_fd, INSTALLED_NEW, b->m.created_ns, &in.w);
 
-/* An undo was withdrawn: what was installed moved away and back, which shows on every ctime; what
- * somebody wrote to meanwhile, or put there, is not ours for that. */
-static void keep_record(const struct manifest *was, struct manifest *m)
-{
-	size_t kept = 0;
+	for (size_t k = 0; k < b->m.ops.n && r >= 0; k++) {
+		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
 
-	for (size_t i = 0; i < m->n_ops; i++) {
-		const struct fs_stat *before = dir_installed_find(was, m->ops[i].path);
-		struct fs_stat *now = &m->ops[i].new_stat;
-
-		if (!before) {
-			free(m->ops[i].path);
-			continue;
-		}
-		if (before->ctime_ns == 0 || !fs_id_equal(before->id, now->id) ||
-		    !same_content(before, now))
-			now->ctime_ns = 0;
-		m->ops[kept++] = m->ops[i];
+		r = manifest_get(&b->m, k, &o);
+		if (r >= 0 && o.new_stat.mode && !(o.flags & MANIFEST_WORK))
+			r = collect_op(b, &o, &in);
 	}
-	m->n_ops = kept;
+	if (r >= 0)
+		r = manifest_writer_finish(in.w);
+	manifest_writer_close(in.w);
+	return r < 0 ? r : fs_rename_over(b->batch_fd, INSTALLED_NEW, DIR_INSTALLED);
 }
 
 int dir_installed_write(struct atoll_participant *p, struct dir_batch *b)
 {
-	struct manifest m = { .created_ns = b->m.created_ns }, was = MANIFEST_INIT;
-	char hash[HASH_TEXT_LEN];
-	int r = 0;
+	struct manifest was = MANIFEST_INIT;
+	bool again =
+		p->batch.redoing && manifest_read(b->batch_fd, DIR_INSTALLED, "", &was, NULL) >= 0;
+	int r = write_record(b, again ? &was : NULL);
 
-	for (size_t k = 0; k < b->m.n_ops && r >= 0; k++)
-		if (b->m.ops[k].new_stat.mode && !(b->m.ops[k].flags & MANIFEST_WORK))
-			r = collect_op(b, &b->m.ops[k], &m);
-	if (r >= 0 && p->batch.redoing &&
-	    manifest_read(b->batch_fd, DIR_INSTALLED, "", &was, NULL) >= 0) {
-		keep_record(&was, &m);
-		manifest_done(&was);
-	}
+	/* With the disk full there is what prepare has set aside for it. */
+	if ((r == -ENOSPC || r == -EDQUOT) && fs_unlink_at(b->area_fd, DIR_BALLAST) == 0)
+		r = write_record(b, again ? &was : NULL);
+	manifest_done(&was);
 	if (r < 0)
-		r = error_sys(&p->err, r, "record what was installed in", p->root);
-	else
-		r = manifest_write(&m, b->batch_fd, DIR_INSTALLED, hash, &p->err);
-	manifest_done(&m);
-	if (r >= 0 && p->batch.sync)
-		r = syncset_add(p->batch.sync, b->batch_fd, DIR_INSTALLED);
-	return r;
+		return error_sys(&p->err, r, "record what was installed in", p->root);
+	return p->batch.sync ? syncset_add(p->batch.sync, b->batch_fd, DIR_INSTALLED) : 0;
 }
 
 int dir_installed_read(struct atoll_participant *p, struct dir_batch *b, struct manifest *ret)
@@ -129,37 +158,123 @@ int dir_installed_read(struct atoll_participant *p, struct dir_batch *b, struct 
 
 /* ---- is it still what we wrote? ---- */
 
-static int by_path(const void *key, const void *element)
+int dir_installed_find(const struct manifest *installed, const char *path, struct fs_stat *ret)
 {
-	const struct manifest_op *o = element;
+	struct manifest_op o;
+	int r = manifest_find(installed, installed->ops.n, path, &o);
 
-	return path_compare(key, o->path);
+	if (r > 0)
+		*ret = o.new_stat;
+	return r;
 }
 
-const struct fs_stat *dir_installed_find(const struct manifest *installed, const char *path)
+int dir_covered(const struct atoll_participant *p, const char *path)
 {
-	const struct manifest_op *o = installed->n_ops
-	                                      ? bsearch(path, installed->ops, installed->n_ops,
-	                                                sizeof(*installed->ops), by_path)
-	                                      : NULL;
+	struct manifest_op o;
 
-	return o ? &o->new_stat : NULL;
+	return manifest_find_above(&p->put_back, path, &o);
 }
 
-bool dir_covered(const struct strlist *undone, const char *path)
+static int by_id(const void *a, size_t a_len, const void *b, size_t b_len)
 {
-	for (size_t i = 0; i < undone->n; i++)
-		if (path_below(path, undone->v[i]))
-			return true;
-	return false;
+	(void)b_len;
+	return memcmp(a, b, a_len);
+}
+
+static int id_against(const void *key, const void *data, size_t len)
+{
+	return memcmp(key, data, len);
 }
 
 static bool is_displaced(const struct atoll_participant *p, struct fs_id id)
 {
-	for (size_t i = 0; i < p->n_displaced; i++)
-		if (fs_id_equal(p->displaced[i], id))
-			return true;
-	return false;
+	size_t i;
+
+	/* Cannot be told: then it is somebody else's doing. */
+	return spool_search(&p->displaced, p->displaced.n, id_against, &id, &i) > 0;
+}
+
+static int note_displaced(struct atoll_participant *p, const struct dir_batch *b)
+{
+	int r = 0;
+
+	spool_spill_to(&p->displaced, b->area_fd);
+	for (size_t k = 0; r >= 0 && k < b->m.ops.n; k++) {
+		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
+
+		r = manifest_get(&b->m, k, &o);
+		if (r < 0 || o.flags & MANIFEST_WORK || !o.old_stat.mode ||
+		    S_ISDIR(o.old_stat.mode))
+			continue;
+		r = spool_add(&p->displaced, &o.old_stat.id, sizeof(o.old_stat.id));
+	}
+	return r < 0 ? r : spool_sort(&p->displaced, by_id);
+}
+
+/* What is left alone is not put back, so it speaks for itself against them. */
+static int list_put_back(const struct dir_batch *b, struct manifest *ret)
+{
+	int r = 0;
+
+	spool_spill_to(&ret->ops, b->area_fd);
+	for (size_t k = 0; r >= 0 && k < b->m.ops.n; k++) {
+		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
+
+		r = manifest_get(&b->m, k, &o);
+		if (r >= 0 && !(o.flags & MANIFEST_WORK) && !b->keep[k])
+			r = manifest_add_op(ret, &o);
+	}
+	return r < 0 ? r : manifest_sort(ret);
+}
+
+/* Those of FROM that TO, of an older batch, has no say about. */
+static int add_newer(struct manifest *to, const struct manifest *from)
+{
+	struct manifest more = MANIFEST_INIT;
+	int r = 0;
+
+	more.ops.may_spill = to->ops.may_spill;
+	more.ops.dir_fd = to->ops.dir_fd;
+	for (size_t i = 0; r >= 0 && i < from->ops.n; i++) {
+		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
+		struct manifest_op above;
+
+		r = manifest_get(from, i, &o);
+		if (r >= 0)
+			r = manifest_find_above(to, o.path, &above);
+		if (r == 0)
+			r = manifest_add_op(&more, &o);
+	}
+	for (size_t i = 0; r >= 0 && i < more.ops.n; i++) {
+		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
+
+		r = manifest_get(&more, i, &o);
+		if (r >= 0)
+			r = manifest_add_op(to, &o);
+	}
+	manifest_done(&more);
+	return r < 0 ? r : manifest_sort(to);
+}
+
+int dir_note_undone(struct atoll_participant *p, const struct dir_batch *b)
+{
+	struct manifest m = MANIFEST_INIT;
+	int r = note_displaced(p, b);
+
+	if (r >= 0)
+		r = list_put_back(b, &m);
+	if (r >= 0)
+		r = add_newer(&m, &p->put_back);
+	if (r < 0) {
+		manifest_done(&m);
+		return error_sys(&p->err, r, "note what is put back in", p->root);
+	}
+	manifest_done(&p->put_back);
+	p->put_back = m;
+	for (size_t i = 0; i < b->m.n_dirs; i++)
+		if (b->m.dirs[i].flags & MANIFEST_DIR_ATTR)
+			strlist_add(&p->undone_attrs, b->m.dirs[i].path);
+	return 0;
 }
 
 /* Where a newer batch of the same undo moved another name of it away, its ctime says nothing. */
@@ -181,76 +296,88 @@ static int check_entry(void *ctx, int dir_fd, const char *name, const char *path
                        unsigned char type)
 {
 	struct check *c = ctx;
-	const struct fs_stat *was = dir_installed_find(c->installed, path);
-	struct fs_stat st;
+	struct fs_stat st, was;
+	bool known;
 	int r = fs_stat_at(dir_fd, name, FS_STAT_ID, &st);
 
 	(void)type;
-	if (r == -ENOENT || dir_covered(&c->p->undone, path))
+	if (r >= 0)
+		r = dir_covered(c->p, path);
+	if (r == -ENOENT || r > 0)
 		return WALK_SKIP;
+	if (r >= 0)
+		r = dir_installed_find(c->installed, path, &was);
 	if (r < 0)
 		return r;
-	if (same(c->p, was, &st))
+	known = r > 0;
+	if (same(c->p, known ? &was : NULL, &st))
 		return 0;
 	cleanup_free char *shown = escape_dup(path);
 	if (!c->why)
-		c->why = xasprintf(was ? "'%s' was changed since" : "holds '%s', which is not ours",
-		                   shown);
+		c->why = xasprintf(
+			known ? "'%s' was changed since" : "holds '%s', which is not ours", shown);
 	return WALK_SKIP;
-}
-
-/* No batch older than that of undone path I has a say about what is there afterwards. */
-static bool is_last_word(const struct strlist *undone, size_t i)
-{
-	for (size_t k = i + 1; k < undone->n; k++)
-		if (path_below(undone->v[i], undone->v[k]))
-			return false;
-	return true;
 }
 
 /* An original that waited in a slot: its ctime is that of moving it there, or of an earlier undo. */
 static bool same_original(const struct fs_stat *was, const struct fs_stat *old)
 {
-	return was && fs_id_equal(was->id, old->id) &&
+	return fs_id_equal(was->id, old->id) &&
 	       (was->ctime_ns == old->ctime_ns || (was->ctime_ns != 0 && same_content(was, old)));
 }
 
-/* What newer batches of this undo put back at operation O's path and below: is it what O's batch
- * installed? NULL, or what somebody did to it in between. */
-static char *check_put_back(const struct atoll_participant *p, const struct manifest *installed,
-                            const struct manifest_op *o)
+/* BACK is what will be at operation O's path or below it: is it what O's batch installed? NULL, or what
+ * somebody did to it in between. */
+static char *judge_put_back(const struct manifest *installed, const struct manifest_op *o,
+                            const struct manifest_op *back)
 {
-	for (size_t i = 0; i < p->undone.n; i++) {
-		const char *path = p->undone.v[i];
-		const struct fs_stat *old = &p->undone_old[i];
-		bool is_self = strcmp(path, o->path) == 0;
+	const struct fs_stat *old = &back->old_stat;
+	bool is_self = strcmp(back->path, o->path) == 0;
+	struct fs_stat was;
 
-		if (!path_below(path, o->path) || !is_last_word(&p->undone, i))
-			continue;
-		if (!old->mode && is_self && o->op == CHANGE_REPLACE)
-			return xstrdup("was deleted since");
-		if (!old->mode || same_original(dir_installed_find(installed, path), old))
-			continue;
-		if (is_self)
-			return xstrdup(o->op == CHANGE_DELETE ? "was created since"
-			                                      : "was changed since");
-		cleanup_free char *shown = escape_dup(path);
-		return xasprintf("will hold '%s', which is not ours", shown);
+	if (!old->mode)
+		return is_self && o->op == CHANGE_REPLACE ? xstrdup("was deleted since") : NULL;
+	if (dir_installed_find(installed, back->path, &was) > 0 && same_original(&was, old))
+		return NULL;
+	if (is_self)
+		return xstrdup(o->op == CHANGE_DELETE ? "was created since" : "was changed since");
+	cleanup_free char *shown = escape_dup(back->path);
+	return xasprintf("will hold '%s', which is not ours", shown);
+}
+
+/* All that newer batches of this undo put back there. */
+static int check_put_back(const struct atoll_participant *p, const struct manifest *installed,
+                          const struct manifest_op *o, char **ret_why)
+{
+	size_t i = 0;
+	int r = manifest_from(&p->put_back, o->path, &i);
+
+	for (*ret_why = NULL; r >= 0 && !*ret_why && i < p->put_back.ops.n; i++) {
+		cleanup_manifest_op struct manifest_op back = MANIFEST_OP_INIT;
+
+		r = manifest_get(&p->put_back, i, &back);
+		if (r < 0 || !path_below(back.path, o->path))
+			break;
+		*ret_why = judge_put_back(installed, o, &back);
 	}
-	return NULL;
+	return r;
 }
 
 int dir_installed_check(struct atoll_participant *p, struct dir_batch *b,
-                        const struct manifest *installed, size_t k, char **ret_why)
+                        const struct manifest *installed, const struct manifest_op *o,
+                        char **ret_why)
 {
 	struct check c = { .p = p, .installed = installed };
-	const struct manifest_op *o = &b->m.ops[k];
 	const char *name;
-	struct fs_stat st;
+	struct fs_stat st, was;
 	int fd, r;
 
-	*ret_why = check_put_back(p, installed, o);
-	if (*ret_why || dir_covered(&p->undone, o->path))
+	r = check_put_back(p, installed, o, ret_why);
+	if (r >= 0 && !*ret_why)
+		r = dir_covered(p, o->path);
+	if (r < 0)
+		return error_sys(&p->err, r, "look at what is put back at", o->path);
+	if (*ret_why || r > 0)
 		return 0;
 	r = dir_parent(b, b->root_fd, o->path, &fd, &name);
 	if (r >= 0)
@@ -268,7 +395,10 @@ int dir_installed_check(struct atoll_participant *p, struct dir_batch *b,
 		*ret_why = xstrdup("was created since");
 		return 0;
 	}
-	if (!same(p, dir_installed_find(installed, o->path), &st)) {
+	r = dir_installed_find(installed, o->path, &was);
+	if (r < 0)
+		return error_sys(&p->err, r, "read", DIR_INSTALLED);
+	if (!same(p, r ? &was : NULL, &st)) {
 		*ret_why = xstrdup("was changed since");
 		return 0;
 	}

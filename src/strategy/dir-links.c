@@ -6,6 +6,7 @@
  */
 #include "strategy/dir.h"
 
+#include <string.h>
 #include <sys/stat.h>
 
 #include "fs/walk.h"
@@ -32,26 +33,32 @@ static int count_link(struct dir_links *l, const struct fs_stat *st)
 static int count_below(void *ctx, int dir_fd, const char *name, const char *path,
                        unsigned char type)
 {
+	struct dir_links *l = ctx;
 	struct fs_stat st;
 	int r = fs_stat_at(dir_fd, name, 0, &st);
 
-	(void)path;
 	(void)type;
 	/* An overlay's whiteouts share one inode with all others. */
-	return r < 0 || overlay_is_whiteout(&st) ? r : count_link(ctx, &st);
+	if (r < 0 || overlay_is_whiteout(&st))
+		return r;
+	l->record += MANIFEST_OP_SIZE + strlen(path);
+	return count_link(l, &st);
 }
 
 int dir_links_count(struct dir_batch *b, const struct changeset *cs, struct dir_links *l)
 {
 	int r = 0;
 
-	for (size_t i = 0; i < cs->n && r >= 0; i++) {
-		const struct change *c = &cs->v[i];
+	for (size_t i = 0; i < cs->v.n && r >= 0; i++) {
+		cleanup_change struct change c = CHANGE_INIT;
 
-		if (c->op != CHANGE_CREATE && c->op != CHANGE_REPLACE)
+		r = changeset_get(&cs->v, i, &c);
+		if (r < 0 || (c.op != CHANGE_CREATE && c.op != CHANGE_REPLACE))
 			continue;
-		r = S_ISDIR(c->work.mode) ? walk_tree(b->work_fd, c->path, count_below, NULL, l)
-		                          : count_link(l, &c->work);
+		if (!S_ISDIR(c.work.mode))
+			l->record += MANIFEST_OP_SIZE + strlen(c.path);
+		r = S_ISDIR(c.work.mode) ? walk_tree(b->work_fd, c.path, count_below, NULL, l)
+		                         : count_link(l, &c.work);
 	}
 	return r;
 }

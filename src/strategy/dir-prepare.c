@@ -85,20 +85,22 @@ static int judge(struct atoll_participant *p, const struct dir_source *source,
 	struct policy pol = { .p = p };
 	int r = 0;
 
-	for (size_t i = 0; i < cs->n && r >= 0; i++) {
-		struct changeset one = { .v = &cs->v[i], .n = 1 };
+	for (size_t i = 0; i < cs->v.n && r >= 0; i++) {
+		cleanup_change struct change c = CHANGE_INIT;
 
-		if (cs->v[i].base_flags & BASE_UNREADABLE && cs->v[i].op != CHANGE_CREATE)
+		r = changeset_get(&cs->v, i, &c);
+		if (r < 0)
+			return dir_unreadable(p, r);
+		if (c.base_flags & BASE_UNREADABLE && c.op != CHANGE_CREATE)
 			return error_set(&p->err, -ATOLL_E_POLICY,
 			                 "'%s' could not be read when the sandbox was made, so a "
 			                 "change of it cannot be judged",
-			                 cs->v[i].path);
-		pol.counts =
-			!cs->v[i].in_part; /* what comes of a part is known when it is staged */
-		if (cs->v[i].what & POLICY_BITS || (!cs->v[i].counted && pol.counts))
-			r = source->expand(source->ctx, &one, judge_entry, &pol, &p->err);
+			                 c.path);
+		pol.counts = !c.in_part; /* what comes of a part is known when it is staged */
+		if (c.what & POLICY_BITS || (!c.counted && pol.counts))
+			r = source->expand(source->ctx, &c, judge_entry, &pol, &p->err);
 		else if (pol.counts)
-			pol.entries += cs->v[i].entries;
+			pol.entries += c.entries;
 	}
 	p->changes = pol.entries;
 	if (r >= 0 && pol.refused) {
@@ -157,8 +159,9 @@ static int feasible(struct atoll_participant *p, struct dir_batch *b, const stru
 	return 0;
 }
 
-/* Space that apply may need when directories must grow; let go when the disk is full then. */
-static int make_ballast(struct atoll_participant *p, struct dir_batch *b)
+/* Space that apply may need when directories must grow, and for the record of what was installed; let
+ * go when the disk is full then. */
+static int make_ballast(struct atoll_participant *p, struct dir_batch *b, uint64_t record)
 {
 	cleanup_close int fd = FD_NONE;
 	int r = fs_create_at(b->area_fd, DIR_BALLAST, 0600, &fd);
@@ -166,7 +169,7 @@ static int make_ballast(struct atoll_participant *p, struct dir_batch *b)
 	if (r == -EEXIST)
 		return 0;
 	if (r >= 0)
-		r = fs_allocate(fd, (64u << 10) + 256u * (uint64_t)b->m.n_ops);
+		r = fs_allocate(fd, (64u << 10) + 256u * (uint64_t)b->m.ops.n + record);
 	if (r < 0) {
 		(void)fs_unlink_at(b->area_fd, DIR_BALLAST);
 		return error_sys(&p->err, r, "set space aside in", p->area);
@@ -212,7 +215,7 @@ static int stage_merged(struct atoll_participant *p, struct dir_batch *b, struct
 	int work_fd = b->work_fd, r;
 
 	b->work_fd = p->merged_fd;
-	r = dir_stage_copy(p, b, b->m.n_ops, false, o);
+	r = dir_stage_copy(p, b, b->m.ops.n, false, o);
 	b->work_fd = work_fd;
 	return r;
 }
@@ -232,7 +235,7 @@ static int add_op(struct atoll_participant *p, struct dir_batch *b, const struct
 	if (r >= 0 && strlist_has(&p->merged, c->path))
 		r = stage_merged(p, b, &o);
 	else if (r >= 0 && c->op != CHANGE_DELETE)
-		r = copy || c->in_part ? dir_stage_copy(p, b, b->m.n_ops, c->in_part, &o)
+		r = copy || c->in_part ? dir_stage_copy(p, b, b->m.ops.n, c->in_part, &o)
 		                       : dir_stage_in_place(p, b, &o);
 	if (c->what & ATOLL_CHANGE_SETUID && !(p->batch.flags & ATOLL_ALLOW_SETUID))
 		o.flags |= MANIFEST_STRIP;
@@ -323,9 +326,15 @@ static int add_dirs(struct atoll_participant *p, struct dir_batch *b, const stru
 		d->flags |= MANIFEST_DIR_TIME;
 		d->new_stat.mtime_ns = cs->dirs[i].work_mtime_ns;
 	}
-	for (size_t i = 0; i < cs->n && r >= 0; i++)
-		if (cs->v[i].op == CHANGE_ATTR)
-			r = add_attr(p, b, &cs->v[i]);
+	for (size_t i = 0; i < cs->v.n && r >= 0; i++) {
+		cleanup_change struct change c = CHANGE_INIT;
+
+		r = changeset_get(&cs->v, i, &c);
+		if (r < 0)
+			return dir_unreadable(p, r);
+		if (c.op == CHANGE_ATTR)
+			r = add_attr(p, b, &c);
+	}
 	if (b->m.n_dirs)
 		qsort(b->m.dirs, b->m.n_dirs, sizeof(*b->m.dirs), by_path);
 	return r;
@@ -356,18 +365,20 @@ static int build(struct atoll_participant *p, struct dir_batch *b, const struct 
 		                 "'%s' is not on the mount of '%s' any more", p->area, p->root);
 
 	r = dir_links_count(b, cs, &links);
-	for (size_t i = 0; i < cs->n && r >= 0; i++) {
+	for (size_t i = 0; i < cs->v.n && r >= 0; i++) {
+		cleanup_change struct change c = CHANGE_INIT;
 		bool copy = false;
 
-		if (cs->v[i].op == CHANGE_ATTR)
+		r = changeset_get(&cs->v, i, &c);
+		if (r < 0 || c.op == CHANGE_ATTR)
 			continue;
-		r = dir_links_leave(b, &cs->v[i], &links, &copy);
+		r = dir_links_leave(b, &c, &links, &copy);
 		if (copy && p->rest)
-			atoll_participant_note(p, ATOLL_NOTE_WARNING, cs->v[i].path,
+			atoll_participant_note(p, ATOLL_NOTE_WARNING, c.path,
 			                       "has other names that are left out, so it is "
 			                       "committed as a file of its own");
 		if (r >= 0)
-			r = add_op(p, b, &cs->v[i], area_st.mnt_id, source,
+			r = add_op(p, b, &c, area_st.mnt_id, source,
 			           copy || stays || !mount_same(&work, &area));
 	}
 	free(links.v);
@@ -380,25 +391,28 @@ static int build(struct atoll_participant *p, struct dir_batch *b, const struct 
 	if (r >= 0)
 		r = add_dirs(p, b, cs);
 	if (r >= 0)
-		r = make_ballast(p, b);
+		r = make_ballast(p, b, links.record);
 	return r;
 }
 
 /* A directory that holds another sandbox's root may not go with it: that one's originals would. */
 static int spare_children(struct atoll_participant *p, const struct changeset *cs)
 {
-	for (size_t i = 0; p->excludes && i < cs->n; i++) {
-		const struct change *c = &cs->v[i];
+	for (size_t i = 0; p->excludes && p->excludes->n && i < cs->v.n; i++) {
+		cleanup_change struct change c = CHANGE_INIT;
+		int r = changeset_get(&cs->v, i, &c);
 
-		if (!S_ISDIR(c->base.mode) || (c->op != CHANGE_DELETE && c->op != CHANGE_REPLACE))
+		if (r < 0)
+			return dir_unreadable(p, r);
+		if (!S_ISDIR(c.base.mode) || (c.op != CHANGE_DELETE && c.op != CHANGE_REPLACE))
 			continue;
 		for (size_t k = 0; k < p->excludes->n; k++) {
-			if (!path_below(p->excludes->v[k], c->path))
+			if (!path_below(p->excludes->v[k], c.path))
 				continue;
 			(void)error_set(&p->err, -ATOLL_E_POLICY,
 			                "'%s' was moved, removed or replaced, but holds '%s', "
 			                "another resource of the plan",
-			                c->path, p->excludes->v[k]);
+			                c.path, p->excludes->v[k]);
 			error_hint(&p->err, "put it back in the plan, or atoll reset");
 			return -ATOLL_E_POLICY;
 		}
@@ -420,6 +434,7 @@ int dir_prepare(struct atoll_participant *p, const char *work, const struct dir_
 	if (r < 0)
 		return r;
 	b->m.created_ns = clock_real_ns();
+	spool_spill_to(&b->m.ops, b->area_fd);
 	r = p->rest ? dir_work_write(p, b, source, cs) : dir_used_write(p, b);
 	if (r >= 0)
 		r = build(p, b, source, cs);
@@ -445,20 +460,27 @@ int dir_same_base(struct atoll_participant *p, const struct changeset *cs, bool 
 	const struct dir_batch *b = p->state;
 	size_t k = 0, conflicts = 0;
 
-	for (size_t i = 0; i < cs->n; i++) {
-		const struct fs_stat *was = &cs->v[i].base, *now;
+	for (size_t i = 0; i < cs->v.n; i++) {
+		cleanup_change struct change c = CHANGE_INIT;
+		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
+		const struct fs_stat *was = &c.base, *now = &o.old_stat;
+		int r = changeset_get(&cs->v, i, &c);
 
-		if (cs->v[i].op == CHANGE_ATTR)
+		if (r < 0)
+			return dir_unreadable(p, r);
+		if (c.op == CHANGE_ATTR)
 			continue;
-		now = &b->m.ops[k++].old_stat;
-		if (settled_only && !cs->v[i].settled)
+		r = dir_op(p, b, k++, &o);
+		if (r < 0)
+			return r;
+		if (settled_only && !c.settled)
 			continue;
 		if (was->mode == now->mode && was->id.ino == now->id.ino &&
 		    was->id.gen == now->id.gen &&
 		    (S_ISDIR(now->mode) || was->ctime_ns == now->ctime_ns))
 			continue;
 		if (conflicts++ < LIMIT_CONFLICTS)
-			atoll_participant_note(p, ATOLL_NOTE_CONFLICT, cs->v[i].path, "changed");
+			atoll_participant_note(p, ATOLL_NOTE_CONFLICT, c.path, "changed");
 	}
 	return dir_conflicts(p, conflicts);
 }
@@ -494,8 +516,12 @@ int dir_check(struct atoll_participant *p, const char *work)
 
 	/* After a crash there is nothing to compare with: that the manifest is the one decided on
 	 * is all that can be asked. */
-	for (size_t k = 0; r >= 0 && !p->batch.recovering && k < b->m.n_ops; k++)
-		if (!(b->m.ops[k].flags & MANIFEST_WORK))
-			r = check_op(p, b, &b->m.ops[k]);
+	for (size_t k = 0; r >= 0 && !p->batch.recovering && k < b->m.ops.n; k++) {
+		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
+
+		r = dir_op(p, b, k, &o);
+		if (r >= 0 && !(o.flags & MANIFEST_WORK))
+			r = check_op(p, b, &o);
+	}
 	return r;
 }

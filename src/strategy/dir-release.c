@@ -40,22 +40,25 @@ static int look_at(void *ctx, int dir_fd, const char *name, const char *path, un
 {
 	struct look *l = ctx;
 	cleanup_free char *there = xasprintf("%s%s", l->op->path, path + l->slot_len);
-	struct fs_stat st;
+	struct fs_stat st, was;
 	int r = fs_stat_at(dir_fd, name, FS_STAT_ID, &st);
 
 	(void)type;
 	if (r < 0)
 		return r == -ENOENT ? WALK_SKIP : r;
-	if (!is_as_installed(dir_installed_find(l->installed, there), &st))
+	r = dir_installed_find(l->installed, there, &was);
+	if (r < 0)
+		return r;
+	if (!is_as_installed(r ? &was : NULL, &st))
 		l->changed = true;
 	return l->changed ? WALK_SKIP : 0;
 }
 
 /* Why slot K of an undone batch may not go; NULL: it may. When it cannot be told, it may not. */
-const char *dir_undone_reason(struct dir_batch *b, const struct manifest *installed, size_t k,
-                              bool keeps, int *ret_error)
+const char *dir_undone_reason(struct dir_batch *b, const struct manifest *installed,
+                              struct dir_kth op, bool keeps, int *ret_error)
 {
-	const struct manifest_op *o = &b->m.ops[k];
+	const struct manifest_op *o = op.o;
 	struct look l = { .installed = installed, .op = o };
 	struct fs_stat st;
 	char slot[DIR_SLOT_LEN];
@@ -64,7 +67,7 @@ const char *dir_undone_reason(struct dir_batch *b, const struct manifest *instal
 	*ret_error = 0;
 	if (o->flags & MANIFEST_WORK && !(o->flags & MANIFEST_THEIRS && keeps))
 		return NULL;
-	dir_slot_name(k, slot);
+	dir_slot_name(op.k, slot);
 	if (o->flags & MANIFEST_WORK)
 		return o->op == CHANGE_DELETE && !overlay_is_whiteout(&o->old_stat) &&
 		                       fs_stat_at(b->batch_fd, slot, 0, &st) >= 0
@@ -92,12 +95,17 @@ static int rescue_undone(struct atoll_participant *p, struct dir_batch *b)
 	struct manifest installed = MANIFEST_INIT;
 	int unseen, r = dir_installed_read(p, b, &installed);
 
-	for (size_t k = 0; k < b->m.n_ops && r >= 0; k++) {
-		const char *why = dir_undone_reason(b, &installed, k,
-		                                    p->batch.flags & ATOLL_KEEP_WORK, &unseen);
+	for (size_t k = 0; k < b->m.ops.n && r >= 0; k++) {
+		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
+		const char *why;
 
+		r = dir_op(p, b, k, &o);
+		if (r < 0)
+			break;
+		why = dir_undone_reason(b, &installed, (struct dir_kth){ &o, k },
+		                        p->batch.flags & ATOLL_KEEP_WORK, &unseen);
 		if (why)
-			r = dir_keep_conflict(p, b, k, why);
+			r = dir_keep_conflict(p, b, k, &o, why);
 	}
 	manifest_done(&installed);
 	return r;
@@ -107,11 +115,15 @@ static int rescue_late(struct atoll_participant *p, struct dir_batch *b)
 {
 	int r = 0;
 
-	for (size_t k = 0; k < b->m.n_ops && r >= 0; k++) {
-		int late = b->m.ops[k].flags & MANIFEST_WORK ? 0 : dir_late_write(b, k);
+	for (size_t k = 0; k < b->m.ops.n && r >= 0; k++) {
+		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
+		int late = 0;
 
+		r = dir_op(p, b, k, &o);
+		if (r >= 0 && !(o.flags & MANIFEST_WORK))
+			late = dir_late_write(b, k, &o);
 		if (late)
-			r = dir_keep_conflict(p, b, k,
+			r = dir_keep_conflict(p, b, k, &o,
 			                      late > 0 ? "written to after it was replaced"
 			                               : "it could not be looked at");
 	}

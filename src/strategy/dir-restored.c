@@ -56,45 +56,27 @@ static int add_op(struct dir_batch *b, const struct manifest_op *o, struct manif
 	return was_moved(&o->old_stat, &st) ? add(m, o->path, &st) : 0;
 }
 
-static int by_path(const void *a, const void *b)
-{
-	const struct manifest_op *x = a, *y = b;
-
-	return path_compare(x->path, y->path);
-}
-
-static const struct fs_stat *lookup(const struct manifest *m, const char *path)
-{
-	union {
-		const char *in;
-		char *out;
-	} u = { .in = path };
-	const struct manifest_op key = { .path = u.out };
-	const struct manifest_op *o =
-		m->n_ops ? bsearch(&key, m->ops, m->n_ops, sizeof(*m->ops), by_path) : NULL;
-
-	return o ? &o->new_stat : NULL;
-}
-
 /* What earlier batches put back, and this one did not touch, still counts. */
 static int add_earlier(struct dir_batch *b, struct manifest *m)
 {
 	struct manifest earlier = MANIFEST_INIT;
-	size_t n = m->n_ops;
+	size_t n = m->ops.n;
 	int r = 0;
 
 	if (manifest_read(b->area_fd, RESTORED, "", &earlier, NULL) < 0)
 		earlier = MANIFEST_INIT;
-	for (size_t i = 0; i < earlier.n_ops && r >= 0; i++) {
-		const struct manifest so_far = { .ops = m->ops, .n_ops = n };
+	for (size_t i = 0; i < earlier.ops.n && r >= 0; i++) {
+		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
+		struct manifest_op so_far;
 
-		if (!lookup(&so_far, earlier.ops[i].path))
-			r = add(m, earlier.ops[i].path, &earlier.ops[i].new_stat);
+		r = manifest_get(&earlier, i, &o);
+		if (r >= 0)
+			r = manifest_find(m, n, o.path, &so_far);
+		if (r == 0)
+			r = manifest_add_op(m, &o);
 	}
 	manifest_done(&earlier);
-	if (m->n_ops)
-		qsort(m->ops, m->n_ops, sizeof(*m->ops), by_path);
-	return r;
+	return r < 0 ? r : manifest_sort(m);
 }
 
 static int install(struct dir_batch *b)
@@ -112,7 +94,7 @@ static int save(struct atoll_participant *p, struct dir_batch *b, struct manifes
 {
 	char hash[HASH_TEXT_LEN];
 
-	if (r >= 0 && m->n_ops) {
+	if (r >= 0 && m->ops.n) {
 		r = add_earlier(b, m);
 		if (r >= 0)
 			r = manifest_write(m, b->area_fd, RESTORED_NEW, hash, NULL);
@@ -132,10 +114,29 @@ int dir_restored_write(struct atoll_participant *p, struct dir_batch *b)
 	struct manifest m = { .created_ns = b->m.created_ns };
 	int r = 0;
 
-	for (size_t k = 0; k < b->m.n_ops && r >= 0; k++)
-		if (!(b->m.ops[k].flags & MANIFEST_WORK))
-			r = add_op(b, &b->m.ops[k], &m);
+	spool_spill_to(&m.ops, b->area_fd);
+	for (size_t k = 0; k < b->m.ops.n && r >= 0; k++) {
+		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
+
+		r = manifest_get(&b->m, k, &o);
+		if (r >= 0 && !(o.flags & MANIFEST_WORK))
+			r = add_op(b, &o, &m);
+	}
 	return save(p, b, &m, r);
+}
+
+static int add_all(struct manifest *m, const struct manifest *from)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < from->ops.n && r >= 0; i++) {
+		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
+
+		r = manifest_get(from, i, &o);
+		if (r >= 0)
+			r = add(m, o.path, &o.new_stat);
+	}
+	return r;
 }
 
 int dir_restored_add(struct atoll_participant *p, struct dir_batch *b,
@@ -144,10 +145,10 @@ int dir_restored_add(struct atoll_participant *p, struct dir_batch *b,
 	struct manifest m = { .created_ns = b->m.created_ns };
 	int r = 0;
 
-	for (size_t i = 0; i < installed->n_ops && r >= 0; i++)
-		r = add(&m, installed->ops[i].path, &installed->ops[i].new_stat);
-	for (size_t i = 0; i < theirs->n_ops && r >= 0; i++)
-		r = add(&m, theirs->ops[i].path, &theirs->ops[i].new_stat);
+	spool_spill_to(&m.ops, b->area_fd);
+	r = add_all(&m, installed);
+	if (r >= 0)
+		r = add_all(&m, theirs);
 	for (size_t i = 0; i < b->m.n_dirs && r >= 0; i++) {
 		cleanup_close int fd = FD_NONE;
 		struct fs_stat st;
@@ -159,8 +160,8 @@ int dir_restored_add(struct atoll_participant *p, struct dir_batch *b,
 			continue;
 		r = add(&m, b->m.dirs[i].path, &st);
 	}
-	if (m.n_ops)
-		qsort(m.ops, m.n_ops, sizeof(*m.ops), by_path);
+	if (r >= 0)
+		r = manifest_sort(&m);
 	return save(p, b, &m, r);
 }
 
@@ -175,8 +176,11 @@ void dir_restored_read(struct atoll_participant *p, struct manifest *ret)
 
 bool dir_restored_known(const void *restored, const char *path, const struct fs_stat *now)
 {
-	const struct fs_stat *was = lookup(restored, path);
+	const struct manifest *m = restored;
+	struct fs_stat was;
 
-	return was && fs_id_equal(was->id, now->id) && was->ctime_ns == now->ctime_ns &&
-	       was->mtime_ns == now->mtime_ns && was->size == now->size;
+	/* When it cannot be read it is as if nothing was written down. */
+	return dir_installed_find(m, path, &was) > 0 && fs_id_equal(was.id, now->id) &&
+	       was.ctime_ns == now->ctime_ns && was.mtime_ns == now->mtime_ns &&
+	       was.size == now->size;
 }

@@ -6,6 +6,7 @@
  */
 #include "strategy/dir.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -69,14 +70,13 @@ static int refuse_split(struct atoll_participant *p, const struct change *c, con
 static int choose_change(struct atoll_participant *p, const struct dir_source *source,
                          struct chooser *ch, struct change *c)
 {
-	struct changeset one = { .v = c, .n = 1 };
 	int r = 0;
 
 	ch->in = ch->out = 0;
 	free(ch->left);
 	ch->left = NULL;
 	if (change_is_tree(c))
-		r = source->expand(source->ctx, &one, choose_entry, ch, &p->err);
+		r = source->expand(source->ctx, c, choose_entry, ch, &p->err);
 	/* A directory that was replaced by an equal one has no entry of its own to show. */
 	if (!change_is_tree(c) || (r >= 0 && ch->in + ch->out == 0))
 		choose(ch, c->path, S_ISDIR(c->base.mode) || S_ISDIR(c->work.mode));
@@ -88,33 +88,42 @@ static int choose_change(struct atoll_participant *p, const struct dir_source *s
 	return 1;
 }
 
-static bool holds_change(const struct changeset *cs, const char *dir)
+/* 1 or 0: a name in DIR itself comes, changes or goes. */
+static int holds_change(const struct changeset *cs, const char *dir)
 {
-	size_t len = strlen(dir);
+	size_t i, len = strlen(dir);
+	int r = changeset_from(cs, dir, &i);
 
-	for (size_t i = 0; i < cs->n; i++) {
-		const char *path = cs->v[i].path;
-		const char *slash = strrchr(path, '/');
+	for (; r >= 0 && i < cs->v.n; i++) {
+		cleanup_change struct change c = CHANGE_INIT;
+		const char *slash;
 
-		if (cs->v[i].op != CHANGE_ATTR && *path &&
-		    (size_t)(slash ? slash - path : 0) == len && strncmp(path, dir, len) == 0)
-			return true;
+		r = changeset_get(&cs->v, i, &c);
+		if (r < 0 || !path_below(c.path, dir))
+			break;
+		slash = strrchr(c.path, '/');
+		if (c.op != CHANGE_ATTR && *c.path && (size_t)(slash ? slash - c.path : 0) == len)
+			return 1;
 	}
-	return false;
+	return r;
 }
 
 /* Directories whose times go with what is taken. */
-static void choose_dirs(const struct selection *s, struct changeset *cs)
+static int choose_dirs(const struct selection *s, struct changeset *cs)
 {
 	size_t kept = 0;
+	int r = 0;
 
 	for (size_t i = 0; i < cs->n_dirs; i++) {
-		if (holds_change(cs, cs->dirs[i].path) || selection_has(s, cs->dirs[i].path, true))
+		if (r >= 0)
+			r = holds_change(cs, cs->dirs[i].path);
+		if (r != 0 || selection_has(s, cs->dirs[i].path, true))
 			cs->dirs[kept++] = cs->dirs[i];
 		else
 			free(cs->dirs[i].path);
 	}
 	cs->n_dirs = kept;
+	return r < 0 ? r : 0;
 }
 
 static void note_unmatched(struct atoll_participant *p, const struct chooser *ch)
@@ -136,20 +145,26 @@ int dir_select(struct atoll_participant *p, const struct dir_source *source, str
 	if (selection_is_whole(p->batch.select))
 		return 0;
 	ch.matched = matched = xcalloc(ch.s->paths.n + 1, sizeof(*matched));
-	for (size_t i = 0; i < cs->n; i++) {
-		r = r < 0 ? r : choose_change(p, source, &ch, &cs->v[i]);
-		p->rest = p->rest || r == 0 || cs->v[i].in_part;
-		if (r == 0)
-			free(cs->v[i].path);
-		else
-			cs->v[kept++] = cs->v[i];
+	for (size_t i = 0; i < cs->v.n && r >= 0; i++) {
+		cleanup_change struct change c = CHANGE_INIT;
+
+		r = changeset_get(&cs->v, i, &c);
+		r = r < 0 ? dir_unreadable(p, r) : choose_change(p, source, &ch, &c);
+		p->rest = p->rest || r == 0 || c.in_part;
+		if (r > 0)
+			spool_move(&cs->v, i, kept++);
+		if (r > 0 && c.in_part)
+			r = changeset_set(&cs->v, kept - 1, &c) < 0 ? dir_unreadable(p, -ENOMEM)
+			                                            : 1;
 	}
-	cs->n = kept;
 	free(ch.left);
 	if (r < 0)
 		return r;
+	spool_cut(&cs->v, kept);
 	if (p->rest)
-		choose_dirs(ch.s, cs);
+		r = choose_dirs(ch.s, cs);
+	if (r < 0)
+		return dir_unreadable(p, r);
 	if (selection_is_inside(ch.s))
 		note_unmatched(p, &ch);
 	return 0;

@@ -24,12 +24,16 @@ int dir_stage_in_place(struct atoll_participant *p, struct dir_batch *b,
                        const struct manifest_op *o)
 {
 	const char *slash = strrchr(o->path, '/');
-	cleanup_free char *parent = xstrndup(o->path, slash ? (size_t)(slash - o->path) : 0);
+	size_t len = slash ? (size_t)(slash - o->path) : 0;
 	int r = S_ISDIR(o->new_stat.mode) ? syncset_add_tree(p->batch.sync, b->work_fd, o->path)
 	                                  : syncset_add(p->batch.sync, b->work_fd, o->path);
 
-	if (r >= 0)
-		r = syncset_add(p->batch.sync, b->work_fd, parent);
+	if (r >= 0 && !(b->noted_parent && strlen(b->noted_parent) == len &&
+	                memcmp(b->noted_parent, o->path, len) == 0)) {
+		free(b->noted_parent);
+		b->noted_parent = xstrndup(o->path, len);
+		r = syncset_add(p->batch.sync, b->work_fd, b->noted_parent);
+	}
 	return r < 0 ? error_sys(&p->err, r, "note for the barrier", o->path) : 0;
 }
 
@@ -250,13 +254,16 @@ static int consume_entry(struct dir_batch *b, const struct manifest_op *o)
 int dir_stage_consumed(struct atoll_participant *p, struct dir_batch *b, const struct changeset *cs)
 {
 	struct consumed c = { p, b };
-	size_t n = b->m.n_ops;
+	size_t n = b->m.ops.n;
 	int r = 0;
 
 	(void)cs;
 	for (size_t k = 0; k < n && r >= 0; k++) {
-		const struct manifest_op o = b->m.ops[k]; /* adding moves the array */
+		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
 
+		r = dir_op(p, b, k, &o);
+		if (r < 0)
+			return r;
 		if (o.flags & MANIFEST_PART)
 			r = walk_tree(b->work_fd, o.path, consume_part, NULL, &c);
 		else if (o.op == CHANGE_DELETE || o.flags & MANIFEST_STAGED)
@@ -329,7 +336,7 @@ static int give_up(struct atoll_participant *p, struct dir_batch *b, const struc
 	} else if (c->op == CHANGE_ATTR) {
 		o.new_stat = c->work;
 	}
-	dir_slot_name(b->m.n_ops, slot);
+	dir_slot_name(b->m.ops.n, slot);
 	if (r >= 0 && !overlay_is_whiteout(&o.old_stat))
 		where = xasprintf(
 			"the plan's version is kept at %s/b%u/%s as long as the commit can "
@@ -348,14 +355,22 @@ int dir_stage_theirs(struct atoll_participant *p, struct dir_batch *b, const str
 	char hash[HASH_TEXT_LEN];
 	int r = 0;
 
-	for (size_t i = 0; i < cs->n_theirs && r >= 0; i++) {
-		r = give_up(p, b, &cs->theirs[i]);
+	spool_spill_to(&m.ops, b->area_fd);
+	for (size_t i = 0; i < cs->theirs.n && r >= 0; i++) {
+		cleanup_change struct change c = CHANGE_INIT;
+
+		r = changeset_get(&cs->theirs, i, &c);
+		if (r < 0) {
+			r = dir_unreadable(p, r);
+			break;
+		}
+		r = give_up(p, b, &c);
 		if (r >= 0)
-			r = list_theirs(b, &cs->theirs[i], &m);
+			r = list_theirs(b, &c, &m);
 		if (r < 0)
-			r = error_sys(&p->err, r, "look at", cs->theirs[i].path);
+			r = error_sys(&p->err, r, "look at", c.path);
 	}
-	if (r >= 0 && cs->n_theirs) {
+	if (r >= 0 && cs->theirs.n) {
 		r = manifest_write(&m, b->batch_fd, DIR_THEIRS, hash, &p->err);
 		if (r >= 0)
 			r = syncset_add(p->batch.sync, b->batch_fd, DIR_THEIRS);
@@ -379,9 +394,14 @@ int dir_work_write(struct atoll_participant *p, struct dir_batch *b,
 	char hash[HASH_TEXT_LEN];
 	int r = 0;
 
-	for (size_t i = 0; source->stays && i < cs->n && r >= 0; i++)
-		if (cs->v[i].op == CHANGE_CREATE || cs->v[i].op == CHANGE_REPLACE)
-			r = dir_list_tree(b->work_fd, cs->v[i].path, &m);
+	spool_spill_to(&m.ops, b->area_fd);
+	for (size_t i = 0; source->stays && i < cs->v.n && r >= 0; i++) {
+		cleanup_change struct change c = CHANGE_INIT;
+
+		r = changeset_get(&cs->v, i, &c);
+		if (r >= 0 && (c.op == CHANGE_CREATE || c.op == CHANGE_REPLACE))
+			r = dir_list_tree(b->work_fd, c.path, &m);
+	}
 	if (r < 0)
 		r = error_sys(&p->err, r, "look at the workspace in", p->work);
 	if (r >= 0)
@@ -451,14 +471,14 @@ static int restore_time(void *ctx, int dir_fd, const char *name, const char *pat
 }
 
 /* Of a new directory in part the copy has the times, in its slot or in its place. */
-static void restore_part(struct dir_batch *b, size_t k)
+static void restore_part(struct dir_batch *b, struct dir_kth op)
 {
-	struct timing t = { .b = b, .path = b->m.ops[k].path };
+	struct timing t = { .b = b, .path = op.o->path };
 	struct fs_stat st;
 	char slot[DIR_SLOT_LEN];
 	bool staged;
 
-	dir_slot_name(k, slot);
+	dir_slot_name(op.k, slot);
 	staged = fs_stat_at(b->batch_fd, slot, 0, &st) == 0;
 	t.skip = staged ? strlen(slot) : strlen(t.path);
 	(void)walk_tree(staged ? b->batch_fd : b->root_fd, staged ? slot : t.path, restore_time,
@@ -467,9 +487,12 @@ static void restore_part(struct dir_batch *b, size_t k)
 
 void dir_restore_work(struct dir_batch *b)
 {
-	for (size_t k = 0; b->work_fd != FD_NONE && k < b->m.n_ops; k++)
-		if (b->m.ops[k].flags & MANIFEST_PART)
-			restore_part(b, k);
+	for (size_t k = 0; b->work_fd != FD_NONE && k < b->m.ops.n; k++) {
+		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
+
+		if (manifest_get(&b->m, k, &o) >= 0 && o.flags & MANIFEST_PART)
+			restore_part(b, (struct dir_kth){ &o, k });
+	}
 	for (size_t i = b->m.n_dirs; i-- > 0;) {
 		const struct manifest_dir *d = &b->m.dirs[i];
 		cleanup_close int fd = FD_NONE;
@@ -487,14 +510,18 @@ int dir_list_now(struct atoll_participant *p, struct dir_batch *b, struct manife
 {
 	int r = 0;
 
-	for (size_t k = 0; k < b->m.n_ops && r >= 0; k++) {
-		if (b->m.ops[k].flags & MANIFEST_WORK)
+	spool_spill_to(&ret->ops, b->area_fd);
+	for (size_t k = 0; k < b->m.ops.n && r >= 0; k++) {
+		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
+
+		r = dir_op(p, b, k, &o);
+		if (r < 0 || o.flags & MANIFEST_WORK)
 			continue;
-		r = dir_list_tree(b->root_fd, b->m.ops[k].path, ret);
+		r = dir_list_tree(b->root_fd, o.path, ret);
 		if (r == -ENOENT || r == -ENOTDIR || r == -ELOOP)
 			r = 0;
 		if (r < 0)
-			r = error_sys(&p->err, r, "look at", b->m.ops[k].path);
+			r = error_sys(&p->err, r, "look at", o.path);
 	}
 	return r;
 }

@@ -23,16 +23,17 @@
 
 enum slot_holds { SLOT_EMPTY = 0, SLOT_NEW, SLOT_OTHER };
 
-static int slot_look(struct dir_batch *b, size_t k, const char *slot, enum slot_holds *ret)
+static int slot_look(struct dir_batch *b, const struct manifest_op *o, const char *slot,
+                     enum slot_holds *ret)
 {
 	struct fs_stat st;
 	int r = fs_stat_at(b->batch_fd, slot, FS_STAT_ID, &st);
 
 	if (r < 0 && r != -ENOENT)
 		return r;
-	*ret = r == -ENOENT                                  ? SLOT_EMPTY
-	       : fs_id_equal(st.id, b->m.ops[k].new_stat.id) ? SLOT_NEW
-	                                                     : SLOT_OTHER;
+	*ret = r == -ENOENT                         ? SLOT_EMPTY
+	       : fs_id_equal(st.id, o->new_stat.id) ? SLOT_NEW
+	                                            : SLOT_OTHER;
 	return 0;
 }
 
@@ -44,18 +45,18 @@ static int leave_foreign(struct atoll_participant *p, const struct manifest_op *
 	return 0;
 }
 
-static int undo_op(struct atoll_participant *p, struct dir_batch *b, size_t k)
+static int undo_op(struct atoll_participant *p, struct dir_batch *b, struct dir_kth op)
 {
-	const struct manifest_op *o = &b->m.ops[k];
-	enum slot_holds holds;
+	const struct manifest_op *o = op.o;
+	enum slot_holds holds = SLOT_EMPTY;
 	const char *name;
 	struct fs_stat st;
 	char slot[DIR_SLOT_LEN];
 	bool ours;
 	int fd, r;
 
-	dir_slot_name(k, slot);
-	r = slot_look(b, k, slot, &holds);
+	dir_slot_name(op.k, slot);
+	r = slot_look(b, o, slot, &holds);
 	if (r < 0)
 		return error_sys(&p->err, r, "look at the slot of", o->path);
 	if (holds == SLOT_NEW || (holds == SLOT_EMPTY && o->op == CHANGE_DELETE))
@@ -106,18 +107,18 @@ static int take_again(struct atoll_participant *p, struct dir_batch *b, const st
 }
 
 /* Returns a new entry from its slot to the workspace, whose work is kept. */
-static int unstage_op(struct atoll_participant *p, struct dir_batch *b, size_t k)
+static int unstage_op(struct atoll_participant *p, struct dir_batch *b, struct dir_kth op)
 {
-	const struct manifest_op *o = &b->m.ops[k];
+	const struct manifest_op *o = op.o;
 	cleanup_close int dir_fd = FD_NONE;
 	struct fs_stat parent = { 0 }, before;
-	enum slot_holds holds;
+	enum slot_holds holds = SLOT_EMPTY;
 	const char *name;
 	char slot[DIR_SLOT_LEN];
 	int r;
 
-	dir_slot_name(k, slot);
-	r = slot_look(b, k, slot, &holds);
+	dir_slot_name(op.k, slot);
+	r = slot_look(b, o, slot, &holds);
 	if (o->flags & MANIFEST_WORK && holds == SLOT_OTHER)
 		holds = SLOT_NEW;
 	if (o->flags & MANIFEST_THEIRS && o->op == CHANGE_CREATE)
@@ -160,12 +161,12 @@ static int read_keep(struct atoll_participant *p, struct dir_batch *b)
 
 	if (fd < 0)
 		return errno == ENOENT ? 0 : error_sys(&p->err, -errno, "open", DIR_KEEP);
-	r = fs_read_all(fd, b->m.n_ops, &data, &len);
-	if (r < 0 || len != b->m.n_ops)
+	r = fs_read_all(fd, b->m.ops.n, &data, &len);
+	if (r < 0 || len != b->m.ops.n)
 		return error_set(&p->err, -ATOLL_E_DAMAGED, "'%s' of batch %u of '%s' is damaged",
 		                 DIR_KEEP, p->batch.number, p->root);
 	free(b->keep);
-	b->keep = xcalloc(b->m.n_ops + 1, sizeof(*b->keep));
+	b->keep = xcalloc(b->m.ops.n + 1, sizeof(*b->keep));
 	for (size_t k = 0; k < len; k++)
 		b->keep[k] = data[k] == '1';
 	return 0;
@@ -182,10 +183,13 @@ int dir_unstage(struct atoll_participant *p, struct dir_batch *b)
 {
 	int r = 0;
 
-	for (size_t k = 0; k < b->m.n_ops && r >= 0; k++) {
-		if ((b->keep && b->keep[k]) || b->m.ops[k].flags & MANIFEST_THEIRS)
+	for (size_t k = 0; k < b->m.ops.n && r >= 0; k++) {
+		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
+
+		r = dir_op(p, b, k, &o);
+		if (r < 0 || (b->keep && b->keep[k]) || o.flags & MANIFEST_THEIRS)
 			continue;
-		r = unstage_op(p, b, k);
+		r = unstage_op(p, b, (struct dir_kth){ &o, k });
 		crashpoint("dir.keep.unstage");
 	}
 	if (r >= 0)
@@ -196,26 +200,42 @@ int dir_unstage(struct atoll_participant *p, struct dir_batch *b)
 /* Somebody wrote to it between the last look and the exchange: before the undo is acknowledged that
  * refuses it, and everything goes forward again. */
 static int taken_back_ok(struct atoll_participant *p, struct dir_batch *b,
-                         const struct manifest *installed, size_t k)
+                         const struct manifest *installed, struct dir_kth op)
 {
-	const struct manifest_op *o = &b->m.ops[k];
+	const struct manifest_op *o = op.o;
 	struct fs_stat st;
 	char slot[DIR_SLOT_LEN];
 	int r;
 
 	if (!o->new_stat.mode)
 		return 0;
-	dir_slot_name(k, slot);
+	dir_slot_name(op.k, slot);
 	r = fs_stat_at(b->batch_fd, slot, FS_STAT_ID, &st);
 	if (r == -ENOENT || (r >= 0 && !fs_id_equal(st.id, o->new_stat.id)))
 		return 0;
-	if (r >= 0 && !dir_undone_reason(b, installed, k, false, &r))
+	if (r >= 0 && !dir_undone_reason(b, installed, op, false, &r))
 		return 0;
 	if (r < 0)
 		return error_sys(&p->err, r, "look at what was taken back from", o->path);
 	atoll_participant_note(p, ATOLL_NOTE_CONFLICT, o->path, "changed at the last moment");
 	return error_set(&p->err, -ATOLL_E_CONFLICT,
 	                 "'%s' was changed by somebody else at the last moment", o->path);
+}
+
+/* Entries that were taken back return to the workspace. */
+static int unstage_all(struct atoll_participant *p, struct dir_batch *b)
+{
+	int r = 0;
+
+	for (size_t k = 0; k < b->m.ops.n && r >= 0; k++) {
+		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
+
+		r = dir_op(p, b, k, &o);
+		if (r >= 0)
+			r = unstage_op(p, b, (struct dir_kth){ &o, k });
+		crashpoint("dir.undo.unstage");
+	}
+	return r;
 }
 
 int dir_undo(struct atoll_participant *p, const char *work)
@@ -234,14 +254,18 @@ int dir_undo(struct atoll_participant *p, const char *work)
 		r = dir_installed_read(p, b, &installed);
 	if (r >= 0 && !p->batch.recovering)
 		dir_mark_foreign(b, p->batch.undoing);
-	progress_phase("undoing", b->m.n_ops);
-	for (size_t k = b->m.n_ops; k-- > 0 && r >= 0;) {
+	progress_phase("undoing", b->m.ops.n);
+	for (size_t k = b->m.ops.n; k-- > 0 && r >= 0;) {
+		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
+		struct dir_kth op = { &o, k };
+
 		progress_add(1, 0);
-		if ((b->keep && b->keep[k]) || b->m.ops[k].flags & MANIFEST_WORK)
+		r = dir_op(p, b, k, &o);
+		if (r < 0 || (b->keep && b->keep[k]) || o.flags & MANIFEST_WORK)
 			continue;
-		r = undo_op(p, b, k);
+		r = undo_op(p, b, op);
 		if (r >= 0 && p->batch.undoing && !p->batch.recovering)
-			r = taken_back_ok(p, b, &installed, k);
+			r = taken_back_ok(p, b, &installed, op);
 		crashpoint("dir.undo.op");
 	}
 	manifest_done(&installed);
@@ -257,10 +281,8 @@ int dir_undo(struct atoll_participant *p, const char *work)
 	crashpoint("dir.undo.attrs");
 	if (r >= 0 && !p->batch.undoing)
 		r = dir_restored_write(p, b);
-	for (size_t k = 0; !p->batch.undoing && k < b->m.n_ops && r >= 0; k++) {
-		r = unstage_op(p, b, k);
-		crashpoint("dir.undo.unstage");
-	}
+	if (r >= 0 && !p->batch.undoing)
+		r = unstage_all(p, b);
 	if (r >= 0 && !p->batch.undoing)
 		dir_restore_work(b);
 	if (r >= 0)
@@ -272,17 +294,19 @@ int dir_undo(struct atoll_participant *p, const char *work)
  * slots are about to be removed: better one look too many. */
 static bool anything_moved(struct dir_batch *b)
 {
-	for (size_t k = 0; k < b->m.n_ops; k++) {
+	for (size_t k = 0; k < b->m.ops.n; k++) {
+		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
 		struct fs_stat st;
 		char slot[DIR_SLOT_LEN];
 
+		if (manifest_get(&b->m, k, &o) < 0)
+			return true;
 		dir_slot_name(k, slot);
-		if (!(b->m.ops[k].flags & MANIFEST_STAGED) &&
+		if (!(o.flags & MANIFEST_STAGED) &&
 		    fs_stat_at(b->batch_fd, slot, 0, &st) != -ENOENT)
 			return true;
-		if (b->m.ops[k].old_stat.mode &&
-		    fs_stat_at(b->batch_fd, slot, FS_STAT_ID, &st) >= 0 &&
-		    fs_id_equal(st.id, b->m.ops[k].old_stat.id))
+		if (o.old_stat.mode && fs_stat_at(b->batch_fd, slot, FS_STAT_ID, &st) >= 0 &&
+		    fs_id_equal(st.id, o.old_stat.id))
 			return true;
 	}
 	return false;
@@ -314,16 +338,16 @@ int dir_abort(struct atoll_participant *p, const char *work)
 
 /* ---- before an undo is decided ---- */
 
-static int have_original(struct atoll_participant *p, struct dir_batch *b, size_t k)
+static int have_original(struct atoll_participant *p, struct dir_batch *b, struct dir_kth op)
 {
-	const struct manifest_op *o = &b->m.ops[k];
+	const struct manifest_op *o = op.o;
 	struct fs_stat st;
 	char slot[DIR_SLOT_LEN];
 	int r;
 
 	if (!o->old_stat.mode)
 		return 0;
-	dir_slot_name(k, slot);
+	dir_slot_name(op.k, slot);
 	r = fs_stat_at(b->batch_fd, slot, FS_STAT_ID, &st);
 	if (r == 0 && fs_id_equal(st.id, o->old_stat.id))
 		return 0;
@@ -334,9 +358,8 @@ static int have_original(struct atoll_participant *p, struct dir_batch *b, size_
 }
 
 /* Immutable entries and parents would refuse the exchange: found out now, not half-way. */
-static int movable(struct atoll_participant *p, struct dir_batch *b, size_t k)
+static int movable(struct atoll_participant *p, struct dir_batch *b, const struct manifest_op *o)
 {
-	const struct manifest_op *o = &b->m.ops[k];
 	const char *name;
 	struct fs_stat st;
 	int fd, r = dir_parent(b, b->root_fd, o->path, &fd, &name);
@@ -356,12 +379,12 @@ static int movable(struct atoll_participant *p, struct dir_batch *b, size_t k)
 
 static int write_keep(struct atoll_participant *p, struct dir_batch *b)
 {
-	cleanup_free char *text = xcalloc(b->m.n_ops + 1, 1);
+	cleanup_free char *text = xcalloc(b->m.ops.n + 1, 1);
 	int r;
 
-	for (size_t k = 0; k < b->m.n_ops; k++)
+	for (size_t k = 0; k < b->m.ops.n; k++)
 		text[k] = b->keep[k] ? '1' : '0';
-	r = fs_replace_file(b->batch_fd, DIR_KEEP, text, b->m.n_ops, 0600);
+	r = fs_replace_file(b->batch_fd, DIR_KEEP, text, b->m.ops.n, 0600);
 	return r < 0 ? error_sys(&p->err, r, "write", DIR_KEEP) : 0;
 }
 
@@ -407,24 +430,26 @@ static int undo_conflicts(struct atoll_participant *p, struct dir_batch *b,
 {
 	int r = 0;
 
-	b->keep = xcalloc(b->m.n_ops + 1, sizeof(*b->keep));
-	for (size_t k = 0; k < b->m.n_ops && r >= 0; k++) {
+	b->keep = xcalloc(b->m.ops.n + 1, sizeof(*b->keep));
+	for (size_t k = 0; k < b->m.ops.n && r >= 0; k++) {
+		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
 		cleanup_free char *why = NULL;
 
-		if (b->m.ops[k].flags & MANIFEST_WORK)
+		r = dir_op(p, b, k, &o);
+		if (r < 0 || o.flags & MANIFEST_WORK)
 			continue;
-		r = dir_installed_check(p, b, installed, k, &why);
+		r = dir_installed_check(p, b, installed, &o, &why);
 		if (!why)
 			continue;
 		b->keep[k] = true;
 		(*ret_n)++;
-		atoll_participant_note(p, ATOLL_NOTE_CONFLICT, b->m.ops[k].path, why);
+		atoll_participant_note(p, ATOLL_NOTE_CONFLICT, o.path, why);
 	}
 	for (size_t i = 0; i < b->m.n_dirs && r >= 0; i++) {
 		const char *path = b->m.dirs[i].path;
 		bool changed = false;
 
-		if (b->m.dirs[i].flags & MANIFEST_DIR_ATTR && !dir_covered(&p->undone, path) &&
+		if (b->m.dirs[i].flags & MANIFEST_DIR_ATTR && dir_covered(p, path) == 0 &&
 		    !strlist_has(&p->undone_attrs, path))
 			r = check_attr(p, b, &b->m.dirs[i], &changed);
 		if (!changed)
@@ -433,51 +458,6 @@ static int undo_conflicts(struct atoll_participant *p, struct dir_batch *b,
 		atoll_participant_note(p, ATOLL_NOTE_CONFLICT, b->m.dirs[i].path,
 		                       "its attributes were changed since");
 	}
-	return r;
-}
-
-static int note_undone(struct atoll_participant *p, const struct manifest_op *o)
-{
-	int r = grow((void **)&p->undone_old, &p->cap_undone_old, p->undone.n + 1,
-	             sizeof(*p->undone_old));
-
-	if (r < 0)
-		return error_sys(&p->err, r, "look at", o->path);
-	p->undone_old[p->undone.n] = o->old_stat;
-	strlist_add(&p->undone, o->path);
-	return 0;
-}
-
-static int note_displaced(struct atoll_participant *p, const struct manifest_op *o)
-{
-	int r;
-
-	if (!o->old_stat.mode || S_ISDIR(o->old_stat.mode))
-		return 0;
-	r = grow((void **)&p->displaced, &p->cap_displaced, p->n_displaced + 1,
-	         sizeof(*p->displaced));
-	if (r < 0)
-		return error_sys(&p->err, r, "look at", o->path);
-	p->displaced[p->n_displaced++] = o->old_stat.id;
-	return 0;
-}
-
-/* For the older batches of the same undo, which are asked next. */
-static int note_batch(struct atoll_participant *p, const struct dir_batch *b)
-{
-	int r = 0;
-
-	for (size_t k = 0; r >= 0 && k < b->m.n_ops; k++) {
-		if (b->m.ops[k].flags & MANIFEST_WORK)
-			continue;
-		r = note_displaced(p, &b->m.ops[k]);
-		/* What is left alone is not put back, so it speaks for itself against them. */
-		if (r >= 0 && !b->keep[k])
-			r = note_undone(p, &b->m.ops[k]);
-	}
-	for (size_t i = 0; r >= 0 && i < b->m.n_dirs; i++)
-		if (b->m.dirs[i].flags & MANIFEST_DIR_ATTR)
-			strlist_add(&p->undone_attrs, b->m.dirs[i].path);
 	return r;
 }
 
@@ -493,12 +473,15 @@ int dir_prepare_undo(struct atoll_participant *p, const char *work)
 		return error_set(&p->err, -ATOLL_E_RECOVERY_MISSING,
 		                 "the undo data of '%s' is gone or damaged", p->root);
 	}
-	for (size_t k = 0; r >= 0 && k < b->m.n_ops; k++) {
-		if (b->m.ops[k].flags & MANIFEST_WORK)
+	for (size_t k = 0; r >= 0 && k < b->m.ops.n; k++) {
+		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
+
+		r = dir_op(p, b, k, &o);
+		if (r < 0 || o.flags & MANIFEST_WORK)
 			continue;
-		r = have_original(p, b, k);
+		r = have_original(p, b, (struct dir_kth){ &o, k });
 		if (r >= 0)
-			r = movable(p, b, k);
+			r = movable(p, b, &o);
 	}
 	if (r >= 0)
 		r = dir_installed_read(p, b, &installed);
@@ -516,7 +499,7 @@ int dir_prepare_undo(struct atoll_participant *p, const char *work)
 		r = conflicts ? write_keep(p, b) : drop_keep(p, b);
 	}
 	if (r >= 0)
-		r = note_batch(p, b);
-	p->changes = r >= 0 ? b->m.n_ops : 0;
+		r = dir_note_undone(p, b);
+	p->changes = r >= 0 ? b->m.ops.n : 0;
 	return r;
 }

@@ -27,6 +27,7 @@ static void batch_free(void *state)
 	close_fd(&b->work_fd);
 	close_fd(&b->parent_fd);
 	free(b->parent_path);
+	free(b->noted_parent);
 	free(b->foreign_dirs);
 	free(b->keep);
 	for (size_t i = 0; i < b->n_copied; i++)
@@ -105,6 +106,8 @@ int dir_batch_open(struct atoll_participant *p, const char *work, bool make, str
 		batch_free(b);
 		return r;
 	}
+	if (make && p->batch.sync)
+		syncset_spill_to(p->batch.sync, b->area_fd);
 	if (p->state && p->state_free)
 		p->state_free(p->state);
 	p->state = b;
@@ -161,6 +164,14 @@ void dir_note_size(struct atoll_participant *p, struct dir_batch *b)
 	(void)usage_note(b->area_fd, name, &u); /* a figure that nobody relies on */
 }
 
+int dir_op(struct atoll_participant *p, const struct dir_batch *b, size_t k,
+           struct manifest_op *ret)
+{
+	int r = manifest_get(&b->m, k, ret);
+
+	return r < 0 ? error_sys(&p->err, r, "read again the manifest in", p->area) : 0;
+}
+
 void dir_slot_name(size_t k, char out[DIR_SLOT_LEN])
 {
 	(void)snprintf(out, DIR_SLOT_LEN, "s%zu", k);
@@ -203,9 +214,8 @@ int dir_open_up(int dir_fd, const char *name, struct fs_stat *ret_before)
 	return fs_set_mode(dir_fd, *name ? name : "", (ret_before->mode & 07777) | 0300);
 }
 
-int dir_late_write(struct dir_batch *b, size_t k)
+int dir_late_write(struct dir_batch *b, size_t k, const struct manifest_op *o)
 {
-	const struct manifest_op *o = &b->m.ops[k];
 	struct fs_stat st;
 	char slot[DIR_SLOT_LEN];
 	int r;
@@ -220,7 +230,8 @@ int dir_late_write(struct dir_batch *b, size_t k)
 	       (st.mtime_ns != o->old_stat.mtime_ns || st.size != o->old_stat.size);
 }
 
-int dir_keep_conflict(struct atoll_participant *p, struct dir_batch *b, size_t k, const char *why)
+int dir_keep_conflict(struct atoll_participant *p, struct dir_batch *b, size_t k,
+                      const struct manifest_op *o, const char *why)
 {
 	cleanup_close int fd = FD_NONE;
 	cleanup_free char *where = NULL;
@@ -233,16 +244,14 @@ int dir_keep_conflict(struct atoll_participant *p, struct dir_batch *b, size_t k
 	(void)snprintf(name, sizeof(name), "b%u-%zu", p->batch.number, k);
 	r = fs_move(b->batch_fd, slot, fd, name);
 	if (r < 0 && r != -ENOENT)
-		return error_sys(&p->err, r, "keep", b->m.ops[k].path);
+		return error_sys(&p->err, r, "keep", o->path);
 	where = xasprintf("%s; kept at %s/%s/%s", why, p->area, DIR_CONFLICTS, name);
-	atoll_participant_note(p, ATOLL_NOTE_KEPT, b->m.ops[k].path, where);
+	atoll_participant_note(p, ATOLL_NOTE_KEPT, o->path, where);
 	return 0;
 }
 
-static int sync_parent(struct atoll_participant *p, struct dir_batch *b, const char *path)
+static int sync_parent(struct atoll_participant *p, struct dir_batch *b, const char *parent)
 {
-	const char *slash = strrchr(path, '/');
-	cleanup_free char *parent = xstrndup(path, slash ? (size_t)(slash - path) : 0);
 	int r = syncset_add(p->batch.sync, b->root_fd, parent);
 
 	if (r >= 0 && b->work_fd != FD_NONE)
@@ -263,25 +272,29 @@ static int sync_stripped(struct atoll_participant *p, struct dir_batch *b,
 
 int dir_sync_parents(struct atoll_participant *p, struct dir_batch *b)
 {
-	const char *last = NULL;
+	cleanup_free char *last = NULL; /* parent */
 	int r = 0;
 
 	if (!p->batch.sync)
 		return 0;
-	for (size_t i = 0; i < b->m.n_ops && r >= 0; i++) {
-		const char *path = b->m.ops[i].path;
-		const char *slash = strrchr(path, '/');
-		size_t len = slash ? (size_t)(slash - path) : 0;
+	for (size_t i = 0; i < b->m.ops.n && r >= 0; i++) {
+		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
+		const char *slash;
+		size_t len;
 
+		r = dir_op(p, b, i, &o);
+		if (r < 0)
+			return r;
+		r = sync_stripped(p, b, &o);
+		slash = strrchr(o.path, '/');
+		len = slash ? (size_t)(slash - o.path) : 0;
 		/* Sorted: neighbours mostly share their parent. */
-		if (last && strncmp(last, path, len) == 0 && (len == 0 || last[len] == '/') &&
-		    !strchr(last + len + (len > 0), '/'))
+		if (r < 0 || (last && strlen(last) == len && memcmp(last, o.path, len) == 0))
 			continue;
-		r = sync_parent(p, b, path);
-		last = path;
+		free(last);
+		last = xstrndup(o.path, len);
+		r = sync_parent(p, b, last);
 	}
-	for (size_t i = 0; i < b->m.n_ops && r >= 0; i++)
-		r = sync_stripped(p, b, &b->m.ops[i]);
 	for (size_t i = 0; i < b->m.n_dirs && r >= 0; i++)
 		r = syncset_add(p->batch.sync, b->root_fd, b->m.dirs[i].path);
 	if (r >= 0)
@@ -344,12 +357,22 @@ int dir_conflicts(struct atoll_participant *p, size_t conflicts)
 	return -ATOLL_E_CONFLICT;
 }
 
-static bool changes_below(const struct changeset *cs, const char *dir)
+/* 1 or 0: those below a directory follow it. */
+static int changes_below(const struct changeset *cs, const char *dir)
 {
-	for (size_t i = 0; i < cs->n; i++)
-		if (path_below(cs->v[i].path, dir))
-			return true;
-	return false;
+	cleanup_change struct change c = CHANGE_INIT;
+	size_t i;
+	int r = changeset_from(cs, dir, &i);
+
+	if (r < 0 || i == cs->v.n)
+		return r;
+	r = changeset_get(&cs->v, i, &c);
+	return r < 0 ? r : path_below(c.path, dir);
+}
+
+int dir_unreadable(struct atoll_participant *p, int r)
+{
+	return error_sys(&p->err, r, "read again the changes of", p->root);
 }
 
 /* ---- conflicts and their ways out ---- */
@@ -483,18 +506,21 @@ static int give_up_below(struct weeding *w, const char *dir)
 	size_t kept = 0;
 	int r = 0;
 
-	for (size_t i = 0; i < cs->n; i++) {
-		struct change *c = &cs->v[i];
+	for (size_t i = 0; i < cs->v.n && r >= 0; i++) {
+		cleanup_change struct change c = CHANGE_INIT;
+		bool goes;
 
-		bool goes =
-			r >= 0 && path_below(c->path, dir) && side_of(w, c->path) == SIDE_THEIRS;
-
+		r = changeset_get(&cs->v, i, &c);
+		if (r < 0)
+			return dir_unreadable(w->p, r);
+		goes = path_below(c.path, dir) && side_of(w, c.path) == SIDE_THEIRS;
 		if (goes)
-			r = take_theirs(w->p, w->root_fd, cs, c);
-		if (!goes || r < 0)
-			cs->v[kept++] = *c;
+			r = take_theirs(w->p, w->root_fd, cs, &c);
+		else
+			spool_move(&cs->v, i, kept++);
 	}
-	cs->n = kept;
+	if (r >= 0)
+		spool_cut(&cs->v, kept);
 	return r;
 }
 
@@ -509,6 +535,7 @@ static int weed_dirs(struct weeding *w, dir_judge_dir_fn judge_dir, void *ctx)
 	for (size_t i = 0; i < cs->n_dirs; i++) {
 		cleanup_free char *why = NULL;
 		const char *dir = cs->dirs[i].path;
+		int holds = 1;
 		bool hit;
 
 		if (r >= 0)
@@ -516,7 +543,11 @@ static int weed_dirs(struct weeding *w, dir_judge_dir_fn judge_dir, void *ctx)
 		hit = r == 1;
 		if (hit && side_of(w, dir) == SIDE_THEIRS)
 			r = give_up_below(w, dir);
-		if (hit && r >= 0 && !changes_below(cs, dir)) {
+		if (hit && r >= 0)
+			holds = changes_below(cs, dir);
+		if (holds < 0)
+			r = dir_unreadable(w->p, holds);
+		if (holds == 0) {
 			free(cs->dirs[i].path);
 			continue;
 		}
@@ -537,31 +568,49 @@ static void note_unused(struct weeding *w, const struct strlist *given)
 			                       "no conflict there");
 }
 
+/* Judging a change may tell more of it: how much it is, or what its base is from now on. */
+static int keep_change(struct changeset *cs, size_t i, size_t to, const struct change *was,
+                       const struct change *c)
+{
+	spool_move(&cs->v, i, to);
+	if (c->op == was->op && c->entries == was->entries && c->counted == was->counted &&
+	    c->settled == was->settled && c->goes.entries == was->goes.entries &&
+	    c->goes.bytes == was->goes.bytes && c->base_flags == was->base_flags)
+		return 0;
+	return changeset_set(&cs->v, to, c);
+}
+
 static int weed(struct weeding *w, dir_judge_fn judge, dir_judge_dir_fn judge_dir, void *ctx)
 {
 	struct changeset *cs = w->cs;
 	size_t kept = 0;
 	int r = 0;
 
-	for (size_t i = 0; i < cs->n; i++) {
+	for (size_t i = 0; i < cs->v.n && r >= 0; i++) {
+		cleanup_change struct change c = CHANGE_INIT;
 		cleanup_free char *why = NULL;
+		struct change was;
 		int gone = 0;
 
-		if (r >= 0)
-			r = judge(ctx, &cs->v[i], &why);
-		if (r == 2) {
-			free(cs->v[i].path);
-			continue;
-		}
+		r = changeset_get(&cs->v, i, &c);
+		if (r < 0)
+			return dir_unreadable(w->p, r);
+		was = c;
+		r = judge(ctx, &c, &why);
 		if (r == 1) {
-			gone = settle(w, &cs->v[i], why);
+			gone = settle(w, &c, why);
 			r = gone < 0 ? gone : 0;
 		}
-		if (gone <= 0)
-			cs->v[kept++] = cs->v[i];
+		if (r < 0 || r == 2 || gone)
+			continue;
+		r = keep_change(cs, i, kept++, &was, &c);
+		if (r < 0)
+			(void)error_set(&w->p->err, r, "change set too big for memory");
 	}
-	cs->n = kept;
-	return r < 0 ? r : weed_dirs(w, judge_dir, ctx);
+	if (r < 0)
+		return r;
+	spool_cut(&cs->v, kept);
+	return weed_dirs(w, judge_dir, ctx);
 }
 
 int dir_weed(struct atoll_participant *p, struct changeset *cs, dir_judge_fn judge,

@@ -57,6 +57,7 @@ struct dir_batch {
 	/* parent last opened, so that neighbours cost one open: */
 	char *parent_path;
 	int parent_fd;
+	char *noted_parent; /* in the workspace, noted last for the barrier */
 };
 
 /* WORK: path of the workspace's root, or NULL. Opens what there is; with MAKE the batch's
@@ -87,6 +88,8 @@ int dir_content(struct atoll_participant *p, const struct atoll_change *change,
                 enum atoll_side side, int *ret_fd);
 /* The error that names how many conflicts there were; 0 for none. */
 int dir_conflicts(struct atoll_participant *p, size_t conflicts);
+/* The error of a change that could not be read back. */
+int dir_unreadable(struct atoll_participant *p, int r);
 
 /* What somebody else did to the base of a change, or of a directory that holds changes: as
  * tree_conflict() and tree_conflict_dir() answer. Who reads a directory for it counts C's entries, and
@@ -97,9 +100,9 @@ typedef int (*dir_judge_dir_fn)(void *ctx, const struct change_dir *d, char **re
 int dir_weed(struct atoll_participant *p, struct changeset *cs, dir_judge_fn judge,
              dir_judge_dir_fn judge_dir, void *ctx);
 
-/* Where a change set comes from: lists it entry by entry, for the policy. */
+/* Where a change set comes from: lists a change entry by entry, for the policy. */
 struct dir_source {
-	int (*expand)(const void *ctx, const struct changeset *cs, tree_entry_fn fn, void *fn_ctx,
+	int (*expand)(const void *ctx, const struct change *c, tree_entry_fn fn, void *fn_ctx,
 	              struct error *err);
 	const void *ctx;
 	unsigned op_flags; /* MANIFEST_MARKS for what comes from an overlay */
@@ -136,6 +139,9 @@ int dir_unstage(struct atoll_participant *p, struct dir_batch *b);
 /* Adds how PATH below ROOT_FD and all below it looks; what is gone meanwhile is left out. -ENOENT,
  * -ENOTDIR, -ELOOP: there is no such path. */
 int dir_list_tree(int root_fd, const char *path, struct manifest *ret);
+/* The same, shown to FN. A negative answer ends. */
+typedef int (*dir_entry_fn)(void *ctx, const char *path, const struct fs_stat *st);
+int dir_each_below(int root_fd, const char *path, dir_entry_fn fn, void *ctx);
 /* How the resource looks now at the batch's paths and below them. */
 int dir_list_now(struct atoll_participant *p, struct dir_batch *b, struct manifest *ret);
 /* Removes a batch's directory: what undo needed, or (batch.undoing) the rest of an undone batch.
@@ -182,6 +188,9 @@ bool dir_leaves_work(const struct dir_batch *b);
 /* The view's times and modes, which moving entries out (and back) disturbed. */
 void dir_restore_work(struct dir_batch *b);
 
+/* Operation K of the batch; says what went wrong. */
+int dir_op(struct atoll_participant *p, const struct dir_batch *b, size_t k,
+           struct manifest_op *ret);
 void dir_slot_name(size_t k, char out[DIR_SLOT_LEN]);
 /* Directory holding PATH below FD_ROOT; borrowed until the next call with the same B. */
 int dir_parent(struct dir_batch *b, int root_fd, const char *path, int *ret_fd,
@@ -197,21 +206,26 @@ struct dir_link_count {
 struct dir_links {
 	struct dir_link_count *v; /* free() it */
 	size_t n, cap;
+	uint64_t record; /* bytes that the record of what was installed will take */
 };
 int dir_links_count(struct dir_batch *b, const struct changeset *cs, struct dir_links *ret);
 /* *ret: a name of C, or of something below it, is left behind. */
 int dir_links_leave(struct dir_batch *b, const struct change *c, const struct dir_links *l,
                     bool *ret);
 
-/* dir-installed.c: what was installed, and whether operation K's target still is that. *ret_why:
+/* dir-installed.c: what was installed, and whether operation O's target still is that. *ret_why:
  * what somebody did to it, owned by the caller, NULL when nothing. */
 int dir_installed_write(struct atoll_participant *p, struct dir_batch *b);
 int dir_installed_read(struct atoll_participant *p, struct dir_batch *b, struct manifest *ret);
-const struct fs_stat *dir_installed_find(const struct manifest *installed, const char *path);
-/* PATH, or something above it, will be put back by a newer batch of the same undo. */
-bool dir_covered(const struct strlist *undone, const char *path);
+/* 1 with *ret, 0: nothing is known of PATH. */
+int dir_installed_find(const struct manifest *installed, const char *path, struct fs_stat *ret);
+/* PATH, or something above it, will be put back by a newer batch of the same undo: 1 or 0. */
+int dir_covered(const struct atoll_participant *p, const char *path);
+/* For the older batches of the same undo, which are asked next. */
+int dir_note_undone(struct atoll_participant *p, const struct dir_batch *b);
 int dir_installed_check(struct atoll_participant *p, struct dir_batch *b,
-                        const struct manifest *installed, size_t k, char **ret_why);
+                        const struct manifest *installed, const struct manifest_op *o,
+                        char **ret_why);
 /* dir-restored.c: what a batch that was taken back put back, so that the base record's ctimes do
  * not speak against it. The second is for struct tree_compare; RESTORED is the manifest read. */
 int dir_restored_write(struct atoll_participant *p, struct dir_batch *b);
@@ -220,10 +234,14 @@ int dir_restored_add(struct atoll_participant *p, struct dir_batch *b,
                      const struct manifest *installed, const struct manifest *theirs, bool back);
 void dir_restored_read(struct atoll_participant *p, struct manifest *ret);
 bool dir_restored_known(const void *restored, const char *path, const struct fs_stat *now);
-/* dir-release.c: why what is in slot K, taken back by an undo, must be kept; NULL: it need not.
+/* dir-release.c: why what is in the slot of OP, taken back by an undo, must be kept; NULL: it need not.
  * *ret_error: 0, or -errno when it could not be looked at; then it must, too. */
-const char *dir_undone_reason(struct dir_batch *b, const struct manifest *installed, size_t k,
-                              bool keeps, int *ret_error);
+struct dir_kth {
+	const struct manifest_op *o;
+	size_t k;
+};
+const char *dir_undone_reason(struct dir_batch *b, const struct manifest *installed,
+                              struct dir_kth op, bool keeps, int *ret_error);
 /* Removes the directory of the batch. */
 int dir_remove_batch(struct atoll_participant *p, struct dir_batch *b);
 /* Notes what the batch's directory takes, or will: the originals, and its records so far. */
@@ -241,9 +259,10 @@ int dir_close_up(struct atoll_participant *p, struct dir_batch *b, bool back);
 int dir_open_op(struct dir_batch *b, const struct manifest_op *o, int fd, const char *name,
                 const char *slot);
 /* Was the original in slot K written to after it was displaced? 1, 0, or -errno. */
-int dir_late_write(struct dir_batch *b, size_t k);
-/* Moves slot K to conflicts/ and notes it. */
-int dir_keep_conflict(struct atoll_participant *p, struct dir_batch *b, size_t k, const char *why);
+int dir_late_write(struct dir_batch *b, size_t k, const struct manifest_op *o);
+/* Moves slot K, of operation O, to conflicts/ and notes it. */
+int dir_keep_conflict(struct atoll_participant *p, struct dir_batch *b, size_t k,
+                      const struct manifest_op *o, const char *why);
 /* Adds both parents of every operation to the barrier. */
 int dir_sync_parents(struct atoll_participant *p, struct dir_batch *b);
 

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "fs/atomic.h"
@@ -15,13 +16,15 @@
 #include "util/mem.h"
 #include "util/strbuf.h"
 
-#define MAGIC   "ATOLLMF1"
-#define VERSION 1u
+#define MAGIC      "ATOLLMF1"
+#define VERSION    1u
+#define WRITE_SIZE (64u << 10)
+#define PATH_AT    12 /* in an operation: behind op, flags and its length */
 
-static void op_done(struct manifest_op *o)
+void manifest_op_done(struct manifest_op *o)
 {
 	free(o->path);
-	*o = (struct manifest_op){ 0 };
+	*o = MANIFEST_OP_INIT;
 }
 
 static void dir_done(struct manifest_dir *d)
@@ -30,19 +33,6 @@ static void dir_done(struct manifest_dir *d)
 	xattrs_done(&d->old_xattrs);
 	xattrs_done(&d->new_xattrs);
 	*d = (struct manifest_dir){ 0 };
-}
-
-int manifest_add_op(struct manifest *m, struct manifest_op *record)
-{
-	int r = grow((void **)&m->ops, &m->cap_ops, m->n_ops + 1, sizeof(*m->ops));
-
-	if (r < 0) {
-		op_done(record);
-		return r;
-	}
-	m->ops[m->n_ops++] = *record;
-	*record = (struct manifest_op){ 0 };
-	return 0;
 }
 
 int manifest_add_dir(struct manifest *m, struct manifest_dir *record)
@@ -60,11 +50,9 @@ int manifest_add_dir(struct manifest *m, struct manifest_dir *record)
 
 void manifest_done(struct manifest *m)
 {
-	for (size_t i = 0; i < m->n_ops; i++)
-		op_done(&m->ops[i]);
 	for (size_t i = 0; i < m->n_dirs; i++)
 		dir_done(&m->dirs[i]);
-	free(m->ops);
+	spool_done(&m->ops);
 	free(m->dirs);
 	*m = MANIFEST_INIT;
 }
@@ -110,48 +98,168 @@ static void put_xattrs(struct strbuf *sb, const struct xattrs *x)
 	}
 }
 
+static void put_op(struct strbuf *sb, const struct manifest_op *o)
+{
+	put_u32(sb, o->op);
+	put_u32(sb, o->flags);
+	put_bytes(sb, o->path, strlen(o->path));
+	put_stat(sb, &o->old_stat);
+	put_stat(sb, &o->new_stat);
+}
+
+static void put_dir(struct strbuf *sb, const struct manifest_dir *d)
+{
+	put_u32(sb, d->flags);
+	put_bytes(sb, d->path, strlen(d->path));
+	put_stat(sb, &d->old_stat);
+	put_stat(sb, &d->new_stat);
+	put_xattrs(sb, &d->old_xattrs);
+	put_xattrs(sb, &d->new_xattrs);
+}
+
+int manifest_add_op(struct manifest *m, struct manifest_op *record)
+{
+	cleanup_strbuf struct strbuf sb = STRBUF_INIT;
+	int r;
+
+	put_op(&sb, record);
+	r = spool_add(&m->ops, sb.buf, sb.len);
+	manifest_op_done(record);
+	return r;
+}
+
+/* A file being written, and its hash. */
+struct output {
+	struct strbuf sb;
+	struct hash *hash;
+	int fd;
+};
+
+static int output_flush(struct output *o, size_t at_least)
+{
+	int r = 0;
+
+	if (o->sb.len < at_least)
+		return 0;
+	hash_add(o->hash, o->sb.buf, o->sb.len);
+	r = fs_write_all(o->fd, o->sb.buf, o->sb.len);
+	strbuf_truncate(&o->sb, 0);
+	return r;
+}
+
+static void put_header(struct strbuf *sb, int64_t created_ns, size_t n_ops, size_t n_dirs)
+{
+	strbuf_add(sb, MAGIC, 8);
+	put_u32(sb, VERSION);
+	put_u64(sb, (uint64_t)created_ns);
+	put_u32(sb, (uint32_t)n_ops);
+	put_u32(sb, (uint32_t)n_dirs);
+}
+
+static int create(int dir_fd, const char *name, int *ret_fd)
+{
+	int r = fs_create_at(dir_fd, name, 0600, ret_fd);
+
+	if (r == -EEXIST) {
+		r = fs_unlink_at(dir_fd, name);
+		if (r >= 0)
+			r = fs_create_at(dir_fd, name, 0600, ret_fd);
+	}
+	return r;
+}
+
+static int output_all(struct output *o, const struct manifest *m)
+{
+	int r = 0;
+
+	put_header(&o->sb, m->created_ns, m->ops.n, m->n_dirs);
+	for (size_t i = 0; i < m->ops.n && r >= 0; i++) {
+		const void *data;
+		size_t len;
+
+		r = spool_get(&m->ops, i, &data, &len);
+		if (r >= 0)
+			strbuf_add(&o->sb, data, len);
+		if (r >= 0)
+			r = output_flush(o, WRITE_SIZE);
+	}
+	for (size_t i = 0; i < m->n_dirs && r >= 0; i++) {
+		put_dir(&o->sb, &m->dirs[i]);
+		r = output_flush(o, WRITE_SIZE);
+	}
+	return r < 0 ? r : output_flush(o, 0);
+}
+
 int manifest_write(const struct manifest *m, int batch_fd, const char *name,
                    char ret_hash[HASH_TEXT_LEN], struct error *err)
 {
-	cleanup_strbuf struct strbuf sb = STRBUF_INIT;
+	cleanup_hash struct hash *hash = hash_new();
 	cleanup_close int fd = FD_NONE;
-	int r;
+	struct output o = { .sb = STRBUF_INIT, .hash = hash };
+	int r = create(batch_fd, name, &fd);
 
-	strbuf_add(&sb, MAGIC, 8);
-	put_u32(&sb, VERSION);
-	put_u64(&sb, (uint64_t)m->created_ns);
-	put_u32(&sb, (uint32_t)m->n_ops);
-	put_u32(&sb, (uint32_t)m->n_dirs);
-	for (size_t i = 0; i < m->n_ops; i++) {
-		const struct manifest_op *o = &m->ops[i];
-
-		put_u32(&sb, o->op);
-		put_u32(&sb, o->flags);
-		put_bytes(&sb, o->path, strlen(o->path));
-		put_stat(&sb, &o->old_stat);
-		put_stat(&sb, &o->new_stat);
-	}
-	for (size_t i = 0; i < m->n_dirs; i++) {
-		const struct manifest_dir *d = &m->dirs[i];
-
-		put_u32(&sb, d->flags);
-		put_bytes(&sb, d->path, strlen(d->path));
-		put_stat(&sb, &d->old_stat);
-		put_stat(&sb, &d->new_stat);
-		put_xattrs(&sb, &d->old_xattrs);
-		put_xattrs(&sb, &d->new_xattrs);
-	}
-	hash_buffer(sb.buf, sb.len, ret_hash);
-
-	r = fs_create_at(batch_fd, name, 0600, &fd);
-	if (r == -EEXIST) {
-		r = fs_unlink_at(batch_fd, name);
-		if (r >= 0)
-			r = fs_create_at(batch_fd, name, 0600, &fd);
-	}
+	o.fd = fd;
 	if (r >= 0)
-		r = fs_write_all(fd, sb.buf, sb.len);
-	return r < 0 ? error_sys(err, r, "write", name) : 0;
+		r = output_all(&o, m);
+	strbuf_done(&o.sb);
+	if (r < 0)
+		return error_sys(err, r, "write", name);
+	hash_text(hash, ret_hash);
+	return 0;
+}
+
+struct manifest_writer {
+	struct output out;
+	int64_t created_ns;
+	size_t n;
+};
+
+int manifest_writer_open(int dir_fd, const char *name, int64_t created_ns,
+                         struct manifest_writer **ret)
+{
+	cleanup_close int fd = FD_NONE;
+	struct manifest_writer *w;
+	int r = create(dir_fd, name, &fd);
+
+	if (r < 0)
+		return r;
+	w = xcalloc(1, sizeof(*w));
+	w->out.hash = hash_new();
+	w->out.fd = take_fd(&fd);
+	w->created_ns = created_ns;
+	put_header(&w->out.sb, created_ns, 0, 0); /* its place */
+	*ret = w;
+	return 0;
+}
+
+int manifest_writer_add(struct manifest_writer *w, const struct manifest_op *o)
+{
+	put_op(&w->out.sb, o);
+	w->n++;
+	return output_flush(&w->out, WRITE_SIZE);
+}
+
+int manifest_writer_finish(struct manifest_writer *w)
+{
+	int r = output_flush(&w->out, 0);
+
+	if (r >= 0 && lseek(w->out.fd, 0, SEEK_SET) < 0)
+		r = -errno;
+	if (r >= 0) {
+		put_header(&w->out.sb, w->created_ns, w->n, 0);
+		r = output_flush(&w->out, 0);
+	}
+	return r;
+}
+
+void manifest_writer_close(struct manifest_writer *w)
+{
+	if (!w)
+		return;
+	close_fd(&w->out.fd);
+	hash_free(w->out.hash);
+	strbuf_done(&w->out.sb);
+	free(w);
 }
 
 /* ---- reading ---- */
@@ -304,26 +412,160 @@ static bool op_valid(const struct manifest_op *o)
 	return false;
 }
 
+/* A record; or the plan's attributes of the root itself, given up. */
+static bool may_be_root(const struct manifest_op *o)
+{
+	const unsigned given_up = MANIFEST_WORK | MANIFEST_THEIRS;
+
+	return o->flags & MANIFEST_RECORD ||
+	       (o->op == CHANGE_CREATE && (o->flags & given_up) == given_up);
+}
+
 static struct manifest_op get_op(struct cursor *c)
 {
 	struct manifest_op o = { .op = (enum change_op)get_u32(c), .flags = get_u32(c) };
 
-	o.path = get_path(c, o.flags & MANIFEST_RECORD);
+	o.path = get_path(c, may_be_root(&o));
 	o.old_stat = get_stat(c);
 	o.new_stat = get_stat(c);
 	c->bad = c->bad || !op_valid(&o);
 	return o;
 }
 
-static int parse_records(struct cursor *c, struct manifest *m, uint32_t n_ops, uint32_t n_dirs)
+int manifest_get(const struct manifest *m, size_t k, struct manifest_op *ret)
+{
+	struct manifest_op o;
+	struct cursor c = { 0 };
+	const void *data;
+	int r = spool_get(&m->ops, k, &data, &c.left);
+
+	if (r < 0)
+		return r;
+	c.p = data;
+	o = get_op(&c);
+	if (c.bad || c.left) {
+		/* It was valid when it was added, or read for the first time. */
+		manifest_op_done(&o);
+		return -ATOLL_E_DAMAGED;
+	}
+	*ret = o;
+	return 0;
+}
+
+/* ---- in order ---- */
+
+struct path_key {
+	const char *s;
+	size_t len;
+};
+
+static struct path_key path_in(const void *data)
+{
+	uint32_t len;
+
+	memcpy(&len, (const char *)data + PATH_AT - sizeof(len), sizeof(len));
+	return (struct path_key){ (const char *)data + PATH_AT, le32toh(len) };
+}
+
+static int by_path(const void *a, size_t a_len, const void *b, size_t b_len)
+{
+	struct path_key x = path_in(a), y = path_in(b);
+
+	(void)a_len;
+	(void)b_len;
+	return path_compare_len(x.s, x.len, y.s, y.len);
+}
+
+static int key_against(const void *key, const void *data, size_t len)
+{
+	const struct path_key *x = key;
+	struct path_key y = path_in(data);
+
+	(void)len;
+	return path_compare_len(x->s, x->len, y.s, y.len);
+}
+
+int manifest_sort(struct manifest *m)
+{
+	return spool_sort(&m->ops, by_path);
+}
+
+int manifest_find(const struct manifest *m, size_t n, const char *path, struct manifest_op *ret)
+{
+	struct path_key key = { path, strlen(path) };
+	struct manifest_op o;
+	size_t i;
+	int r = spool_search(&m->ops, n, key_against, &key, &i);
+
+	if (r > 0)
+		r = manifest_get(m, i, &o) < 0 ? -EIO : 1;
+	if (r <= 0)
+		return r;
+	manifest_op_done(&(struct manifest_op){ .path = o.path });
+	o.path = NULL;
+	*ret = o;
+	return 1;
+}
+
+int manifest_find_above(const struct manifest *m, const char *path, struct manifest_op *ret)
+{
+	int r = 0;
+
+	for (size_t len = strlen(path); m->ops.n && r == 0; len--) {
+		cleanup_free char *above = xstrndup(path, len);
+
+		r = manifest_find(m, m->ops.n, above, ret);
+		while (len > 0 && path[len - 1] != '/')
+			len--;
+		if (len == 0)
+			break;
+	}
+	return r;
+}
+
+int manifest_from(const struct manifest *m, const char *path, size_t *ret)
+{
+	size_t low = 0, high = m->ops.n, path_len = strlen(path);
+
+	while (low < high) {
+		size_t mid = low + (high - low) / 2, len;
+		struct path_key at;
+		const void *data;
+		int r = spool_get(&m->ops, mid, &data, &len);
+
+		if (r < 0)
+			return r;
+		at = path_in(data);
+		if (path_compare_len(at.s, at.len, path, path_len) < 0)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	*ret = low;
+	return 0;
+}
+
+/* ---- a whole one ---- */
+
+static int parse_ops(struct cursor *c, struct manifest *m, uint32_t n_ops)
 {
 	int r = 0;
 
 	for (uint32_t i = 0; i < n_ops && !c->bad && r >= 0; i++) {
+		const unsigned char *from = c->p;
 		struct manifest_op o = get_op(c);
 
-		r = manifest_add_op(m, &o);
+		if (!c->bad)
+			r = spool_add(&m->ops, from, (size_t)(c->p - from));
+		manifest_op_done(&o);
 	}
+	return r;
+}
+
+static int parse_dirs(struct cursor *c, struct manifest *m, uint32_t n_dirs)
+{
+	int r = 0;
+
 	for (uint32_t i = 0; i < n_dirs && !c->bad && r >= 0; i++) {
 		struct manifest_dir d = { .flags = get_u32(c) };
 
@@ -370,7 +612,9 @@ int manifest_parse(const void *data, size_t len, struct manifest *ret, struct er
 	if (r < 0)
 		return r;
 	m.created_ns = h.created_ns;
-	r = parse_records(&c, &m, h.n_ops, h.n_dirs);
+	r = parse_ops(&c, &m, h.n_ops);
+	if (r >= 0)
+		r = parse_dirs(&c, &m, h.n_dirs);
 	if (r < 0 || c.bad || c.left) {
 		manifest_done(&m);
 		if (r < 0)
@@ -381,27 +625,6 @@ int manifest_parse(const void *data, size_t len, struct manifest *ret, struct er
 	return 0;
 }
 
-int manifest_read(int batch_fd, const char *name, const char *hash, struct manifest *ret,
-                  struct error *err)
-{
-	char found[HASH_TEXT_LEN];
-	cleanup_close int fd = openat(batch_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-	cleanup_free char *data = NULL;
-	size_t len = 0;
-	int r;
-
-	if (fd < 0)
-		return error_sys(err, -errno, "open", name);
-	r = fs_read_all(fd, LIMIT_MANIFEST, &data, &len);
-	if (r < 0)
-		return error_sys(err, r, "read", name);
-	hash_buffer(data, len, found);
-	if (*hash && strcmp(found, hash) != 0)
-		return error_set(err, -ATOLL_E_DAMAGED,
-		                 "the manifest is not the one that was decided on");
-	return manifest_parse(data, len, ret, err);
-}
-
 /* ---- one by one ---- */
 
 #define READ_SIZE (64u << 10)
@@ -410,8 +633,10 @@ int manifest_read(int batch_fd, const char *name, const char *hash, struct manif
 
 struct manifest_reader {
 	int fd;
-	uint32_t left; /* operations still to come */
-	char *buf;     /* what was read and not used yet: */
+	struct hash *hash; /* of what was read; NULL: nobody asks */
+	uint64_t used;     /* bytes taken */
+	uint32_t left;     /* operations still to come */
+	char *buf;         /* what was read and not used yet: */
 	size_t from, to, cap;
 	struct manifest_op op; /* the last one given */
 };
@@ -433,6 +658,8 @@ static int reader_fill(struct manifest_reader *m, size_t n)
 			continue;
 		if (got <= 0)
 			return got < 0 ? -errno : -ATOLL_E_DAMAGED;
+		if (m->hash)
+			hash_add(m->hash, m->buf + m->to, (size_t)got);
 		m->to += (size_t)got;
 	}
 	return 0;
@@ -443,6 +670,7 @@ static struct cursor reader_take(struct manifest_reader *m, size_t n)
 	struct cursor c = { .p = (const unsigned char *)m->buf + m->from, .left = n };
 
 	m->from += n;
+	m->used += n;
 	return c;
 }
 
@@ -453,32 +681,34 @@ static int reader_fail(int r, struct error *err)
 	return error_sys(err, r, "read", "a manifest");
 }
 
+static int reader_begin(struct manifest_reader *m, struct header *ret, struct error *err)
+{
+	struct cursor c;
+	int r = grow((void **)&m->buf, &m->cap, READ_SIZE, 1);
+
+	if (r >= 0)
+		r = reader_fill(m, HEADER_LEN);
+	if (r < 0)
+		return reader_fail(r, err);
+	c = reader_take(m, HEADER_LEN);
+	r = parse_header(&c, ret, err);
+	m->left = ret->n_ops;
+	return r;
+}
+
 int manifest_reader_open(int batch_fd, const char *name, struct manifest_reader **ret,
                          struct error *err)
 {
 	struct manifest_reader *m = xcalloc(1, sizeof(*m));
-	struct cursor c;
 	struct header h;
 	int r;
 
 	m->fd = openat(batch_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-	if (m->fd < 0)
-		r = error_sys(err, -errno, "open", name);
-	else if (grow((void **)&m->buf, &m->cap, READ_SIZE, 1) < 0)
-		r = reader_fail(-ENOMEM, err);
-	else if ((r = reader_fill(m, HEADER_LEN)) < 0)
-		r = reader_fail(r, err);
+	r = m->fd < 0 ? error_sys(err, -errno, "open", name) : reader_begin(m, &h, err);
 	if (r < 0) {
 		manifest_reader_close(m);
 		return r;
 	}
-	c = reader_take(m, HEADER_LEN);
-	r = parse_header(&c, &h, err);
-	if (r < 0) {
-		manifest_reader_close(m);
-		return r;
-	}
-	m->left = h.n_ops;
 	*ret = m;
 	return 0;
 }
@@ -519,4 +749,106 @@ void manifest_reader_close(struct manifest_reader *m)
 	free(m->op.path);
 	free(m->buf);
 	free(m);
+}
+
+/* ---- from disk ---- */
+
+static int decided_on(const char *hash, const char *found, struct error *err)
+{
+	if (!*hash || strcmp(found, hash) == 0)
+		return 0;
+	return error_set(err, -ATOLL_E_DAMAGED, "the manifest is not the one that was decided on");
+}
+
+static int read_short(int fd, const char *name, const char *hash, struct manifest *ret,
+                      struct error *err)
+{
+	char found[HASH_TEXT_LEN];
+	cleanup_free char *data = NULL;
+	size_t len = 0;
+	int r = fs_read_all(fd, LIMIT_MANIFEST, &data, &len);
+
+	if (r < 0)
+		return error_sys(err, r, "read", name);
+	hash_buffer(data, len, found);
+	r = decided_on(hash, found, err);
+	return r < 0 ? r : manifest_parse(data, len, ret, err);
+}
+
+/* Every operation is looked at, and where it is is kept. */
+static int read_ops(struct manifest_reader *rd, struct manifest *m, struct error *err)
+{
+	int r;
+
+	do {
+		uint64_t from = rd->used;
+		const struct manifest_op *o;
+
+		r = manifest_reader_next(rd, &o, err);
+		if (r > 0) {
+			int named = spool_name(&m->ops, from, (size_t)(rd->used - from));
+
+			r = named < 0 ? reader_fail(named, err) : r;
+		}
+	} while (r > 0);
+	return r;
+}
+
+/* What is behind the operations, which fits into memory: directories that stay are few. */
+static int read_dirs(struct manifest_reader *rd, uint64_t size, uint32_t n_dirs, struct manifest *m,
+                     struct error *err)
+{
+	struct cursor c;
+	int r = reader_fill(rd, (size_t)(size - rd->used));
+
+	if (r < 0)
+		return reader_fail(r, err);
+	c = reader_take(rd, (size_t)(size - rd->used));
+	r = parse_dirs(&c, m, n_dirs);
+	if (r < 0)
+		return error_set(err, r, "manifest too big for memory");
+	return c.bad || c.left ? reader_fail(-ATOLL_E_DAMAGED, err) : 0;
+}
+
+static int read_long(int fd, uint64_t size, const char *hash, struct manifest *ret,
+                     struct error *err)
+{
+	cleanup_hash struct hash *sum = hash_new();
+	struct manifest_reader rd = { .fd = fd, .hash = sum };
+	struct manifest m = MANIFEST_INIT;
+	char found[HASH_TEXT_LEN];
+	struct header h = { 0 };
+	int r = spool_over(&m.ops, fd, size);
+
+	r = r < 0 ? reader_fail(r, err) : reader_begin(&rd, &h, err);
+	m.created_ns = h.created_ns;
+	if (r >= 0)
+		r = read_ops(&rd, &m, err);
+	if (r >= 0)
+		r = read_dirs(&rd, size, h.n_dirs, &m, err);
+	free(rd.op.path);
+	free(rd.buf);
+	hash_text(sum, found);
+	if (r >= 0)
+		r = decided_on(hash, found, err);
+	if (r < 0)
+		manifest_done(&m);
+	else
+		*ret = m;
+	return r;
+}
+
+int manifest_read(int batch_fd, const char *name, const char *hash, struct manifest *ret,
+                  struct error *err)
+{
+	cleanup_close int fd = openat(batch_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return error_sys(err, -errno, "open", name);
+	if ((uint64_t)st.st_size > LIMIT_MANIFEST)
+		return error_sys(err, -ATOLL_E_TOO_BIG, "read", name);
+	if ((uint64_t)st.st_size <= SPOOL_MEMORY)
+		return read_short(fd, name, hash, ret, err);
+	return read_long(fd, (uint64_t)st.st_size, hash, ret, err);
 }

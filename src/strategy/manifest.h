@@ -28,6 +28,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "diff/change.h"
+#include "fs/spool.h"
 #include "fs/stat.h"
 #include "fs/xattr.h"
 #include "util/error.h"
@@ -48,7 +49,8 @@
  * CREATE is one of which there is no entry to keep: it was deleted in the plan. */
 #define MANIFEST_THEIRS 0x80u
 
-/* Not an operation but a record of what was there; may be of the root (path ""). */
+/* Not an operation but a record of what was there; may be of the root (path ""), as MANIFEST_THEIRS of
+ * attributes may. */
 #define MANIFEST_RECORD 0x200u
 
 struct manifest_op {
@@ -73,25 +75,52 @@ struct manifest_dir {
 };
 
 struct manifest {
-	int64_t created_ns; /* UTC; originals written to after it are late */
-	struct manifest_op *ops;
-	size_t n_ops, cap_ops;
+	int64_t created_ns;        /* UTC; originals written to after it are late */
+	struct spool ops;          /* as on disk, where most of a long one lies: manifest_get() */
 	struct manifest_dir *dirs; /* sorted; applied backwards: deepest first */
 	size_t n_dirs, cap_dirs;
 };
 #define MANIFEST_INIT ((struct manifest){ 0 })
 
-/* Both take over what RECORD owns, also on failure. */
+/* Both take over what RECORD owns, also on failure. Operations are added to memory until they are told
+ * where else they may go: spool_spill_to(&m->ops, ...). */
 int manifest_add_op(struct manifest *m, struct manifest_op *record);
 int manifest_add_dir(struct manifest *m, struct manifest_dir *record);
 void manifest_done(struct manifest *m);
 
-#define MANIFEST_NAME "manifest"
+/* Operation K as it is on disk, with a path of its own. 0, -errno of reading it back. */
+int manifest_get(const struct manifest *m, size_t k, struct manifest_op *ret);
+void manifest_op_done(struct manifest_op *o);
+#define MANIFEST_OP_INIT    ((struct manifest_op){ 0 })
+#define cleanup_manifest_op __attribute__((__cleanup__(manifest_op_done)))
+/* Operations in the order of path_compare(). */
+int manifest_sort(struct manifest *m);
+/* The operation at PATH among the first N, which are sorted: 1 with *ret, which has no path; 0. */
+int manifest_find(const struct manifest *m, size_t n, const char *path, struct manifest_op *ret);
+/* The one at PATH or, if there is none, the nearest above it. Sorted as a whole. */
+int manifest_find_above(const struct manifest *m, const char *path, struct manifest_op *ret);
+/* The first that is not before PATH; M->ops.n when there is none. */
+int manifest_from(const struct manifest *m, const char *path, size_t *ret);
+
+/* One of records only, written as they come, and kept nowhere else: memory and disk are needed for
+ * nothing but the file itself. In the order in which they are to be found again. */
+struct manifest_writer;
+/* File NAME in DIR_FD; an older one is dropped first. */
+int manifest_writer_open(int dir_fd, const char *name, int64_t created_ns,
+                         struct manifest_writer **ret);
+/* Takes over nothing. */
+int manifest_writer_add(struct manifest_writer *w, const struct manifest_op *o);
+int manifest_writer_finish(struct manifest_writer *w);
+void manifest_writer_close(struct manifest_writer *w);
+
+#define MANIFEST_OP_SIZE 116 /* bytes of an operation on disk, without its path */
+#define MANIFEST_NAME    "manifest"
 /* Writes file NAME in BATCH_FD (an older one is dropped first); not yet durable: the barrier's
  * business. */
 int manifest_write(const struct manifest *m, int batch_fd, const char *name,
                    char ret_hash[HASH_TEXT_LEN], struct error *err);
-/* HASH "" : not compared (no decision was made). -ENOENT, -ATOLL_E_DAMAGED. */
+/* HASH "" : not compared (no decision was made). -ENOENT, -ATOLL_E_DAMAGED. The operations of a long one
+ * are read when they are asked for, from the file as it was opened here. */
 int manifest_read(int batch_fd, const char *name, const char *hash, struct manifest *ret,
                   struct error *err);
 /* Its operations one by one, none of them kept: memory does not follow their number. */

@@ -12,8 +12,6 @@ void overlay_base_file_name(const struct atoll_participant *p, const char *what,
 /* Content of the stamp's file; caller frees. */
 char *overlay_base_stamp_text(int64_t t0_ns, bool multigrain);
 
-/* Among the first N, which are sorted. NULL: none. */
-const struct manifest_op *overlay_base_find(const struct manifest *m, size_t n, const char *path);
 /* BASE of mode 0: nothing is there. Unsorted until overlay_base_save(). */
 int overlay_base_record(struct overlay_base *b, const char *path, const struct fs_stat *base,
                         bool suspect);

@@ -187,25 +187,6 @@ void overlay_base_done(struct overlay_base *b)
 
 /* ---- recording ---- */
 
-static int by_path(const void *a, const void *b)
-{
-	const struct manifest_op *x = a, *y = b;
-
-	return path_compare(x->path, y->path);
-}
-
-static int by_key(const void *key, const void *element)
-{
-	const struct manifest_op *o = element;
-
-	return path_compare(key, o->path);
-}
-
-const struct manifest_op *overlay_base_find(const struct manifest *m, size_t n, const char *path)
-{
-	return n ? bsearch(path, m->ops, n, sizeof(*m->ops), by_key) : NULL;
-}
-
 bool overlay_base_changed_since(const struct overlay_base *b, int64_t ctime_ns)
 {
 	return b->strict || (b->multigrain ? ctime_ns >= b->t0_ns : ctime_ns > b->t0_ns);
@@ -262,19 +243,17 @@ struct observation {
 	struct overlay_hidden hidden;
 };
 
-static int change_by_key(const void *key, const void *element)
-{
-	const struct change *c = element;
-
-	return path_compare(key, c->path);
-}
-
 /* Nobody knows of a late directory whether somebody gave it its attributes; if the view has the same,
- * nobody needs to. */
-static bool differs_in_attributes(const struct observation *o, const char *path)
+ * nobody needs to. 1 or 0. */
+static int differs_in_attributes(const struct observation *o, const char *path)
 {
-	return o->cs->n &&
-	       bsearch(path, o->cs->v, o->cs->n, sizeof(*o->cs->v), change_by_key) != NULL;
+	cleanup_change struct change c = CHANGE_INIT;
+	size_t i;
+	int r = changeset_from(o->cs, path, &i);
+
+	if (r >= 0 && i < o->cs->v.n)
+		r = changeset_get(&o->cs->v, i, &c);
+	return r < 0 ? r : c.path && strcmp(c.path, path) == 0;
 }
 
 static int observe_dir(void *ctx, const char *path, const struct fs_stat *base)
@@ -282,11 +261,12 @@ static int observe_dir(void *ctx, const char *path, const struct fs_stat *base)
 	struct observation *o = ctx;
 	unsigned flags = 0;
 	uint64_t xattrs = 0;
+	struct manifest_op rec;
 	struct fs_stat now;
-	int r;
+	int r = manifest_find(&o->b->records, o->n, path, &rec);
 
-	if (overlay_base_find(&o->b->records, o->n, path))
-		return 0;
+	if (r != 0)
+		return r < 0 ? r : 0;
 	r = look_at_clock(o->p, o->area_fd, o->b);
 	if (r >= 0)
 		r = overlay_base_xattrs(o->u, path, &xattrs, &now);
@@ -298,7 +278,10 @@ static int observe_dir(void *ctx, const char *path, const struct fs_stat *base)
 	    !dir_restored_known(&o->b->restored, path, base)) {
 		if (base->ctime_ns != base->mtime_ns)
 			flags |= MANIFEST_SUSPECT;
-		if (differs_in_attributes(o, path))
+		r = differs_in_attributes(o, path);
+		if (r < 0)
+			return r;
+		if (r > 0)
 			flags |= MANIFEST_SUSPECT_ATTR;
 	}
 	if (now.ctime_ns != base->ctime_ns)
@@ -328,11 +311,12 @@ static bool vanished(const struct upper_compare *u, struct observation *o, const
 static int observe_change(const struct upper_compare *u, struct observation *o,
                           const struct change *c)
 {
+	struct manifest_op rec;
 	bool suspect;
-	int r;
+	int r = manifest_find(&o->b->records, o->n, c->path, &rec);
 
-	if (overlay_base_find(&o->b->records, o->n, c->path))
-		return 0;
+	if (r != 0)
+		return r < 0 ? r : 0;
 	r = look_at_clock(o->p, o->area_fd, o->b);
 	if (r < 0)
 		return r;
@@ -349,12 +333,11 @@ static int observe_change(const struct upper_compare *u, struct observation *o,
 int overlay_base_save(struct atoll_participant *p, int area_fd, struct overlay_base *b)
 {
 	char name[OVERLAY_BASE_NAME_LEN], hash[HASH_TEXT_LEN];
-	int r;
+	int r = manifest_sort(&b->records);
 
-	if (b->records.n_ops)
-		qsort(b->records.ops, b->records.n_ops, sizeof(*b->records.ops), by_path);
+	if (r < 0)
+		return error_sys(&p->err, r, "sort the records in", p->area);
 	r = manifest_write(&b->records, area_fd, "records.new", hash, &p->err);
-
 	if (r < 0)
 		return r;
 	overlay_base_file_name(p, "records", name);
@@ -370,16 +353,22 @@ int overlay_base_observe(struct atoll_participant *p, int area_fd, const struct 
 		                 .u = u,
 		                 .cs = cs,
 		                 .b = b,
-		                 .n = b->records.n_ops };
-	int r = upper_merged(u, observe_dir, &o, &p->err);
+		                 .n = b->records.ops.n };
+	int r;
 
-	for (size_t i = 0; i < cs->n && r >= 0; i++)
-		if (cs->v[i].op != CHANGE_ATTR)
-			r = observe_change(u, &o, &cs->v[i]);
+	spool_spill_to(&b->records.ops, area_fd);
+	r = upper_merged(u, observe_dir, &o, &p->err);
+	for (size_t i = 0; i < cs->v.n && r >= 0; i++) {
+		cleanup_change struct change c = CHANGE_INIT;
+
+		r = changeset_get(&cs->v, i, &c);
+		if (r >= 0 && c.op != CHANGE_ATTR)
+			r = observe_change(u, &o, &c);
+	}
 	overlay_hidden_done(&o.hidden);
 	if (r < 0)
 		return p->err.code ? r : error_sys(&p->err, r, "record the base of", p->root);
-	if (b->records.n_ops == o.n)
+	if (b->records.ops.n == o.n)
 		return 0;
 	return overlay_base_save(p, area_fd, b);
 }

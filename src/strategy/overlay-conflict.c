@@ -158,15 +158,24 @@ static int judge(struct atoll_participant *p, const struct upper_compare *u,
 	return say(ret_why, why);
 }
 
+/* 1 with *ret, which has no path; 0: there is none. */
+static int find_record(struct atoll_participant *p, const struct overlay_base *b, const char *path,
+                       struct manifest_op *ret)
+{
+	int r = manifest_find(&b->records, b->records.ops.n, path, ret);
+
+	return r < 0 ? error_sys(&p->err, r, "read the records in", p->area) : r;
+}
+
 int overlay_conflict(struct atoll_participant *p, const struct upper_compare *u,
                      const struct overlay_base *b, struct change *c, char **ret_why)
 {
-	const struct manifest_op *rec = overlay_base_find(&b->records, b->records.n_ops, c->path);
+	struct manifest_op rec;
+	int r = find_record(p, b, c->path, &rec);
 
-	if (!rec)
-		return error_set(&p->err, -ATOLL_E_DAMAGED, "no record of the base of '%s'",
-		                 c->path);
-	return judge(p, u, b, rec, c, ret_why);
+	if (r == 0)
+		r = error_set(&p->err, -ATOLL_E_DAMAGED, "no record of the base of '%s'", c->path);
+	return r < 0 ? r : judge(p, u, b, &rec, c, ret_why);
 }
 
 /* NULL: the directory of REC is the one it was. */
@@ -214,14 +223,16 @@ int overlay_base_conflict(struct atoll_participant *p, const struct upper_compar
 int overlay_conflict_dir(struct atoll_participant *p, const struct upper_compare *u,
                          const struct overlay_base *b, const struct change_dir *d, char **ret_why)
 {
-	const struct manifest_op *rec = overlay_base_find(&b->records, b->records.n_ops, d->path);
+	struct manifest_op rec;
 	const char *why;
+	int r = find_record(p, b, d->path, &rec);
 
 	(void)u;
-	if (!rec)
-		return error_set(&p->err, -ATOLL_E_DAMAGED, "no record of the base of '%s'",
-		                 d->path);
-	why = judge_dir(rec, &d->base);
+	if (r == 0)
+		r = error_set(&p->err, -ATOLL_E_DAMAGED, "no record of the base of '%s'", d->path);
+	if (r < 0)
+		return r;
+	why = judge_dir(&rec, &d->base);
 	return why ? say(ret_why, why) : 0;
 }
 
@@ -237,53 +248,68 @@ struct refreshing {
 
 static int refresh_change(struct refreshing *f, struct change *c)
 {
-	const struct manifest_op *rec =
-		overlay_base_find(&f->was->records, f->was->records.n_ops, c->path);
 	cleanup_free char *why = NULL, *text = NULL;
-	int r = c->op == CHANGE_ATTR ? 0 : overlay_conflict(f->p, f->u, f->was, c, &why);
+	struct manifest_op rec;
+	int found = find_record(f->p, f->was, c->path, &rec), r = found;
 
+	if (r >= 0)
+		r = c->op == CHANGE_ATTR ? 0 : overlay_conflict(f->p, f->u, f->was, c, &why);
 	if (r < 0)
 		return r;
-	if (r != 1 || !rec)
+	if (r != 1 || !found)
 		return overlay_base_record(f->to, c->path, &c->base, false);
 	text = xasprintf("%s by somebody else", why);
 	atoll_participant_note(f->p, ATOLL_NOTE_CONFLICT, c->path, text);
-	return overlay_base_record(f->to, c->path, &rec->old_stat, true);
+	return overlay_base_record(f->to, c->path, &rec.old_stat, true);
 }
 
-/* A merged directory: does a change of it, or what it holds, stand against what somebody did to it? */
-static bool is_disputed(struct refreshing *f, const char *path, bool moved)
+/* A merged directory: does a change of it, or what it holds, stand against what somebody did to it? 1
+ * or 0. */
+static int is_disputed(struct refreshing *f, const char *path, bool moved)
 {
-	for (size_t i = 0; i < f->cs->n; i++) {
-		struct change *c = &f->cs->v[i];
+	size_t i;
+	int r = changeset_from(f->cs, path, &i);
+
+	for (; r >= 0 && i < f->cs->v.n; i++) {
+		cleanup_change struct change c = CHANGE_INIT;
 		cleanup_free char *why = NULL;
 
-		if (c->op != CHANGE_ATTR
-		            ? moved && path_below(c->path, path)
-		            : strcmp(c->path, path) == 0 &&
-		                      overlay_conflict(f->p, f->u, f->was, c, &why) != 0)
-			return true;
+		r = changeset_get(&f->cs->v, i, &c);
+		if (r < 0 || !path_below(c.path, path))
+			break;
+		if (c.op != CHANGE_ATTR
+		            ? moved
+		            : strcmp(c.path, path) == 0 &&
+		                      overlay_conflict(f->p, f->u, f->was, &c, &why) != 0)
+			return 1;
+		if (!moved)
+			break; /* a change of it comes first */
 	}
-	return false;
+	return r;
 }
 
 static int refresh_merged(void *ctx, const char *path, const struct fs_stat *base)
 {
 	struct refreshing *f = ctx;
-	const struct manifest_op *rec =
-		overlay_base_find(&f->was->records, f->was->records.n_ops, path);
-	bool suspect = rec && rec->flags & MANIFEST_SUSPECT;
+	struct manifest_op rec;
+	int r = find_record(f->p, f->was, path, &rec);
 
-	if (!rec || !is_disputed(f, path, suspect || !fs_id_equal(rec->old_stat.id, base->id))) {
+	if (r > 0)
+		r = is_disputed(f, path,
+		                rec.flags & MANIFEST_SUSPECT ||
+		                        !fs_id_equal(rec.old_stat.id, base->id));
+	if (r == 0) {
 		uint64_t xattrs = 0;
-		int r = overlay_base_xattrs(f->u, path, &xattrs, NULL);
 
+		r = overlay_base_xattrs(f->u, path, &xattrs, NULL);
 		return r < 0 ? r : overlay_base_record_dir(f->to, path, base, 0, xattrs);
 	}
+	if (r < 0)
+		return r;
 	atoll_participant_note(f->p, ATOLL_NOTE_CONFLICT, path,
 	                       "replaced or changed by somebody else");
-	return overlay_base_record_dir(f->to, path, &rec->old_stat, rec->flags & SUSPECTS,
-	                               rec->new_stat.size);
+	return overlay_base_record_dir(f->to, path, &rec.old_stat, rec.flags & SUSPECTS,
+	                               rec.new_stat.size);
 }
 
 int overlay_base_refresh(struct atoll_participant *p, int area_fd, const struct upper_compare *u,
@@ -294,11 +320,17 @@ int overlay_base_refresh(struct atoll_participant *p, int area_fd, const struct 
 	cleanup_free char *text = overlay_base_stamp_text(t0_ns, multigrain);
 	struct refreshing f = { .p = p, .u = u, .cs = cs, .was = b, .to = &to };
 	char name[OVERLAY_BASE_NAME_LEN];
-	int r = upper_merged(u, refresh_merged, &f, &p->err);
+	int r;
 
-	for (size_t i = 0; i < cs->n && r >= 0; i++)
-		if (cs->v[i].op != CHANGE_ATTR)
-			r = refresh_change(&f, &cs->v[i]);
+	spool_spill_to(&to.records.ops, area_fd);
+	r = upper_merged(u, refresh_merged, &f, &p->err);
+	for (size_t i = 0; i < cs->v.n && r >= 0; i++) {
+		cleanup_change struct change c = CHANGE_INIT;
+
+		r = changeset_get(&cs->v, i, &c);
+		if (r >= 0 && c.op != CHANGE_ATTR)
+			r = refresh_change(&f, &c);
+	}
 	if (r < 0)
 		return p->err.code ? r : error_sys(&p->err, r, "record the base of", p->root);
 	/* The records first: with them an older T0 is only more careful. */

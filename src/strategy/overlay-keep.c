@@ -48,13 +48,15 @@ static int look_in_batch(struct keeping *k, uint32_t number, const char *path, i
 	fd = openat(k->b->area_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0 || manifest_read(fd, MANIFEST_NAME, "", &m, NULL) < 0)
 		return 0;
-	for (size_t i = 0; i < m.n_ops && r == 0; i++) {
+	for (size_t i = 0; i < m.ops.n && r == 0; i++) {
+		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
 		cleanup_free char *there = NULL;
 
-		if (m.ops[i].flags & MANIFEST_WORK || !path_below(path, m.ops[i].path))
+		if (manifest_get(&m, i, &o) < 0 || o.flags & MANIFEST_WORK ||
+		    !path_below(path, o.path))
 			continue;
 		dir_slot_name(i, slot);
-		there = xasprintf("%s%s", slot, path + strlen(m.ops[i].path));
+		there = xasprintf("%s%s", slot, path + strlen(o.path));
 		r = resolve_dir(fd, there, ret_fd) >= 0;
 	}
 	for (size_t i = 0; i < m.n_dirs && r == 0 && ret_attrs; i++) {
@@ -250,9 +252,8 @@ static int place_new(struct keeping *k, const struct manifest_op *o, const char 
 	return r == -ENOENT ? 0 : r; /* it was placed before and newer work deleted it */
 }
 
-static int place(struct keeping *k, size_t i)
+static int place(struct keeping *k, size_t i, const struct manifest_op *o)
 {
-	const struct manifest_op *o = &k->b->m.ops[i];
 	cleanup_free char *above = NULL;
 	cleanup_close int fd = FD_NONE;
 	const char *slash = strrchr(o->path, '/'), *name;
@@ -292,14 +293,17 @@ int overlay_keep_batch(struct atoll_participant *p, struct dir_batch *b, enum ov
 
 	/* Names and whiteouts that were moved out first: they are what the view was made of. */
 	for (size_t pass = 0; pass < 2; pass++)
-		for (size_t i = 0; i < b->m.n_ops && r >= 0; i++)
-			if (!(b->keep && b->keep[i]) &&
-			    (pass == 0) == ((b->m.ops[i].flags & MANIFEST_WORK) != 0)) {
-				r = place(&k, i);
-				if (r < 0)
-					r = error_sys(&p->err, r, "return to the workspace",
-					              b->m.ops[i].path);
-			}
+		for (size_t i = 0; i < b->m.ops.n && r >= 0; i++) {
+			cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
+
+			r = dir_op(p, b, i, &o);
+			if (r < 0 || (b->keep && b->keep[i]) ||
+			    (pass == 0) != ((o.flags & MANIFEST_WORK) != 0))
+				continue;
+			r = place(&k, i, &o);
+			if (r < 0)
+				r = error_sys(&p->err, r, "return to the workspace", o.path);
+		}
 	for (size_t i = 0; i < b->m.n_dirs && r >= 0; i++)
 		if (b->m.dirs[i].flags & MANIFEST_DIR_ATTR && *b->m.dirs[i].path) {
 			r = reach_dir(&k, b->m.dirs[i].path);

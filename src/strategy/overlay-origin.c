@@ -94,9 +94,15 @@ int overlay_misses_origin(const struct upper_compare *u, const struct manifest *
 		r = overlay_origin(fd, name, u->marks, &gen);
 	if (r <= 0)
 		return r;
-	for (size_t i = 0; i < records->n_ops; i++)
-		if (is_origin(gen, c, &records->ops[i].old_stat))
+	for (size_t i = 0; i < records->ops.n; i++) {
+		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
+
+		r = manifest_get(records, i, &o);
+		if (r < 0)
+			return r;
+		if (is_origin(gen, c, &o.old_stat))
 			return 0;
+	}
 	if (!h->read) {
 		r = walk_tree(u->upper_fd, "", add_covered, NULL, &x);
 		if (r < 0)

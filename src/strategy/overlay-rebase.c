@@ -8,6 +8,7 @@
 
 #include "fs/atomic.h"
 #include "util/cleanup.h"
+#include "util/mem.h"
 
 static void saved_name(const struct atoll_participant *p, char out[64])
 {
@@ -17,31 +18,63 @@ static void saved_name(const struct atoll_participant *p, char out[64])
 	(void)snprintf(out, 64, "%s.b%u", name, p->batch.number);
 }
 
-static bool in_batch(const struct dir_batch *b, const char *path)
-{
-	for (size_t k = 0; k < b->m.n_ops; k++)
-		if ((!(b->m.ops[k].flags & MANIFEST_WORK) || b->m.ops[k].flags & MANIFEST_THEIRS) &&
-		    (dir_is_attr(&b->m.ops[k]) && b->m.ops[k].flags & MANIFEST_THEIRS
-		             ? strcmp(path, b->m.ops[k].path) == 0
-		             : path_below(path, b->m.ops[k].path)))
-			return true;
-	for (size_t i = 0; i < b->m.n_dirs; i++)
-		if (b->m.dirs[i].flags & MANIFEST_DIR_ATTR && strcmp(path, b->m.dirs[i].path) == 0)
-			return true;
-	return false;
-}
-
-/* What B's record says now of the paths that the batch has nothing to do with. */
-static int keep_others(struct overlay_base *to, struct manifest *from, const struct dir_batch *b)
+/* The operations of B that settle what the base is at their paths, sorted. */
+static int list_settled(const struct dir_batch *b, struct manifest *ret)
 {
 	int r = 0;
 
-	for (size_t i = 0; i < from->n_ops && r >= 0; i++) {
-		if (in_batch(b, from->ops[i].path))
-			continue;
-		r = manifest_add_op(&to->records, &from->ops[i]);
+	spool_spill_to(&ret->ops, b->area_fd);
+	for (size_t k = 0; k < b->m.ops.n && r >= 0; k++) {
+		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
+
+		r = manifest_get(&b->m, k, &o);
+		if (r >= 0 && (!(o.flags & MANIFEST_WORK) || o.flags & MANIFEST_THEIRS))
+			r = manifest_add_op(ret, &o);
 	}
-	return r;
+	return r < 0 ? r : manifest_sort(ret);
+}
+
+/* 1 or 0. An operation is about all that is below its path, unless it is about attributes. */
+static int in_batch(const struct dir_batch *b, const struct manifest *settled, const char *path)
+{
+	for (size_t len = strlen(path);; len--) {
+		cleanup_free char *dir = xstrndup(path, len);
+		struct manifest_op o;
+		int r = manifest_find(settled, settled->ops.n, dir, &o);
+
+		if (r < 0)
+			return r;
+		if (r > 0 && (!path[len] || !(dir_is_attr(&o) && o.flags & MANIFEST_THEIRS)))
+			return 1;
+		while (len > 0 && path[len - 1] != '/')
+			len--;
+		if (len == 0)
+			break;
+	}
+	for (size_t i = 0; i < b->m.n_dirs; i++)
+		if (b->m.dirs[i].flags & MANIFEST_DIR_ATTR && strcmp(path, b->m.dirs[i].path) == 0)
+			return 1;
+	return 0;
+}
+
+/* What B's record says now of the paths that the batch has nothing to do with. */
+static int keep_others(struct overlay_base *to, const struct manifest *from,
+                       const struct dir_batch *b)
+{
+	struct manifest settled = MANIFEST_INIT;
+	int r = list_settled(b, &settled);
+
+	for (size_t i = 0; i < from->ops.n && r >= 0; i++) {
+		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
+
+		r = manifest_get(from, i, &o);
+		if (r >= 0)
+			r = in_batch(b, &settled, o.path);
+		if (r == 0)
+			r = manifest_add_op(&to->records, &o);
+	}
+	manifest_done(&settled);
+	return r < 0 ? r : 0;
 }
 
 static int record_batch(struct overlay_base *to, const struct dir_batch *b,
@@ -50,21 +83,29 @@ static int record_batch(struct overlay_base *to, const struct dir_batch *b,
 	static const struct fs_stat none;
 	int r = 0;
 
-	for (size_t k = 0; k < b->m.n_ops && r >= 0; k++) {
-		const struct manifest_op *o = &b->m.ops[k];
-		const struct fs_stat *now = dir_installed_find(
-			o->flags & MANIFEST_THEIRS ? theirs : installed, o->path);
+	for (size_t k = 0; k < b->m.ops.n && r >= 0; k++) {
+		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
+		struct fs_stat st;
+		const struct fs_stat *now;
 
-		if (o->flags & MANIFEST_THEIRS && !back) {
-			r = overlay_base_record(to, o->path, now ? now : &none, false);
+		r = manifest_get(&b->m, k, &o);
+		if (r >= 0)
+			r = dir_installed_find(o.flags & MANIFEST_THEIRS ? theirs : installed,
+			                       o.path, &st);
+		if (r < 0)
+			break;
+		now = r > 0 ? &st : NULL;
+		r = 0;
+		if (o.flags & MANIFEST_THEIRS && !back) {
+			r = overlay_base_record(to, o.path, now ? now : &none, false);
 			continue;
 		}
-		if (o->flags & MANIFEST_WORK)
+		if (o.flags & MANIFEST_WORK)
 			continue;
 		/* Gone already: what was installed was changed by somebody at once. */
 		if (!now)
-			now = back || o->op == CHANGE_DELETE ? &none : &o->new_stat;
-		r = overlay_base_record(to, o->path, now, false);
+			now = back || o.op == CHANGE_DELETE ? &none : &o.new_stat;
+		r = overlay_base_record(to, o.path, now, false);
 	}
 	for (size_t i = 0; i < b->m.n_dirs && r >= 0; i++) {
 		const struct manifest_dir *d = &b->m.dirs[i];
@@ -98,6 +139,7 @@ static int rebase(struct atoll_participant *p, int area_fd, struct dir_batch *b,
 	char name[OVERLAY_BASE_NAME_LEN];
 	int r;
 
+	spool_spill_to(&to.records.ops, area_fd);
 	overlay_base_file_name(p, "records", name);
 	r = manifest_read(area_fd, name, "", &from, &p->err);
 	if (r == -ENOENT) {

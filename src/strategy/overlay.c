@@ -87,10 +87,12 @@ static int view_changes(struct atoll_participant *p, struct view *v)
 {
 	int r = view_layers(p, v);
 
+	spool_spill_to(&v->cs.v, v->dir_fd);
+	spool_spill_to(&v->cs.theirs, v->dir_fd);
 	if (r >= 0)
 		r = upper_diff(&v->u, &v->cs, &p->err);
 	if (r >= 0)
-		p->changes = v->cs.n;
+		p->changes = v->cs.v.n;
 	return r;
 }
 
@@ -200,10 +202,14 @@ static int judge_dir(void *ctx, const struct change_dir *d, char **ret_why)
 	return overlay_conflict_dir(v->p, &v->u, &v->base, d, ret_why);
 }
 
-static int expand_upper(const void *ctx, const struct changeset *cs, tree_entry_fn fn, void *fn_ctx,
+static int expand_upper(const void *ctx, const struct change *c, tree_entry_fn fn, void *fn_ctx,
                         struct error *err)
 {
-	return upper_expand(ctx, cs, fn, fn_ctx, err);
+	int r = upper_expand_one(ctx, c, fn, fn_ctx);
+
+	if (r < 0 && !err->code)
+		(void)error_sys(err, r, "list", *c->path ? c->path : ".");
+	return r < 0 ? r : 0;
 }
 
 static int prepare_commit(struct atoll_participant *p)
@@ -228,9 +234,9 @@ static int prepare_commit(struct atoll_participant *p)
 	if (r >= 0)
 		r = dir_select(p, &source, &v.cs);
 	if (r >= 0)
-		r = v.cs.n ? dir_weed(p, &v.cs, judge, judge_dir, &v) : 0;
+		r = v.cs.v.n ? dir_weed(p, &v.cs, judge, judge_dir, &v) : 0;
 	if (r >= 0)
-		r = v.cs.n || v.cs.n_theirs || p->batch_anyway
+		r = v.cs.v.n || v.cs.theirs.n || p->batch_anyway
 		            ? dir_prepare(p, upper, &source, &v.cs)
 		            : ATOLL_NO_CHANGE;
 	if (r == ATOLL_READY)
@@ -302,19 +308,26 @@ static int rebase(struct atoll_participant *p, struct dir_batch *b)
 	struct merge m = { b };
 	int r = overlay_open_dir(p, p->work, &dir_fd);
 
-	for (size_t k = 0; k < b->m.n_ops && r >= 0; k++) {
-		if (!(b->m.ops[k].flags & MANIFEST_PART))
-			continue;
-		r = walk_tree(b->root_fd, b->m.ops[k].path, merge_dir, NULL, &m);
+	for (size_t k = 0; k < b->m.ops.n && r >= 0; k++) {
+		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
+
+		r = dir_op(p, b, k, &o);
 		if (r < 0)
-			r = error_sys(&p->err, r, "merge the workspace's", b->m.ops[k].path);
+			break;
+		if (o.flags & MANIFEST_PART)
+			r = walk_tree(b->root_fd, o.path, merge_dir, NULL, &m);
+		if (r < 0)
+			r = error_sys(&p->err, r, "merge the workspace's", o.path);
 	}
-	for (size_t k = 0; k < b->m.n_ops && r >= 0; k++) {
-		if (!(b->m.ops[k].flags & MANIFEST_THEIRS) || !dir_is_attr(&b->m.ops[k]))
+	for (size_t k = 0; k < b->m.ops.n && r >= 0; k++) {
+		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
+
+		r = dir_op(p, b, k, &o);
+		if (r < 0 || !(o.flags & MANIFEST_THEIRS) || !dir_is_attr(&o))
 			continue;
-		r = dir_take_attrs(b, &b->m.ops[k]);
+		r = dir_take_attrs(b, &o);
 		if (r < 0)
-			r = error_sys(&p->err, r, "take over the attributes of", b->m.ops[k].path);
+			r = error_sys(&p->err, r, "take over the attributes of", o.path);
 	}
 	if (r >= 0)
 		r = dir_installed_read(p, b, &installed);

@@ -8,6 +8,7 @@
 #define STRATEGY_STRATEGY_IMPL_H
 
 #include "fs/stat.h"
+#include "strategy/manifest.h"
 #include "strategy/strategy.h"
 #include "util/hash.h"
 
@@ -30,13 +31,13 @@ struct atoll_participant {
 	bool keeps;   /* the workspace is ready for an undo that keeps the work */
 	char manifest[HASH_TEXT_LEN];
 	struct strlist undone_attrs; /* directories whose attributes they will have put back */
-	struct strlist undone; /* paths that newer batches of the same undo will have put back */
-	struct fs_stat *undone_old; /* what they put back there; mode 0: nothing */
-	size_t cap_undone_old;
+	struct strlist undone;       /* of other than directories: numbers of those batches */
+	/* Operations of newer batches of the same undo, sorted, without those on whose paths an
+	 * older one of them has a say: what will be there is their old state. */
+	struct manifest put_back;
 	/* What newer batches of the same undo moved out of the resource, put back or not: the
-	 * ctime of its other names is our doing. No directories. */
-	struct fs_id *displaced;
-	size_t n_displaced, cap_displaced;
+	 * ctime of its other names is our doing. No directories. Each an fs_id, sorted. */
+	struct spool displaced;
 
 	atoll_change_fn change_fn; /* during diff */
 	void *change_user;

@@ -216,8 +216,8 @@ void participant_free(struct atoll_participant *p)
 	error_done(&p->err);
 	strlist_done(&p->env);
 	strlist_done(&p->undone);
-	free(p->undone_old);
-	free(p->displaced);
+	manifest_done(&p->put_back);
+	spool_done(&p->displaced);
 	strlist_done(&p->undone_attrs);
 	free(p->id);
 	free(p->plan);

@@ -56,6 +56,12 @@ void hash_bytes(struct hash *h, unsigned char out[HASH_SIZE])
 	memcpy(out, bytes.digest, HASH_SIZE);
 }
 
+/* Both widths are made of the same state. */
+uint64_t hash_sum64(struct hash *h)
+{
+	return XXH3_64bits_digest(&h->state);
+}
+
 void hash_reset(struct hash *h)
 {
 	(void)XXH3_128bits_reset(&h->state);

@@ -17,6 +17,7 @@ struct hash *hash_new(void);
 void hash_add(struct hash *h, const void *data, size_t len);
 void hash_text(struct hash *h, char out[HASH_TEXT_LEN]);       /* may go on adding */
 void hash_bytes(struct hash *h, unsigned char out[HASH_SIZE]); /* the same digits as bytes */
+uint64_t hash_sum64(struct hash *h);                           /* hash64() of all that was added */
 void hash_reset(struct hash *h);                               /* as new */
 void hash_free(struct hash *h);
 

@@ -32,9 +32,12 @@ static void one_by_one(int dir_fd, const struct manifest *m)
 	const struct manifest_op *op;
 
 	must(manifest_reader_open(dir_fd, MANIFEST_NAME, &reader, NULL) == 0);
-	for (size_t i = 0; i < m->n_ops; i++) {
+	for (size_t i = 0; i < m->ops.n; i++) {
+		cleanup_manifest_op struct manifest_op other = MANIFEST_OP_INIT;
+
 		must(manifest_reader_next(reader, &op, NULL) == 1);
-		same_op(op, &m->ops[i]);
+		must(manifest_get(m, i, &other) == 0);
+		same_op(op, &other);
 	}
 	must(manifest_reader_next(reader, &op, NULL) == 0);
 	manifest_reader_close(reader);
@@ -48,9 +51,13 @@ static void written_again(const struct manifest *m)
 
 	must(manifest_write(m, dir_fd, MANIFEST_NAME, hash, NULL) == 0);
 	must(manifest_read(dir_fd, MANIFEST_NAME, hash, &again, NULL) == 0);
-	must(again.n_ops == m->n_ops && again.n_dirs == m->n_dirs);
-	for (size_t i = 0; i < m->n_ops; i++)
-		same_op(&m->ops[i], &again.ops[i]);
+	must(again.ops.n == m->ops.n && again.n_dirs == m->n_dirs);
+	for (size_t i = 0; i < m->ops.n; i++) {
+		cleanup_manifest_op struct manifest_op a = MANIFEST_OP_INIT, b = MANIFEST_OP_INIT;
+
+		must(manifest_get(m, i, &a) == 0 && manifest_get(&again, i, &b) == 0);
+		same_op(&a, &b);
+	}
 	for (size_t i = 0; i < m->n_dirs; i++)
 		must(strcmp(m->dirs[i].path, again.dirs[i].path) == 0);
 	one_by_one(dir_fd, &again);
@@ -63,9 +70,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (manifest_parse(data, size, &m, NULL) < 0)
 		return 0;
-	for (size_t i = 0; i < m.n_ops; i++) {
-		must(m.ops[i].op < CHANGE_OP_END_);
-		inside(m.ops[i].path, true);
+	for (size_t i = 0; i < m.ops.n; i++) {
+		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
+
+		must(manifest_get(&m, i, &o) == 0 && o.op < CHANGE_OP_END_);
+		inside(o.path, true);
 	}
 	for (size_t i = 0; i < m.n_dirs; i++)
 		inside(m.dirs[i].path, true);

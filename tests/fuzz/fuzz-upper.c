@@ -123,8 +123,10 @@ static int each(void *ctx, struct change *c)
 {
 	struct seen *s = ctx;
 
-	must(s->n < s->cs->n);
-	must(c->op == s->cs->v[s->n].op && strcmp(c->path, s->cs->v[s->n].path) == 0);
+	cleanup_change struct change other = CHANGE_INIT;
+
+	must(s->n < s->cs->v.n && changeset_get(&s->cs->v, s->n, &other) == 0);
+	must(c->op == other.op && strcmp(c->path, other.path) == 0);
 	s->n++;
 	return 0;
 }
@@ -154,14 +156,18 @@ static void look(const struct upper_compare *u)
 	must(r >= 0 || (err.msg && *err.msg));
 	if (r < 0)
 		return;
-	for (size_t i = 0; i < cs.n; i++) {
-		inside(cs.v[i].path);
-		must(*cs.v[i].path || cs.v[i].op == CHANGE_ATTR);
-		must(i == 0 || path_compare(cs.v[i - 1].path, cs.v[i].path) < 0);
-		must((cs.v[i].op == CHANGE_CREATE) == (cs.v[i].base.mode == 0));
-		must((cs.v[i].op == CHANGE_DELETE) == (cs.v[i].work.mode == 0));
+	for (size_t i = 0; i < cs.v.n; i++) {
+		cleanup_change struct change before = CHANGE_INIT, c = CHANGE_INIT;
+
+		must(changeset_get(&cs.v, i, &c) == 0);
+		must(i == 0 || changeset_get(&cs.v, i - 1, &before) == 0);
+		inside(c.path);
+		must(*c.path || c.op == CHANGE_ATTR);
+		must(i == 0 || path_compare(before.path, c.path) < 0);
+		must((c.op == CHANGE_CREATE) == (c.base.mode == 0));
+		must((c.op == CHANGE_DELETE) == (c.work.mode == 0));
 	}
-	must(upper_each(u, each, &s, &err2) >= 0 && s.n == cs.n);
+	must(upper_each(u, each, &s, &err2) >= 0 && s.n == cs.v.n);
 	must(upper_expand(u, &cs, entry, &n, &err2) >= 0);
 }
 

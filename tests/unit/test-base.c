@@ -11,8 +11,10 @@
 
 static int new_file(struct fixture_dir *d)
 {
-	int fd = openat(d->fd, "base", O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	int fd;
 
+	(void)unlinkat(d->fd, "base", 0);
+	fd = openat(d->fd, "base", O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	assert_true(fd >= 0);
 	return fd;
 }
@@ -95,6 +97,7 @@ static void what_is_written_is_read(void **state)
 		cleanup_base struct base *b = NULL;
 		cleanup_base_block struct base_block blk = BASE_BLOCK_INIT;
 		struct base_entry expected;
+		const struct base_entry *e;
 
 		write_small(fd);
 		assert_int_equal(base_open(fd, &b, NULL), 0);
@@ -106,12 +109,199 @@ static void what_is_written_is_read(void **state)
 		expected = file_entry("\n\377 name", 5);
 		expected.src.nlink = 2;
 		expected.work_ctime_ns = 4711; /* the links' table knows better */
-		assert_entry(&blk.v[0], &expected);
+		assert_int_equal(base_block_at(&blk, 0, &e), 0);
+		assert_entry(e, &expected);
 		expected = dir_entry("dir", 1);
-		assert_entry(base_block_find(&blk, "dir"), &expected);
+		assert_int_equal(base_block_find(&blk, "dir", &e), 0);
+		assert_entry(e, &expected);
 		expected = file_entry("file", 6);
-		assert_entry(base_block_find(&blk, "file"), &expected);
-		assert_null(base_block_find(&blk, "fil"));
+		assert_int_equal(base_block_find(&blk, "file", &e), 0);
+		assert_entry(e, &expected);
+		assert_int_equal(base_block_find(&blk, "fil", &e), 0);
+		assert_null(e);
+	}
+}
+
+#define MANY 20000u
+
+/* A root with a directory in the middle of many files, one of them with several names. */
+static void write_many(int dir_fd, int fd)
+{
+	cleanup_base_writer struct base_writer *w = NULL;
+	cleanup_base_draft struct base_draft draft = { 0 };
+	struct base_entry root = dir_entry("", 0), below = file_entry("below", 8);
+
+	assert_int_equal(base_writer_new(fd, &w), 0);
+	if (dir_fd != FD_NONE)
+		base_writer_spill_to(w, dir_fd);
+	assert_int_equal(base_writer_dir(w), 0);
+	assert_int_equal(base_writer_dir(w), 1);
+	base_draft_init(&draft, w, 0);
+	for (size_t i = 0; i < MANY; i++) {
+		char name[300];
+		struct base_entry e;
+
+		(void)snprintf(name, sizeof(name), "%08zu%*s", i, (int)(i % 200), "");
+		e = i == MANY / 2 ? dir_entry(name, 1) : file_entry(name, i);
+		e.src.nlink = i == 77 ? 2 : 1;
+		assert_int_equal(base_draft_add(&draft, &e), 0);
+		assert_int_equal(base_draft_add(&draft, &e), -EINVAL);
+	}
+	assert_int_equal(dir_fd != FD_NONE, draft.v.file_len > 0);
+	assert_int_equal(base_draft_put(&draft, w), 0);
+	assert_int_equal(base_writer_block(w, 1, &below, 1), 0);
+	assert_int_equal(base_writer_link(w, 78, 4711), 0);
+	assert_int_equal(base_writer_finish(w, &root), 0);
+}
+
+static void assert_one_of_many(const struct base_entry *e, size_t i)
+{
+	struct base_entry expected;
+	char name[300];
+
+	(void)snprintf(name, sizeof(name), "%08zu%*s", i, (int)(i % 200), "");
+	expected = i == MANY / 2 ? dir_entry(name, 1) : file_entry(name, i);
+	expected.src.nlink = i == 77 ? 2 : 1;
+	if (i == 77)
+		expected.work_ctime_ns = 4711;
+	assert_entry(e, &expected);
+}
+
+/* Longer than what is kept in memory: the same bytes however it was written, and read piece by piece. */
+static void a_long_block_is_read_in_pieces(void **state)
+{
+	for_each_dir(d, state)
+	{
+		cleanup_close int fd = new_file(d), spilled = new_file(d);
+		cleanup_base struct base *b = NULL;
+		cleanup_base_block struct base_block blk = BASE_BLOCK_INIT, found = BASE_BLOCK_INIT;
+		const struct base_entry *e;
+		struct base_entry below;
+		struct stat st, other;
+
+		write_many(FD_NONE, fd);
+		write_many(d->fd, spilled);
+		assert_true(fstat(fd, &st) == 0 && fstat(spilled, &other) == 0);
+		assert_int_equal(st.st_size, other.st_size);
+		for (off_t at = 0; at < st.st_size; at += 4096) {
+			char x[4096], y[4096];
+			ssize_t n = pread(fd, x, sizeof(x), at);
+
+			assert_true(n > 0 && pread(spilled, y, sizeof(y), at) == n);
+			assert_memory_equal(x, y, n);
+		}
+		assert_int_equal(base_open(fd, &b, NULL), 0);
+		assert_int_equal(base_count(b), MANY + 1);
+		assert_int_equal(base_read(b, 0, &blk, NULL), 0);
+		assert_null(blk.v);
+		assert_int_equal(blk.n, MANY);
+		for (size_t i = 0; i < MANY; i++) {
+			assert_int_equal(base_block_at(&blk, i, &e), 0);
+			assert_one_of_many(e, i);
+		}
+		for (size_t i = 0; i < MANY; i++) {
+			size_t k = i * 7919 % MANY;
+			char name[300];
+
+			(void)snprintf(name, sizeof(name), "%08zu%*s", k, (int)(k % 200), "");
+			assert_int_equal(base_block_find(&blk, name, &e), 0);
+			assert_non_null(e);
+			assert_one_of_many(e, k);
+			assert_int_equal(base_block_find(&blk, name + 1, &e), 0);
+			assert_null(e);
+		}
+		assert_int_equal(base_lookup(b, "00010000/below", &below, &found, NULL), 1);
+		assert_string_equal(below.name, "below");
+	}
+}
+
+static void damage_in_a_long_block_is_found(void **state)
+{
+	for_each_dir(d, state)
+	{
+		cleanup_close int fd = new_file(d);
+		struct stat st;
+
+		write_many(FD_NONE, fd);
+		assert_int_equal(fstat(fd, &st), 0);
+		for (off_t at = 16; at < st.st_size; at += 99991) {
+			cleanup_base struct base *b = NULL;
+			cleanup_base_block struct base_block blk = BASE_BLOCK_INIT;
+			unsigned char was, is;
+			int r;
+
+			assert_int_equal(pread(fd, &was, 1, at), 1);
+			is = was ^ 0x10;
+			assert_int_equal(pwrite(fd, &is, 1, at), 1);
+			r = base_open(fd, &b, NULL);
+			if (r == 0)
+				r = base_read(b, 0, &blk, NULL);
+			assert_int_equal(r, -ATOLL_E_DAMAGED);
+			assert_int_equal(pwrite(fd, &was, 1, at), 1);
+		}
+	}
+}
+
+static void amend_one(struct spool *v, enum base_amend_kind kind, char *path, uint64_t n)
+{
+	const struct base_amendment a = { kind, path, file_entry("", n) };
+
+	assert_int_equal(base_amendment_add(v, &a), 0);
+}
+
+/* Every third goes, every fifth is another, as many come; in no order. */
+static void a_long_block_is_amended(void **state)
+{
+	for_each_dir(d, state)
+	{
+		cleanup_close int fd = new_file(d), amended = new_file(d);
+		cleanup_base struct base *old = NULL, *b = NULL;
+		cleanup_base_block struct base_block blk = BASE_BLOCK_INIT;
+		struct spool v = { 0 };
+		size_t n = 0;
+
+		write_many(d->fd, fd);
+		assert_int_equal(base_open(fd, &old, NULL), 0);
+		spool_spill_to(&v, d->fd);
+		for (size_t k = 0; k < MANY; k++) {
+			size_t i = k * 7919 % MANY;
+			char name[300], more[310];
+
+			(void)snprintf(name, sizeof(name), "%08zu%*s", i, (int)(i % 200), "");
+			(void)snprintf(more, sizeof(more), "%08zu+", i);
+			if (i == MANY / 2)
+				continue;
+			if (i % 3 == 0)
+				amend_one(&v, BASE_REMOVE, name, 0);
+			else if (i % 5 == 0)
+				amend_one(&v, BASE_SET, name, i + MANY);
+			if (i % 7 == 0)
+				amend_one(&v, BASE_SET, more, i);
+		}
+		assert_int_equal(base_amend(old, &v, d->fd, amended, NULL), 0);
+		spool_done(&v);
+		assert_int_equal(base_open(amended, &b, NULL), 0);
+		assert_int_equal(base_read(b, 0, &blk, NULL), 0);
+		for (size_t i = 0; i < MANY; i++) {
+			bool is_dir = i == MANY / 2;
+			const struct base_entry *e;
+			char name[300];
+
+			(void)snprintf(name, sizeof(name), "%08zu%*s", i, (int)(i % 200), "");
+			assert_int_equal(base_block_find(&blk, name, &e), 0);
+			assert_int_equal(e == NULL, !is_dir && i % 3 == 0);
+			n += e != NULL;
+			if (e && !is_dir)
+				assert_int_equal(e->src.id.ino, i % 5 == 0 ? i + MANY : i);
+			(void)snprintf(name, sizeof(name), "%08zu+", i);
+			assert_int_equal(base_block_find(&blk, name, &e), 0);
+			assert_int_equal(e != NULL, !is_dir && i % 7 == 0);
+			n += e != NULL;
+		}
+		assert_int_equal(blk.n, n);
+		base_block_done(&blk);
+		assert_int_equal(base_read(b, 1, &blk, NULL), 0);
+		assert_int_equal(blk.n, 1);
 	}
 }
 
@@ -336,6 +526,12 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(what_is_written_is_read, fixture_setup,
+		                                fixture_teardown),
+		cmocka_unit_test_setup_teardown(a_long_block_is_read_in_pieces, fixture_setup,
+		                                fixture_teardown),
+		cmocka_unit_test_setup_teardown(damage_in_a_long_block_is_found, fixture_setup,
+		                                fixture_teardown),
+		cmocka_unit_test_setup_teardown(a_long_block_is_amended, fixture_setup,
 		                                fixture_teardown),
 		cmocka_unit_test_setup_teardown(lookup_goes_by_path, fixture_setup,
 		                                fixture_teardown),

@@ -27,6 +27,24 @@ static void known_values(void **state)
 	assert_true(hash64("abc", 3) == UINT64_C(0x78af5f94892f3950));
 }
 
+/* Of every length, as the block of a base record is read at once or in pieces. */
+static void sums_of_streams_equal_hash64(void **state)
+{
+	unsigned char data[3000];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(data); i++)
+		data[i] = (unsigned char)(i * 37 + (i >> 8));
+	for (size_t len = 0; len <= sizeof(data); len += len < 600 ? 1 : 41) {
+		cleanup_hash struct hash *h = hash_new();
+		size_t step = 1 + len % 97;
+
+		for (size_t at = 0; at < len; at += step)
+			hash_add(h, data + at, len - at < step ? len - at : step);
+		assert_true(hash_sum64(h) == hash64(data, len));
+	}
+}
+
 static void streams_equal_buffers(void **state)
 {
 	static const size_t steps[] = { 1, 7, 63, 64, 65, 255, 1024, 5000 };
@@ -95,6 +113,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(known_values),
 		cmocka_unit_test(streams_equal_buffers),
+		cmocka_unit_test(sums_of_streams_equal_hash64),
 		cmocka_unit_test(one_bit_matters),
 		cmocka_unit_test(random_names),
 	};

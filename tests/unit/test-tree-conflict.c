@@ -110,9 +110,9 @@ static void der_03_what_somebody_else_changed(void **state)
 		tree_make(&t);
 		in(&t, "$W", rows[i].ours);
 		changes = tree_changes(&t);
-		assert_int_equal(t.cs.n, 1);
+		assert_int_equal(t.cs.v.n, 1);
 		in(&t, "$O", rows[i].theirs);
-		r = tree_conflict(&t.cmp, &t.cs.v[0], &why, &t.err);
+		r = tree_conflict(&t.cmp, tree_change(&t, 0), &why, &t.err);
 		if (r != rows[i].expected || (r == 1 && strcmp(why, rows[i].why) != 0))
 			fail_msg("%s | %s: %d %s", rows[i].ours, rows[i].theirs, r, why ? why : "");
 		if (r != 1)
@@ -183,7 +183,7 @@ static void der_03_attributes_of_directories(void **state)
 		write_file(t.orig_fd, "a/theirs", "");
 		if (cases[i].theirs)
 			set_attribute(t.orig_fd, "a", cases[i].theirs);
-		assert_int_equal(tree_conflict(&t.cmp, &t.cs.v[0], &why, &t.err),
+		assert_int_equal(tree_conflict(&t.cmp, tree_change(&t, 0), &why, &t.err),
 		                 cases[i].expected);
 	}
 }
@@ -214,9 +214,9 @@ static int unreadable_as_user(int fd)
 	tree_sh(&t, "chmod 0700 $W/d/closed; rm -r $W/d");
 	changes = tree_changes(&t);
 	CHECK(strcmp(changes, "- d !U\n") == 0);
-	CHECK(tree_conflict(&t.cmp, &t.cs.v[0], &why, &t.err) == 0);
+	CHECK(tree_conflict(&t.cmp, tree_change(&t, 0), &why, &t.err) == 0);
 	tree_sh(&t, "cd $O/d; chmod 0700 closed; echo y > closed/g; chmod 0000 closed");
-	CHECK(tree_conflict(&t.cmp, &t.cs.v[0], &why, &t.err) == 1);
+	CHECK(tree_conflict(&t.cmp, tree_change(&t, 0), &why, &t.err) == 1);
 	CHECK(strcmp(why, "contains changes: d/closed") == 0);
 	free(why);
 	tree_sh(&t, "chmod 0700 $O/d/closed");
@@ -242,8 +242,8 @@ static void der_03_a_deep_tree_that_goes(void **state)
 		tree_make(&t);
 		assert_int_equal(remove_tree_at(t.work_fd, name), 0);
 		changes = tree_changes(&t);
-		assert_int_equal(t.cs.n, 1);
-		assert_int_equal(tree_conflict(&t.cmp, &t.cs.v[0], &why, &t.err), 0);
+		assert_int_equal(t.cs.v.n, 1);
+		assert_int_equal(tree_conflict(&t.cmp, tree_change(&t, 0), &why, &t.err), 0);
 	}
 }
 

@@ -382,14 +382,16 @@ static void changes_know_both_sides(void **state)
 		changes = tree_changes(&t);
 		assert_string_equal(changes, "- a\n+ new\n~ one ct\n");
 		assert_int_equal(fs_stat_at(t.orig_fd, "a", FS_STAT_ID, &orig), 0);
-		assert_true(fs_id_equal(t.cs.v[0].base.id, orig.id));
-		assert_true(t.cs.v[0].base_dir != BASE_NO_DIR && t.cs.v[0].work.mode == 0);
+		assert_true(fs_id_equal(tree_change(&t, 0)->base.id, orig.id));
+		assert_true(tree_change(&t, 0)->base_dir != BASE_NO_DIR &&
+		            tree_change(&t, 0)->work.mode == 0);
 		assert_int_equal(fs_stat_at(t.work_fd, "new", FS_STAT_ID, &work), 0);
-		assert_true(fs_id_equal(t.cs.v[1].work.id, work.id) && t.cs.v[1].base.mode == 0);
+		assert_true(fs_id_equal(tree_change(&t, 1)->work.id, work.id) &&
+		            tree_change(&t, 1)->base.mode == 0);
 		assert_int_equal(fs_stat_at(t.orig_fd, "one", FS_STAT_ID, &orig), 0);
 		assert_int_equal(fs_stat_at(t.work_fd, "one", FS_STAT_ID, &work), 0);
-		assert_true(fs_id_equal(t.cs.v[2].base.id, orig.id));
-		assert_true(fs_id_equal(t.cs.v[2].work.id, work.id));
+		assert_true(fs_id_equal(tree_change(&t, 2)->base.id, orig.id));
+		assert_true(fs_id_equal(tree_change(&t, 2)->work.id, work.id));
 	}
 }
 
@@ -405,7 +407,7 @@ static int closed_in_workspace(int fd)
 	tree_sh(&t, "chmod 0000 $W/d");
 	changeset_done(&t.cs);
 	CHECK(tree_diff(&t.cmp, &t.cs, &t.err) == -EACCES);
-	CHECK(strstr(t.err.msg, "'d'") && t.cs.n == 0);
+	CHECK(strstr(t.err.msg, "'d'") && t.cs.v.n == 0);
 	return 0;
 }
 
@@ -465,7 +467,7 @@ static void sec_03_an_entry_that_keeps_changing_its_type(void **state)
 			changeset_done(&t.cs);
 			r = tree_diff(&t.cmp, &t.cs, NULL);
 			assert_true(r == 0 || r == -EAGAIN);
-			assert_true(t.cs.n <= 1);
+			assert_true(t.cs.v.n <= 1);
 		}
 		atomic_store(&stop_flipping, true);
 		assert_int_equal(pthread_join(thread, NULL), 0);

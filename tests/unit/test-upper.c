@@ -185,8 +185,12 @@ static int check_row(int dir_fd, const struct row *row)
 
 	setup(&up, dir_fd, row->script);
 	r = upper_diff(&up.u, &up.t.cs, &up.t.err);
-	for (size_t i = 0; i < up.t.cs.n; i++)
-		put_line(&changes, "+~-@"[up.t.cs.v[i].op], up.t.cs.v[i].path, up.t.cs.v[i].what);
+	for (size_t i = 0; i < up.t.cs.v.n; i++) {
+		cleanup_change struct change c = CHANGE_INIT;
+
+		assert_int_equal(changeset_get(&up.t.cs.v, i, &c), 0);
+		put_line(&changes, "+~-@"[c.op], c.path, c.what);
+	}
 	if (r == 0)
 		r = upper_expand(&up.u, &up.t.cs, put_entry, &entries, &up.t.err);
 	if (r < 0)
@@ -261,9 +265,10 @@ static void dif_upper_deeper_than_a_path(void **state)
 		make_chain(up.t.work_fd, name, 40);
 		make_chain(up.t.work_fd, "new", 1500);
 		assert_int_equal(upper_diff(&up.u, &up.t.cs, &up.t.err), 0);
-		assert_true(up.t.cs.n >= 1 && up.t.cs.n <= 2); /* the leaf's mtime may be equal */
-		assert_string_equal(up.t.cs.v[0].path, "new");
-		assert_int_equal(up.t.cs.v[0].op, CHANGE_CREATE);
+		assert_true(up.t.cs.v.n >= 1 &&
+		            up.t.cs.v.n <= 2); /* the leaf's mtime may be equal */
+		assert_string_equal(tree_change(&up.t, 0)->path, "new");
+		assert_int_equal(tree_change(&up.t, 0)->op, CHANGE_CREATE);
 		assert_int_equal(upper_expand(&up.u, &up.t.cs, count_entry, &n, &up.t.err), 0);
 		assert_true(n >= 1501);
 		tree_drop(&up.t);
@@ -287,8 +292,8 @@ static void dif_upper_longest_names(void **state)
 		write_file(below, name, "text");
 		close(below);
 		assert_int_equal(upper_diff(&up.u, &up.t.cs, &up.t.err), 0);
-		assert_int_equal(up.t.cs.n, 1);
-		assert_int_equal(strlen(up.t.cs.v[0].path), 511);
+		assert_int_equal(up.t.cs.v.n, 1);
+		assert_int_equal(strlen(tree_change(&up.t, 0)->path), 511);
 		tree_drop(&up.t);
 	}
 }
@@ -308,8 +313,8 @@ static void dif_upper_leaves_excluded_paths_alone(void **state)
 		assert_int_equal(overlay_make_whiteout(up.t.work_fd, ".area"), 0);
 		assert_int_equal(overlay_make_whiteout(up.t.work_fd, "gone"), 0);
 		assert_int_equal(upper_diff(&up.u, &up.t.cs, &up.t.err), 0);
-		assert_int_equal(up.t.cs.n, 1);
-		assert_string_equal(up.t.cs.v[0].path, "gone");
+		assert_int_equal(up.t.cs.v.n, 1);
+		assert_string_equal(tree_change(&up.t, 0)->path, "gone");
 		tree_drop(&up.t);
 	}
 }

@@ -36,13 +36,24 @@ struct tree {
 	struct strbuf notes; /* "path: why\n" */
 	struct tree_compare cmp;
 	struct changeset cs;
+	struct change seen[4]; /* what tree_change() gave */
 	struct error err;
 };
+
+/* One of the first changes, until the next diff. */
+static inline struct change *tree_change(struct tree *t, size_t i)
+{
+	change_done(&t->seen[i]);
+	REQUIRE(i < t->cs.v.n && changeset_get(&t->cs.v, i, &t->seen[i]) == 0);
+	return &t->seen[i];
+}
 
 static inline void tree_drop(struct tree *t)
 {
 	base_free(t->base);
 	changeset_done(&t->cs);
+	for (size_t i = 0; i < sizeof(t->seen) / sizeof(t->seen[0]); i++)
+		change_done(&t->seen[i]);
 	strlist_done(&t->excludes);
 	strbuf_done(&t->notes);
 	error_done(&t->err);
@@ -156,10 +167,13 @@ static inline char *tree_changes(struct tree *t)
 	if (r < 0)
 		fprintf(stderr, "# %s\n", t->err.msg);
 	REQUIRE(r == 0);
-	for (size_t i = 0; i < t->cs.n; i++) {
-		strbuf_printf(&sb, "%c ", "+~-@"[t->cs.v[i].op]);
-		escape_add(&sb, t->cs.v[i].path, strlen(t->cs.v[i].path));
-		tree_put_bits(&sb, t->cs.v[i].what, t->cs.v[i].base_flags);
+	for (size_t i = 0; i < t->cs.v.n; i++) {
+		cleanup_change struct change c = CHANGE_INIT;
+
+		REQUIRE(changeset_get(&t->cs.v, i, &c) == 0);
+		strbuf_printf(&sb, "%c ", "+~-@"[c.op]);
+		escape_add(&sb, c.path, strlen(c.path));
+		tree_put_bits(&sb, c.what, c.base_flags);
 		strbuf_putc(&sb, '\n');
 	}
 	return strbuf_take(&sb);
