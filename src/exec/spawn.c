@@ -17,6 +17,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define WRONG_USE 2 /* what the helper exits with */
+
 void channels_done(struct channels *ch)
 {
 	close_fd(&ch->reply[0]);
@@ -200,6 +202,21 @@ static int read_reply(int fd, struct reply *ret)
 	return ret->magic == REQUEST_MAGIC ? 0 : -EPROTO;
 }
 
+/* What it exits with is why its answer could not be written. */
+static void no_answer(int status, struct error *err)
+{
+	if (WIFEXITED(status) && WEXITSTATUS(status) > WRONG_USE) {
+		(void)error_set(err, -EIO,
+		                "how it ended is not known, atoll-helper could not tell: %s",
+		                strerror(WEXITSTATUS(status)));
+		return;
+	}
+	(void)error_set(err, -EIO, "atoll-helper ended without an answer (%s %d)",
+	                WIFSIGNALED(status) ? "signal" : "exit status",
+	                WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+	error_hint(err, "somebody killed it, or memory was short: see dmesg");
+}
+
 int helper_reply(struct child *c, const struct channels *ch, struct reply *ret, struct error *err)
 {
 	int r = read_reply(ch->reply[0], ret);
@@ -207,10 +224,7 @@ int helper_reply(struct child *c, const struct channels *ch, struct reply *ret, 
 
 	if (r == -EPIPE) {
 		(void)child_wait(c, CLOCK_NEVER, &status);
-		(void)error_set(err, -EIO, "atoll-helper ended without an answer (%s %d)",
-		                WIFSIGNALED(status) ? "signal" : "exit status",
-		                WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
-		error_hint(err, "somebody killed it, or memory was short: see dmesg");
+		no_answer(status, err);
 		return -EIO;
 	}
 	if (r < 0)

@@ -152,7 +152,7 @@ void join_run(struct run *run, struct reply *reply)
 			(void)kill(run->pid, SIGKILL);
 			(void)waitpid(run->pid, &run->wait_status, 0);
 		}
-		run_fill_reply(run, reply);
+		run_fill_reply(run, reply, &f);
 	}
 	close_fd(&run->user_ns_fd);
 	failure_reply(&f, reply);

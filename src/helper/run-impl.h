@@ -3,6 +3,7 @@
 #ifndef HELPER_RUN_IMPL_H
 #define HELPER_RUN_IMPL_H
 
+#include "helper/failure.h"
 #include "exec/request.h"
 #include "helper/limit.h"
 
@@ -55,7 +56,7 @@ int run_read_request(struct run *run);
 bool run_may_begin(struct run *run);
 /* From the start of the command until it has ended or the caller is gone. */
 void run_follow(struct run *run);
-void run_fill_reply(const struct run *run, struct reply *reply);
+void run_fill_reply(const struct run *run, struct reply *reply, struct failure *f);
 /* REPLY to the caller, once, and what is left to do is begun; a second call does nothing. ENDS: so do
  * we, at once. 0 or -errno. */
 int run_answer(struct run *run, struct reply *reply, bool ends);

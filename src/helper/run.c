@@ -196,10 +196,14 @@ static int64_t timeval_us(const struct timeval *tv)
 	return (int64_t)tv->tv_sec * 1000000 + tv->tv_usec;
 }
 
-void run_fill_reply(const struct run *run, struct reply *reply)
+void run_fill_reply(const struct run *run, struct reply *reply, struct failure *f)
 {
 	int status = run->wait_status;
 
+	/* We could not go on watching it, and it is ended with us. */
+	if (!run->ended && !run->caller_gone)
+		(void)failure_why(f, REPLY_LOST, -EIO, "follow the command",
+		                  "how it would have ended is not known");
 	reply->term_signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 	reply->exit_code =
 		WIFSIGNALED(status) ? EXIT_SIGNALLED + WTERMSIG(status) : WEXITSTATUS(status);
@@ -227,8 +231,8 @@ int run_answer(struct run *run, struct reply *reply, bool ends)
 	if (run->answered)
 		return 0;
 	limits_end(&run->limits, reply);
-	run->answered = true;
 	r = fs_write_all(REPLY_FD, reply, sizeof(*reply));
+	run->answered = r == 0; /* or else once more, at the end */
 	if (r == 0 && reply->error == 0)
 		durable_later(run->request, ends);
 	return r;
@@ -310,7 +314,7 @@ static void run_plain(struct run *run, struct reply *reply)
 	    terminal_take(run, &f) == 0 && command_start(run, false, &f) == 0) {
 		run_tell(run->request);
 		run_follow(run);
-		run_fill_reply(run, reply);
+		run_fill_reply(run, reply, &f);
 	}
 	reap_all();
 	failure_reply(&f, reply);
@@ -360,5 +364,5 @@ int run_request(void)
 	r = run_answer(&run, &reply, true);
 	close_fd(&run.signal_fd);
 	request_free(run.request);
-	return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+	return r < 0 ? -r : EXIT_SUCCESS; /* whoever waits for the answer has this instead */
 }

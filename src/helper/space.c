@@ -28,6 +28,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -164,7 +165,7 @@ static void live(struct space *s, struct tree *t, struct reply *reply, struct fa
 	           command_start(run, wants_user_ns(s), f) == 0) {
 		(void)fs_write_all(s->status[1], &running, sizeof(running));
 		run_follow(run);
-		run_fill_reply(run, reply);
+		run_fill_reply(run, reply, f);
 	}
 	alone = reap_namespace(run->proc_fd);
 	r = views_freeze(&t->views);
@@ -197,8 +198,9 @@ static _Noreturn void pid_one(struct space *s)
 	if (f.error == 0 && build(s, &t, &f) == 0)
 		live(s, &t, &reply, &f);
 	failure_reply(&f, &reply);
-	(void)fs_write_all(s->status[1], &reply, sizeof(reply));
-	_exit(EXIT_SUCCESS);
+	/* Nobody but us knows how the command ended: if that cannot be said, why it cannot is. */
+	r = fs_write_all(s->status[1], &reply, sizeof(reply));
+	_exit(r < 0 ? -r : EXIT_SUCCESS);
 }
 
 /* ---- the helper ---- */
@@ -363,11 +365,19 @@ static void fork_failed(int error, struct failure *f)
 
 static void pid_one_lost(const struct space *s, struct failure *f)
 {
-	char why[96];
+	int status = s->wait_status;
+	char why[160];
 
-	(void)snprintf(why, sizeof(why),
-	               "the first process of its namespace was killed (signal %d)",
-	               WIFSIGNALED(s->wait_status) ? WTERMSIG(s->wait_status) : 0);
+	if (WIFSIGNALED(status))
+		(void)snprintf(why, sizeof(why),
+		               "the first process of its namespace was killed (signal %d)",
+		               WTERMSIG(status));
+	else
+		(void)snprintf(
+			why, sizeof(why),
+			"how it ended is not known, the first process of its namespace could "
+			"not tell: %s",
+			strerror(WEXITSTATUS(status) ? WEXITSTATUS(status) : EPIPE));
 	(void)failure_why(f, REPLY_LOST, -EIO, "follow the command", why);
 }
 

@@ -14,6 +14,7 @@ import os
 import random
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 import zlib
@@ -187,6 +188,36 @@ def cln_03_faults_in_stop():
     return faults_in('stop')
 
 
+def exec_with(world, n, error, calls):
+    """(exit status, output, calls) of a command that exits with 3."""
+    env = dict(os.environ, ATOLL_HOME=f'{world}/home', LC_ALL='C.UTF-8')
+    done = subprocess.run([FAULT_AT, str(n), error, calls, f'{world}/calls', os.environ['ATOLL'], 'exec', '--wait', '60', 'p', '--',
+                           'sh', '-c', 'exit 3'], cwd=world, env=env, capture_output=True, text=True, timeout=300, check=False)
+    return done.returncode, done.stdout + done.stderr, int(Path(f'{world}/calls').read_text())
+
+
+def err_01_an_end_that_cannot_be_told_is_not_made_up():
+    """Whoever could not write or wait: the command's own exit status is heard, or that it is not known and why."""
+    complaints, done = [], Counter()
+    for strategy in ('overlay', 'copy'):
+        world = tempfile.mkdtemp(dir=TOP)
+        (Path(world) / 'd').mkdir()
+        env = dict(os.environ, ATOLL_HOME=f'{world}/home')
+        atoll = [os.environ['ATOLL']]
+        subprocess.run([*atoll, 'start', 'p', '--dir', 'd', '--strategy', strategy], cwd=world, env=env, check=True, capture_output=True)
+        for error, calls in (('EIO', 'write'), ('ENOMEM', 'poll')):
+            for n in range(1, exec_with(world, 0, error, calls)[2] + 1):
+                status, output, _ = exec_with(world, n, error, calls)
+                done[status] += 1
+                if status != 3 and (status != 125 or not any(text in output for text in CAUSES[error])) or 'signal 0' in output:
+                    complaints.append(f'{strategy}, {error} at {calls} {n}: exit {status}: {output.strip()}'.replace('\n', ' | ')[:300])
+        subprocess.run([*atoll, 'stop', '--force', '--yes', 'p'], cwd=world, env=env, check=True, capture_output=True)
+    print(f'# {done[3]} commands were heard of, {done[125]} were not', flush=True)
+    if not done[3] or not done[125]:
+        complaints.append(f'nothing was tried: {done}')
+    return complaints[:10]
+
+
 def git_05_nothing_stays_that_could_not_be_removed():
     """Locks of git's and of ours, which nobody else would know the owner of: gone, or named and then recovered."""
     complaints, done = [], 0
@@ -205,7 +236,8 @@ def git_05_nothing_stays_that_could_not_be_removed():
 
 
 VERBS = {'start': err_01_faults_in_start, 'commit': atm_04_faults_in_commit, 'rollback': atm_04_faults_in_rollback,
-         'recover': atm_04_faults_in_recovery, 'stop': cln_03_faults_in_stop, 'removals': git_05_nothing_stays_that_could_not_be_removed}
+         'recover': atm_04_faults_in_recovery, 'stop': cln_03_faults_in_stop, 'removals': git_05_nothing_stays_that_could_not_be_removed,
+         'exec': err_01_an_end_that_cannot_be_told_is_not_made_up}
 
 if __name__ == '__main__':
     PARSER = argparse.ArgumentParser()
