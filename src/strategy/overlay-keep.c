@@ -2,7 +2,8 @@
 /*
  * What a batch that was undone had installed becomes work again: entries return from their slots to
  * the upper, what it deleted gets whiteouts. Batches return newest first, and what the upper already
- * holds is newer: it stays. Every step can be repeated; an entry is in its slot or in the upper.
+ * holds is newer: it stays. Every step can be repeated; an entry is in its slot or in the upper, or, where
+ * these are on two mounts, in both.
  *
  * A directory of the upper that has to be made on the way looks as it did in the view: as some batch
  * installed it, or as the resource has it, with the attributes that a batch gave it.
@@ -21,7 +22,9 @@
 #include "fs/copy.h"
 #include "fs/remove.h"
 #include "fs/resolve.h"
+#include "fs/sync.h"
 #include "fs/walk.h"
+#include "strategy/overlay-impl.h"
 #include "util/cleanup.h"
 #include "util/mem.h"
 
@@ -31,7 +34,30 @@ struct keeping {
 	struct atoll_participant *p;
 	struct dir_batch *b;
 	enum overlay_marks marks;
+	int beside_fd; /* what holds the upper, and is on its mount */
 };
+
+/* An entry comes into the upper, whole or not at all. A workspace may be on another mount than the slots:
+ * then it is a copy, complete beside the upper before it shows there, and what is in the slot goes with the
+ * batch, when the copy is on disk. */
+static int bring(struct keeping *k, int from_fd, const char *from, int to_fd, const char *to)
+{
+	int r = fs_move(from_fd, from, to_fd, to);
+
+	if (r != -EXDEV)
+		return r;
+	r = remove_tree_at(k->beside_fd, MADE);
+	if (r >= 0)
+		r = copy_tree_at(from_fd, from, k->beside_fd, MADE);
+	/* The marks are no part of an entry. */
+	if (r >= 0 && overlay_is_opaque(from_fd, from, k->marks) == 1)
+		r = overlay_set_opaque(k->beside_fd, MADE, k->marks);
+	if (r >= 0)
+		r = fs_move(k->beside_fd, MADE, to_fd, to);
+	if (r >= 0)
+		r = syncset_add_tree(k->p->batch.sync, to_fd, to);
+	return r < 0 ? r : syncset_add(k->p->batch.sync, to_fd, "");
+}
 
 /* ---- how a directory looked ---- */
 
@@ -92,15 +118,15 @@ static int make_dir(struct keeping *k, const char *path, int to_fd, const char *
 		r = look_in_batch(k, n, path, &from_fd, &attrs);
 	r = from_fd == FD_NONE ? resolve_dir(k->b->root_fd, path, &from_fd) : 0;
 	if (r >= 0)
-		r = remove_tree_at(k->b->batch_fd, MADE);
+		r = remove_tree_at(k->beside_fd, MADE);
 	if (r >= 0)
-		r = fs_mkdir_at(k->b->batch_fd, MADE, 0700);
+		r = fs_mkdir_at(k->beside_fd, MADE, 0700);
 	if (r >= 0)
-		r = resolve_dir(k->b->batch_fd, MADE, &fd);
+		r = resolve_dir(k->beside_fd, MADE, &fd);
 	if (r >= 0)
 		r = copy_dir_meta(from_fd, fd);
 	if (r >= 0)
-		r = overlay_strip(k->b->batch_fd, MADE);
+		r = overlay_strip(k->beside_fd, MADE);
 	if (r >= 0 && attrs.path)
 		r = set_attrs(fd, &attrs);
 	for (size_t i = 0; i < k->b->m.n_dirs && r >= 0; i++)
@@ -108,7 +134,7 @@ static int make_dir(struct keeping *k, const char *path, int to_fd, const char *
 		    strcmp(k->b->m.dirs[i].path, path) == 0)
 			r = fs_set_mtime(fd, "", k->b->m.dirs[i].new_stat.mtime_ns);
 	if (r >= 0)
-		r = fs_move(k->b->batch_fd, MADE, to_fd, to);
+		r = fs_move(k->beside_fd, MADE, to_fd, to);
 	free(attrs.path);
 	xattrs_done(&attrs.old_xattrs);
 	xattrs_done(&attrs.new_xattrs);
@@ -201,7 +227,7 @@ static int merge_level(struct keeping *k, const struct todo *at, struct strlist 
 
 		r = fs_stat_at(from_fd, name, 0, &a);
 		if (r >= 0 && fs_stat_at(to_fd, name, 0, &b) == -ENOENT)
-			r = fs_move(from_fd, name, to_fd, name);
+			r = bring(k, from_fd, name, to_fd, name);
 		else if (r >= 0 && S_ISDIR(a.mode) && S_ISDIR(b.mode) &&
 		         overlay_is_opaque(to_fd, name, k->marks) == 0)
 			strlist_add(more, name);
@@ -246,7 +272,7 @@ static int place_new(struct keeping *k, const struct manifest_op *o, const char 
 	    (o->flags & MANIFEST_OPAQUE || is_dir_there(k, o->path)))
 		r = overlay_set_opaque(k->b->batch_fd, slot, k->marks);
 	if (r >= 0)
-		r = fs_move(k->b->batch_fd, slot, fd, name);
+		r = bring(k, k->b->batch_fd, slot, fd, name);
 	if (r >= 0 && o->flags & MANIFEST_TEMP && S_ISDIR(o->new_stat.mode))
 		r = fs_set_mode(fd, name, o->new_stat.mode & 07777);
 	return r == -ENOENT ? 0 : r; /* it was placed before and newer work deleted it */
@@ -288,8 +314,13 @@ static int place(struct keeping *k, size_t i, const struct manifest_op *o)
 
 int overlay_keep_batch(struct atoll_participant *p, struct dir_batch *b, enum overlay_marks marks)
 {
+	cleanup_close int beside_fd = FD_NONE;
 	struct keeping k = { .p = p, .b = b, .marks = marks };
-	int r = 0;
+	int r = overlay_open_dir(p, p->work, &beside_fd);
+
+	if (r < 0)
+		return r;
+	k.beside_fd = beside_fd;
 
 	/* Names and whiteouts that were moved out first: they are what the view was made of. */
 	for (size_t pass = 0; pass < 2; pass++)

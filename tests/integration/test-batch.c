@@ -16,10 +16,8 @@ static const char *const kinds[] = { "overlay", "copy" };
 
 /* ---- what the tests share ---- */
 
-static const char *make_tree(struct fix *f, const char *name)
+static const char *fill_tree(struct fix *f, const char *root)
 {
-	const char *root = fix_dir(f, name);
-
 	put_text(fix_path(f, "%s/a", root), "a\n");
 	put_text(fix_path(f, "%s/b", root), "b\n");
 	put_dir(fix_path(f, "%s/d", root), 0755);
@@ -28,6 +26,11 @@ static const char *make_tree(struct fix *f, const char *name)
 	put_dir(fix_path(f, "%s/gone", root), 0755);
 	put_text(fix_path(f, "%s/gone/x", root), "x\n");
 	return root;
+}
+
+static const char *make_tree(struct fix *f, const char *name)
+{
+	return fill_tree(f, fix_dir(f, name));
 }
 
 static struct atoll_plan *plan_on(struct fix *f, const char *root, const char *kind)
@@ -602,6 +605,74 @@ static void stm_03_kept_work_commits_to_the_same(void **state)
 	free(new_c);
 }
 
+/* What is done after the commit, in places where it was. */
+static const char newer[] = "mkdir b; echo in >b/in; echo more >gone/more; echo 3 >new/sub/three; "
+			    "rm new/one; echo E >d/e; rm link";
+
+static int child_keep(const char *dir, const char *arg)
+{
+	struct fix *f = calloc(1, sizeof(*f));
+	struct atoll_plan *p = NULL;
+
+	fix_attach(f, dir);
+	expect_ok(f, atoll_plan_find(f->a, arg, &p, f->res));
+	expect_ok(f, atoll_plan_rollback(p, ATOLL_KEEP_WORK, f->res));
+	return 0;
+}
+
+/* A workspace in the store and a resource elsewhere: nothing can be moved from the one to the other. */
+static void stm_03_work_is_kept_on_another_mount(void **state)
+{
+	static const char *const points[] = { NULL, "overlay.keep.returned", "txn.undo.kept" };
+	enum { POINTS = sizeof(points) / sizeof(points[0]) };
+	struct fix *f = *state;
+	const char *mount = other_mount(f);
+
+	for (size_t i = 0; i < KINDS * 2 * POINTS; i++) {
+		const char *kind = kinds[i % KINDS], *point = points[i / KINDS / 2];
+		const char *env[] = { fix_path(f, "ATOLL_CRASHPOINT=%s", point ? point : ""),
+			              NULL };
+		const char *root = fix_path(f, "%s/r%zu", mount, i), *name = fix_path(f, "p%zu", i);
+		const struct atoll_resource r = { .root = root,
+			                          .strategy = kind,
+			                          .work_in_store = true };
+		struct atoll_plan *p = fix_plan(f, name);
+		char *before, *installed, *seen, *now;
+
+		put_dir(root, 0755);
+		before = man_take(fill_tree(f, root));
+		expect_ok(f, atoll_plan_add(p, &r, f->res));
+		run_ok(f, p, root, edits);
+		expect_ok(f, atoll_plan_commit(p, 0, f->res));
+		installed = man_take(root);
+		if (i / KINDS % 2)
+			run_ok(f, p, root, newer);
+		seen = list_view(f, p, root);
+		if (!point || (strcmp(kind, "copy") == 0 && strcmp(point, points[1]) == 0)) {
+			expect_ok(f, atoll_plan_rollback(p, ATOLL_KEEP_WORK, f->res));
+		} else {
+			expect_eq(child_run(f, "keep", name, env), 137);
+			expect_eq(atoll_recover(f->a, name, false, f->res), 0);
+		}
+		expect_man(root, before);
+		now = list_view(f, p, root);
+		expect_str(now, seen);
+		/* And it is work: it commits to the same. */
+		expect_ok(f, atoll_plan_commit(p, 0, f->res));
+		if (i / KINDS % 2)
+			expect_text(fix_path(f, "%s/b/in", root), "in\n");
+		else
+			expect_man(root, installed);
+		expect_rollback(f, p);
+		expect_man(root, before);
+		expect_stop(f, p);
+		free(before);
+		free(installed);
+		free(seen);
+		free(now);
+	}
+}
+
 /* ---- edits at the last moment ---- */
 
 static int edit_late(void *user, struct atoll_participant *p, enum phase phase)
@@ -714,7 +785,7 @@ static void der_03_refresh_takes_over_what_does_not_collide(void **state)
 
 int main(int argc, char **argv)
 {
-	static const struct atest_child children[] = { { NULL, NULL } };
+	static const struct atest_child children[] = { { "keep", child_keep }, { NULL, NULL } };
 	const struct CMUnitTest tests[] = {
 		mtest(atm_11_part_of_a_resource),
 		mtest(der_04_a_batch_is_the_base_of_the_next),
@@ -728,6 +799,7 @@ int main(int argc, char **argv)
 		mtest(cch_02_a_strategy_that_cannot_choose_says_so),
 		mtest(der_18_a_path_belongs_to_the_innermost_resource),
 		mtest(stm_03_kept_work_commits_to_the_same),
+		mtest(stm_03_work_is_kept_on_another_mount),
 		mtest(der_03_conflicts_are_settled_for_ours),
 		mtest(der_03_conflicts_are_settled_for_theirs),
 		mtest(der_03_settled_with_work_left),
