@@ -270,12 +270,12 @@ static void give_up(struct space *s, struct reply *reply)
 
 	(void)kill(s->pid, SIGKILL);
 	if (s->begin_by == s->run->deadline) {
-		s->run->timed_out = true;
-		run_fill_reply(s->run, reply);
+		s->run->timed_out = s->run->ended = true;
+		run_fill_reply(s->run, reply, &f);
 	} else {
 		(void)failure_set(&f, REPLY_VIEW, -ETIMEDOUT, "build the views in time");
-		failure_reply(&f, reply);
 	}
+	failure_reply(&f, reply);
 	s->answered = true;
 	s->begin_by = CLOCK_NEVER;
 }

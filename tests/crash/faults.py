@@ -156,9 +156,9 @@ def plan(kind, verb, share):
     return [(kind, verb, points[i:i + CHAIN]) for i in range(0, len(points), CHAIN)], total
 
 
-def faults_in(verb):
+def faults_in(verb, kinds=(('trees', 2), ('four', 1))):
     complaints = []
-    for kind, weight in (('trees', 2), ('four', 1)):
+    for kind, weight in kinds:
         jobs, total = plan(kind, verb, ARGS.points * weight // 3 // len(BEFORE))
         hit = Counter()
         for broken, some in POOL.imap_unordered(chain, jobs, 1):
@@ -178,6 +178,10 @@ def atm_04_faults_in_commit():
 
 def atm_04_faults_in_rollback():
     return faults_in('rollback')
+
+
+def stm_03_faults_in_keeping():
+    return faults_in('keep', (('directories', 3),))
 
 
 def atm_04_faults_in_recovery():
@@ -236,8 +240,8 @@ def git_05_nothing_stays_that_could_not_be_removed():
 
 
 VERBS = {'start': err_01_faults_in_start, 'commit': atm_04_faults_in_commit, 'rollback': atm_04_faults_in_rollback,
-         'recover': atm_04_faults_in_recovery, 'stop': cln_03_faults_in_stop, 'removals': git_05_nothing_stays_that_could_not_be_removed,
-         'exec': err_01_an_end_that_cannot_be_told_is_not_made_up}
+         'keep': stm_03_faults_in_keeping, 'recover': atm_04_faults_in_recovery, 'stop': cln_03_faults_in_stop,
+         'removals': git_05_nothing_stays_that_could_not_be_removed, 'exec': err_01_an_end_that_cannot_be_told_is_not_made_up}
 
 if __name__ == '__main__':
     PARSER = argparse.ArgumentParser()

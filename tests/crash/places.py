@@ -109,8 +109,8 @@ def all_of(name, work, jobs):
     return complaints[:40]
 
 
-def of_verb(verb):
-    return all_of(verb, sweep, [(kind, verb, error, calls) for error, calls in FAULTS for kind in ('trees', 'four')])
+def of_verb(verb, kinds=('trees', 'four')):
+    return all_of(verb, sweep, [(kind, verb, error, calls) for error, calls in FAULTS for kind in kinds])
 
 
 def err_01_every_place_in_start():
@@ -123,6 +123,10 @@ def atm_04_every_place_in_commit():
 
 def atm_04_every_place_in_rollback():
     return of_verb('rollback')
+
+
+def stm_03_every_place_in_keeping():
+    return of_verb('keep', ('directories',))
 
 
 def atm_04_every_place_in_recovery():
@@ -138,6 +142,7 @@ def err_01_every_place_in_looks():
 
 
 VERBS = {'start': err_01_every_place_in_start, 'commit': atm_04_every_place_in_commit, 'rollback': atm_04_every_place_in_rollback,
+         'keep': stm_03_every_place_in_keeping,
          'recover': atm_04_every_place_in_recovery, 'stop': cln_03_every_place_in_stop, 'look': err_01_every_place_in_looks}
 
 if __name__ == '__main__':

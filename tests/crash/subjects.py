@@ -5,6 +5,7 @@ must be before and after; and that one can go on then."""
 import os
 import shutil
 import sqlite3
+import stat
 import subprocess
 import tempfile
 
@@ -24,7 +25,7 @@ class Trees:
         if verb != 'start':
             self.world.open_plan()
             self.world.edit()
-        if verb in ('rollback', 'stop'):
+        if verb in ('rollback', 'keep', 'stop'):
             self.world.must('commit')
         if verb == 'recover':
             self.world.kill('txn.after-decision', 'commit')
@@ -112,7 +113,14 @@ class Directories(Trees):
     """Without the database."""
 
     resources = ['o1', 'c1']
-    verbs = {**Trees.verbs, 'start': ['start=o1:overlay,c1:copy']}
+    verbs = {**Trees.verbs, 'start': ['start=o1:overlay,c1:copy'], 'keep': ['rollback=keep-work']}
+
+    def kept(self):
+        """Is what was installed the work that was kept? The times of its directories are put back as well as can be."""
+        def plain(trees):
+            return {name: {path: entry[:4] + entry[5:] if entry[0] == str(stat.S_IFDIR) else entry for path, entry in tree.items()}
+                    for name, tree in trees.items()}
+        return plain(self.world.look(inodes=False)) == plain(self.world.new)
 
 
 class Rows(Trees):
@@ -123,8 +131,8 @@ class Rows(Trees):
 
 
 SUBJECTS = {'directories': Directories, 'rows': Rows, 'trees': Trees, 'four': Four}
-BEFORE = {'start': 'old', 'commit': 'old', 'rollback': 'new', 'recover': None, 'stop': 'new'}
-AFTER = {'start': 'old', 'commit': 'new', 'rollback': 'old', 'recover': 'new', 'stop': 'new'}
+BEFORE = {'start': 'old', 'commit': 'old', 'rollback': 'new', 'keep': 'new', 'recover': None, 'stop': 'new'}
+AFTER = {'start': 'old', 'commit': 'new', 'rollback': 'old', 'keep': 'old', 'recover': 'new', 'stop': 'new'}
 
 
 def check_store(subject):
@@ -146,7 +154,11 @@ def finish(subject, verb, done):
         return subject.gone()
     if subject.state() != AFTER[verb]:
         raise Broken(f'{verb} says that it is done, and it is not')
-    if verb in ('commit', 'recover'):
+    if verb == 'keep':
+        subject.must('commit')
+        if not subject.kept():
+            raise Broken('the work was not kept')
+    if verb in ('commit', 'keep', 'recover'):
         subject.must('rollback')
         if subject.state() != 'old':
             raise Broken('not undone')
