@@ -4,6 +4,7 @@
  * participant that fails where the others cannot go back, roots that others hold.
  */
 #include "lib/more.h"
+#include "lib/views.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -128,6 +129,226 @@ static void parents_in_a_circle_are_refused(void **state)
 	edit_store(f, "UPDATE sandbox SET parent = ''");
 	expect_ok(f, atoll_plan_commit(t.p, 0, f->res));
 	expect_both(f, &t, "new\n", "new\n");
+}
+
+/* ---- a tree, and what became of its batch ---- */
+
+static const char *put_tree(struct fix *f, const char *root)
+{
+	put_dir(root, 0755);
+	put_dir(fix_path(f, "%s/d", root), 0755);
+	put_dir(fix_path(f, "%s/e", root), 0755);
+	put_text(fix_path(f, "%s/a", root), "a\n");
+	put_text(fix_path(f, "%s/f", root), "f\n");
+	put_text(fix_path(f, "%s/d/x", root), "x\n");
+	put_text(fix_path(f, "%s/e/z", root), "z\n");
+	return root;
+}
+
+static int child_commit(const char *dir, const char *arg)
+{
+	struct fix *f = calloc(1, sizeof(*f));
+	struct atoll_plan *p = NULL;
+
+	fix_attach(f, dir);
+	expect_ok(f, atoll_plan_find(f->a, arg, &p, f->res));
+	expect_ok(f, atoll_plan_commit(p, 0, f->res));
+	return 0;
+}
+
+/* The store lost its last writes, against all it was promised: what was carried out already of a batch that
+ * was never decided goes back, and is work again. */
+static void atm_14_what_moved_before_its_decision_goes_back(void **state)
+{
+	static const char *const kinds[] = { "copy", "overlay" };
+	static const char *const points[] = { "txn.after-decision", "dir.apply.staged",
+		                              "dir.apply.op:3", "txn.after-apply" };
+	enum { POINTS = sizeof(points) / sizeof(points[0]) };
+	struct fix *f = *state;
+	const char *mount = other_mount(f);
+
+	for (size_t i = 0; i < 2 * 2 * POINTS; i++) {
+		bool apart = i / 2 % 2;
+		const char *root = fix_path(f, "%s/r%zu", apart ? mount : f->dir, i);
+		const char *name = fix_path(f, "p%zu", i);
+		const char *env[] = { fix_path(f, "ATOLL_CRASHPOINT=%s", points[i / 4]), NULL };
+		const struct atoll_resource r = { .root = put_tree(f, root),
+			                          .strategy = kinds[i % 2],
+			                          .work_in_store = apart };
+		struct atoll_plan *p = fix_plan(f, name);
+		char *before = man_take(root), *seen, *now;
+		int status;
+
+		expect_ok(f, atoll_plan_add(p, &r, f->res));
+		run_ok(f, p, root,
+		       "rm f; echo n >new; rm -r e; mkdir e; echo q >e/q; echo A >a; mkdir n; echo n >n/n; "
+		       "chmod 700 d");
+		seen = list_view(f, p, root);
+		status = child_run(f, "commit", name, env);
+		/* Nothing is staged by moving it where that cannot be done. */
+		expect(status == 137 || (apart && i / 4 == 1 && status == 0));
+		if (status == 137) {
+			edit_store(f, fix_path(f,
+			                       "UPDATE batch SET state = 0 WHERE plan = "
+			                       "(SELECT id FROM plan WHERE name = '%s'); "
+			                       "UPDATE plan SET state = 1 WHERE name = '%s'",
+			                       name, name));
+			expect_eq(atoll_recover(f->a, name, false, f->res), 0);
+			expect_man(root, before);
+			now = list_view(f, p, root);
+			expect_str(now, seen);
+			free(now);
+			expect_commit(f, p);
+		}
+		expect_text(fix_path(f, "%s/e/q", root), "q\n");
+		expect_rollback(f, p);
+		expect_man(root, before);
+		expect_stop(f, p);
+		free(before);
+		free(seen);
+	}
+}
+
+/* What an undo that was refused wanted to leave alone is no concern of the next. */
+static void der_04_an_undo_does_not_keep_what_another_wanted_to(void **state)
+{
+	struct fix *f = *state;
+	struct atoll_plan *p = fix_plan(f, NULL);
+	const char *root = put_tree(f, fix_path(f, "%s/root", f->dir)), *v = fix_dir(f, "v");
+	char *before = fix_keep(f, man_take(root));
+
+	put_text(fix_path(f, "%s/value", v), "old\n");
+	fix_add(f, p, root, "copy");
+	fix_add(f, p, v, "failer");
+	set_mode(fix_path(f, "%s/d", fix_work(f, p, root)), 0700);
+	put_text(fix_path(f, "%s/a", fix_work(f, p, root)), "A\n");
+	put_text(fix_path(f, "%s/value", fix_work(f, p, v)), "new\n");
+	expect_commit(f, p);
+	set_mode(fix_path(f, "%s/d", root), 0711);
+	failer_set(v, PHASE_PREPARE_UNDO, FAIL_CODE, -EIO);
+	expect_code(f, atoll_plan_rollback(p, ATOLL_KEEP_THEIRS, f->res), -EIO);
+	expect_text(fix_path(f, "%s/a", root), "A\n");
+	phase_clear();
+	expect_code(f, atoll_plan_rollback(p, 0, f->res), -ATOLL_E_CONFLICT);
+	set_mode(fix_path(f, "%s/d", root), 0700);
+	expect_rollback(f, p);
+	expect_man(root, before);
+}
+
+/* ---- overlays whose lower changes ---- */
+
+struct overlaid {
+	const char *root;
+	struct atoll_plan *p;
+};
+
+static struct overlaid overlay_tree(struct fix *f, const char *name)
+{
+	const char *root = put_tree(f, fix_path(f, "%s/%s", f->dir, name));
+
+	return (struct overlaid){ root, plan_overlay(f, root) };
+}
+
+/* Deleted below a directory that somebody made, too, and took away again: it is only ours now. */
+static void a_new_directory_arrives_without_marks(void **state)
+{
+	struct fix *f = *state;
+	struct overlaid o = overlay_tree(f, "r");
+	const char *n = fix_path(f, "%s/n", o.root);
+
+	run_ok(f, o.p, o.root, "mkdir n; echo 1 >n/a");
+	run_plain(o.root, "mkdir n; echo x >n/x");
+	run_ok(f, o.p, o.root, "rm n/x");
+	run_plain(o.root, "rm -r n");
+	expect_commit(f, o.p);
+	expect_eq(count_entries(n), 1);
+	expect_text(fix_path(f, "%s/a", n), "1\n");
+	expect_rollback(f, o.p);
+	expect(!exists(n));
+}
+
+/* Replaced before the plan worked in it for the first time, which no look can tell from a change. */
+static void der_03_a_directory_that_was_replaced_is_a_conflict(void **state)
+{
+	struct fix *f = *state;
+	struct overlaid o = overlay_tree(f, "r");
+	char *before;
+
+	run_plain(o.root, "mv d old; cp -a old d");
+	before = fix_keep(f, man_inodes(o.root));
+	run_ok(f, o.p, o.root, "echo n >d/n");
+	expect_code(f, atoll_plan_commit(o.p, 0, f->res), -ATOLL_E_CONFLICT);
+	expect(has_note(f, ATOLL_NOTE_CONFLICT, "d"));
+	expect_inodes(o.root, before);
+}
+
+/* Its name is another, and it is known by where it came from; which an ordinary user's overlay does not
+ * tell, so that it is asked about. */
+static void a_file_that_was_recorded_and_renamed_is_no_conflict(void **state)
+{
+	struct fix *f = *state;
+	struct overlaid o = overlay_tree(f, "r");
+
+	run_ok(f, o.p, o.root, "echo more >>a");
+	run_plain(o.root, "echo theirs >theirs");
+	run_ok(f, o.p, o.root, "mv a z");
+	if (!am_root()) {
+		expect_code(f, atoll_plan_commit(o.p, 0, f->res), -ATOLL_E_CONFLICT);
+		expect(has_note(f, ATOLL_NOTE_CONFLICT, "z"));
+		return;
+	}
+	expect_commit(f, o.p);
+	expect_text(fix_path(f, "%s/z", o.root), "a\nmore\n");
+	expect_text(fix_path(f, "%s/theirs", o.root), "theirs\n");
+	expect(!exists(fix_path(f, "%s/a", o.root)));
+}
+
+/* Closed even to its owner, as which it was moved. */
+static void stm_03_a_closed_directory_is_kept_closed(void **state)
+{
+	struct fix *f = *state;
+	struct overlaid o = overlay_tree(f, "r");
+	char *seen, *now;
+
+	run_ok(f, o.p, o.root, "mkdir -p c/in; echo x >c/in/x; chmod 500 c/in c; chmod 555 d");
+	seen = list_view(f, o.p, o.root);
+	expect_commit(f, o.p);
+	expect_ok(f, atoll_plan_rollback(o.p, ATOLL_KEEP_WORK, f->res));
+	expect(!exists(fix_path(f, "%s/c", o.root)));
+	now = list_view(f, o.p, o.root);
+	expect_str(now, seen);
+	expect_commit(f, o.p);
+	expect_eq(mode_of(fix_path(f, "%s/c", o.root)), 0500);
+	expect_rollback(f, o.p);
+	expect_stop(f, o.p);
+	free(seen);
+	free(now);
+}
+
+/* A mount that a commit stopped, which then died, is not used on. */
+static void a_mount_that_was_stopped_is_made_anew(void **state)
+{
+	static const char *const points[] = { "txn.prepared", "txn.after-decision",
+		                              "txn.after-committed" };
+	struct fix *f = *state;
+
+	need_root();
+	for (size_t i = 0; i < sizeof(points) / sizeof(points[0]); i++) {
+		const char *env[] = { fix_path(f, "ATOLL_CRASHPOINT=%s", points[i]), NULL };
+		const char *name = fix_path(f, "p%zu", i);
+		struct atoll_plan *p = fix_plan(f, name);
+		const char *root = put_tree(f, fix_path(f, "%s/r%zu", f->dir, i));
+
+		fix_add(f, p, root, "overlay");
+		put_text(fix_path(f, "%s/h", fix_work(f, p, root)), "h\n");
+		expect_eq(child_run(f, "commit", name, env), 137);
+		expect_eq(atoll_recover(f->a, name, false, f->res), 0);
+		put_text(fix_path(f, "%s/i", fix_work(f, p, root)), "i\n");
+		run_ok(f, p, root, "cat h i >both");
+		expect_commit(f, p);
+		expect_text(fix_path(f, "%s/both", root), "h\ni\n");
+		expect_stop(f, p);
+	}
 }
 
 /* ---- what cannot be removed ---- */
@@ -314,7 +535,14 @@ static void a_refresh_of_what_is_gone_is_refused(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
+		mtest(a_file_that_was_recorded_and_renamed_is_no_conflict),
+		mtest(a_mount_that_was_stopped_is_made_anew),
+		mtest(a_new_directory_arrives_without_marks),
 		atest(atm_10_what_is_final_binds_those_after_it),
+		mtest(atm_14_what_moved_before_its_decision_goes_back),
+		mtest(der_03_a_directory_that_was_replaced_is_a_conflict),
+		mtest(der_04_an_undo_does_not_keep_what_another_wanted_to),
+		mtest(stm_03_a_closed_directory_is_kept_closed),
 		atest(a_reset_that_fails_is_the_failure_of_its_own),
 		mtest(an_area_lies_in_no_root_around),
 		mtest(cln_03_a_start_that_cannot_be_taken_back_waits),
@@ -325,7 +553,8 @@ int main(int argc, char **argv)
 		atest(a_superseded_holder_decides_nothing),
 		atest(a_root_that_another_program_holds_is_shown),
 	};
-	static const struct atest_child children[] = { { "start", child_start_plan },
+	static const struct atest_child children[] = { { "commit", child_commit },
+		                                       { "start", child_start_plan },
 		                                       { NULL, NULL } };
 
 	return atest_main(argc, argv, tests, children);
