@@ -11,6 +11,26 @@
 #include "util/crashpoint.h"
 #include "util/mem.h"
 
+/* Others also make what is not in their area: entries in a repository, a process. */
+static bool stays_in_area(const struct addition *add)
+{
+	const char *named = add->resource->strategy;
+
+	return !named || strcmp(named, "overlay") == 0;
+}
+
+bool additions_in_store(const struct additions *adds, const struct atoll *a)
+{
+	cleanup_free char *plans = xasprintf("%s/plans/", a->home);
+	size_t len = strlen(plans);
+
+	for (size_t i = 0; i < adds->rows.n; i++)
+		if (!stays_in_area(&adds->v[i]) || strncmp(adds->rows.v[i].area, plans, len) != 0 ||
+		    strncmp(adds->rows.v[i].work, plans, len) != 0)
+			return false;
+	return adds->rows.n > 0;
+}
+
 static int record_one(struct registry *reg, struct sandbox_row *row, struct error *err)
 {
 	int r = registry_sandbox_insert(reg, row, err);

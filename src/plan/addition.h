@@ -46,6 +46,9 @@ void additions_skip_present(struct additions *adds, const struct sandboxes *boxe
  * RES says so. */
 int additions_relate(struct additions *adds, const struct plan_op *op, struct atoll_result *res,
                      struct error *err);
+/* Will all that is made lie in the store, where what is on no record is found? Then a record that is not
+ * on disk yet when it is made will do: it is by the time of the next one that is. */
+bool additions_in_store(const struct additions *adds, const struct atoll *a);
 /* The transaction's part of it. */
 int additions_record(struct additions *adds, struct registry *reg, struct error *err);
 /* On failure the caller takes back what there is. */

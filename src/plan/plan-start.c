@@ -3,8 +3,9 @@
  * The beginning of a plan: with all its resources, or not at all.
  *
  *   lock       the plan's own lock, under an id nobody knows yet, and its resources' shared
- *   record     one synchronous transaction: the plan, marked as being made ("starting"), its
- *              sandboxes PENDING with the list of what will be made. From here on the name is taken
+ *   record     one transaction: the plan, marked as being made ("starting"), its sandboxes PENDING
+ *              with the list of what will be made. From here on the name is taken. Synchronous,
+ *              unless all of it will lie in the store
  *   make       areas and workspaces
  *   complete   one synchronous transaction: sandboxes CREATED, the mark gone
  *
@@ -13,7 +14,8 @@
  * So find-or-create needs no more than that: whoever finds the name taken waits, and looks again.
  *
  * Crash: before record nothing is there but a lock file; before complete a plan that the next
- * process removes; after it, the whole plan.
+ * process removes; after it, the whole plan. A power cut before complete may also leave an area in the
+ * store that no record knows, which cleanup removes.
  */
 #include "plan/plan.h"
 
@@ -133,11 +135,13 @@ static int make(struct starting *s, struct plan_op *op, struct error *err)
 {
 	struct start_args args = { .s = s, .row = &op->plan };
 	int r = additions_relate(&s->adds, op, s->res, err);
+	bool loose;
 
 	if (r < 0)
 		return r;
+	loose = op->plan.starting && additions_in_store(&s->adds, s->a);
 	crashpoint("plan.start.before-record");
-	r = store_write(s->a, REGISTRY_DURABLE, write_record, &args, err);
+	r = store_write(s->a, loose ? REGISTRY_NORMAL : REGISTRY_DURABLE, write_record, &args, err);
 	crashpoint("plan.start.after-record");
 	if (args.taken) {
 		error_done(err);

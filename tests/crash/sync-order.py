@@ -410,6 +410,19 @@ def rules_of_start(way, sabotage):
         return t.bad
 
 
+def rules_of_start_in_store(way, sabotage):
+    """All of it lies in the store: one sync, of the record that says that it is complete."""
+    with World(['r1']) as world:
+        # That overlays work here is found out once, and not while somebody traces.
+        world.must('start=r1:overlay', 'stop')
+        t = record(world, 'start=r1:overlay', way=way, sabotage=sabotage)
+        t.untouched(t.at('plan.start.after-record'), [t.areas],
+                    'an area was made before its path was recorded')
+        t.recorded('plan.start.after-complete')
+        t.untouched(len(t.calls), t.roots, 'the resource was changed')
+        return t.bad
+
+
 def rules_of_bare_start(way, sabotage):
     with World(['r1']) as world:
         world.must('recover=all')
@@ -492,7 +505,8 @@ def der_02_order_of_redo():
 
 
 def der_02_order_of_create():
-    return both_ways(rules_of_create) + both_ways(rules_of_start) + both_ways(rules_of_bare_start)
+    return (both_ways(rules_of_create) + both_ways(rules_of_start) +
+            both_ways(rules_of_start_in_store) + both_ways(rules_of_bare_start))
 
 
 def der_02_order_of_recovery():
@@ -562,6 +576,7 @@ def tst_05_left_out_in_redo():
 def tst_05_left_out_in_create():
     return (must_complain(rules_of_create, 'registry-sync') +
             must_complain(rules_of_start, 'registry-sync') +
+            must_complain(rules_of_start_in_store, 'registry-sync') +
             must_complain(rules_of_bare_start, 'registry-sync'))
 
 
