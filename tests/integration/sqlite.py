@@ -399,6 +399,27 @@ def der_09_triggers_do_not_run_twice(new):
     same(sql(w.db, 'SELECT n FROM log'), [(5,)])
 
 
+def dbt_02_what_rows_are_computed_from_is_right(new):
+    """Mathematics: the program opens its library when it first meets some."""
+    one = 'acos asin atan atanh ceil cos cosh exp floor sin sinh sqrt tan tanh trunc asinh ln log10 log2'.split()
+    terms = [f'{f}(x)' for f in one] + ['acosh(1 + x)', 'atan2(x, 2)', 'mod(x, 0.3)', 'pow(x, 3)']
+    w = new(schema='CREATE TABLE t(id INTEGER PRIMARY KEY, x REAL CHECK(sqrt(x) < 1));'
+                   f'CREATE INDEX i ON t({", ".join(terms)}); INSERT INTO t VALUES(1, 0.25);')
+    w.start()
+    w.work('INSERT INTO t VALUES(2, 0.5); UPDATE t SET x = 0.75 WHERE id = 1')
+    # Without the library nothing is computed, rather than something else.
+    (w.top / 'libm.so.6').write_text('')
+    before = w.dump()
+    has(w.atoll('commit', 'p', env={'LD_LIBRARY_PATH': str(w.top)}, status=None), 'libm.so.6')
+    same(w.dump(), before)
+    w.atoll('commit', 'p')
+    # An index that is not what its terms come to is damage.
+    dump(w.db)
+    same(sql(w.db, 'SELECT id, x FROM t'), [(1, 0.75), (2, 0.5)])
+    w.atoll('rollback', 'p')
+    dump(w.db)
+
+
 # ---- the view ----
 
 def ovl_01_side_files_stay_in_the_sandbox(new):
