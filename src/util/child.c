@@ -451,6 +451,17 @@ static int find_own_file(struct dl_phdr_info *info, size_t size, void *user)
 	return 0;
 }
 
+/* The kernel's name has no links in it. */
+static char *program_file(void)
+{
+	char file[PATH_MAX];
+	ssize_t len = readlink("/proc/self/exe", file, sizeof(file));
+
+	return len > 0 && len < (ssize_t)sizeof(file) && file[0] == '/'
+	               ? xstrndup(file, (size_t)len)
+	               : NULL;
+}
+
 char *child_own_dir(void)
 {
 	cleanup_free char *name = NULL, *file = NULL;
@@ -461,7 +472,7 @@ char *child_own_dir(void)
 	/* A library that was found by a relative name was found from another directory, perhaps. */
 	if (*name && *name != '/')
 		return NULL;
-	file = realpath(*name ? name : "/proc/self/exe", NULL);
+	file = *name ? realpath(name, NULL) : program_file();
 	if (!file)
 		return NULL;
 	slash = strrchr(file, '/');
