@@ -455,6 +455,27 @@ print(*sqlite3.connect(sys.argv[1]).execute(
 	[ "$(cat a/one)" = theirs ]
 }
 
+@test "cli attributes of the root itself are given up, and the rest can be taken back" {
+	for strategy in copy overlay; do
+		mkdir -m 0755 a
+		atoll start p --dir a --strategy $strategy >/dev/null 2>&1
+		atoll exec p -- sh -c 'cd "$ATOLL_RESOURCE_1" && chmod 0750 . && echo new >new'
+		chmod 0711 a
+		run atoll commit p
+		status_is 3
+		run atoll commit p --theirs a
+		status_is 0
+		[ "$(stat -c %a a)" = 711 ]
+		[ "$(cat a/new)" = new ]
+		run atoll rollback p
+		status_is 0
+		[ "$(stat -c %a a)" = 711 ]
+		[ ! -e a/new ]
+		atoll stop --force p
+		rm -r a
+	done
+}
+
 @test "cli conflicts in a directory that somebody deleted or replaced have ways out" {
 	for way in deleted replaced; do
 		mkdir -p a/dir/sub

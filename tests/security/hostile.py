@@ -25,9 +25,11 @@ LONG = os.environ.get('ATOLL_LONG') == '1'
 SANITIZED = any(name in Path(ATOLL).read_bytes() for name in (b'__asan_init', b'__tsan_init'))
 IS_ROOT = os.geteuid() == 0
 STRATEGIES = ('copy', 'overlay')
-PATIENCE = 120 if SANITIZED or LONG else 40   # seconds for a command of ours
+PATIENCE = 3600 if LONG else 120 if SANITIZED else 40   # seconds for a command of ours
 MEMORY = 256 << 20                            # bytes that one may take
-MANY = 1000000 if LONG else 20000
+MANY = 1000000 if LONG else 2000 if SANITIZED else 20000
+LITTLE = (100 if LONG else 16) << 20          # bytes that one may take for each of MANY
+LONG_NAME = 'a-name-as-long-as-those-that-build-systems-and-caches-of-all-kinds-tend-to-make-'
 SECRET = b'what only the outside holds'
 LOOKS = ([], ['--stat'], ['--patch'], ['--digest'], ['--json'])
 
@@ -42,6 +44,7 @@ class World:
     def __init__(self, base):
         self.base, self.root, self.outside = base, base / 'r', base / 'outside'
         self.env = {**os.environ, 'ATOLL_HOME': str(base / 'home'), 'NO_COLOR': '1'}
+        self.memory, self.patience = MEMORY, PATIENCE
         for folder in (self.root, self.outside, self.outside / 'd'):
             folder.mkdir()
         (self.root / 'plain').write_bytes(b'old')
@@ -52,12 +55,14 @@ class World:
         """Runs a command; a signal, a hang or another exit status is the failure."""
         def limit():
             if not SANITIZED:
-                resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+                resource.setrlimit(resource.RLIMIT_DATA, (self.memory, self.memory))
+            if self.memory < MEMORY:  # each thread has a stack, and there is one for each processor
+                os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
         with subprocess.Popen([ATOLL, *args], env=self.env, cwd=self.base, stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, preexec_fn=limit,
                               start_new_session=True) as p:
             try:
-                said = p.communicate(timeout=PATIENCE)[0]
+                said = p.communicate(timeout=self.patience)[0]
             except subprocess.TimeoutExpired:
                 os.killpg(p.pid, signal.SIGKILL)
                 p.communicate()
@@ -295,18 +300,91 @@ def test_hostile_special_files_and_sizes():
     return each_strategy(scenario)
 
 
+def many_names(n):
+    """A command that prints them."""
+    return f"seq -f '{LONG_NAME}%.0f' {n}"
+
+
+def fill(folder, n):
+    folder.mkdir()
+    for i in range(1, n + 1):
+        (folder / f'{LONG_NAME}{i}').touch()
+
+
+def look_at_many(w):
+    for options in ([], ['--stat'], ['--json']):
+        w.atoll('diff', *options, 'p')
+
+
+def count(folder):
+    return len(os.listdir(folder)) if folder.exists() else 0
+
+
 def test_hostile_directory_of_many_entries():
+    """They come to a directory that is there; then one of them is changed, and is all that is told."""
     def scenario(w, strategy):
+        w.memory = LITTLE
         (w.root / 'many').mkdir()
         w.start(strategy)
-        w.work(f'cd many; seq {MANY} | xargs touch')
-        w.atoll('diff', '--json', 'p')
+        w.work(f'cd many; {many_names(MANY)} | xargs touch')
+        look_at_many(w)
         w.atoll('commit', '--yes', 'p')
-        if len(os.listdir(w.root / 'many')) != MANY:
+        if count(w.root / 'many') != MANY:
             raise Broken('not all arrived')
+        w.work(f'echo changed >many/{LONG_NAME}7')
+        look_at_many(w)
+        w.atoll('commit', '--yes', 'p')
+        if (w.root / 'many' / f'{LONG_NAME}7').read_text() != 'changed\n':
+            raise Broken('a change among many was lost')
         w.atoll('rollback', '--yes', 'p')
         w.stop()
-        if os.listdir(w.root / 'many'):
+        if count(w.root / 'many'):
+            raise Broken('not all went back')
+    return each_strategy(scenario)
+
+
+def test_hostile_many_entries_go_in_little_memory():
+    """They go one by one, and with the directory they are in."""
+    def scenario(w, strategy):
+        w.memory = LITTLE
+        half = MANY // 2
+        fill(w.root / 'one-by-one', half)
+        fill(w.root / 'whole', half)
+        w.start(strategy)
+        w.work("find one-by-one -type f -delete; rm -r whole")
+        look_at_many(w)
+        w.atoll('commit', '--yes', 'p')
+        if count(w.root / 'one-by-one') or (w.root / 'whole').exists():
+            raise Broken('not all went')
+        w.atoll('rollback', '--yes', 'p')
+        w.stop()
+        if (count(w.root / 'one-by-one'), count(w.root / 'whole')) != (half, half):
+            raise Broken('not all came back')
+    return each_strategy(scenario)
+
+
+def test_hostile_a_commit_with_too_little_memory_is_none():
+    """Of a new directory with many entries. However little there is: it is refused with nothing changed, or
+    done; never decided and then not carried out."""
+    def scenario(w, strategy):
+        w.start(strategy)
+        w.work(f'mkdir many; cd many; {many_names(MANY)} | xargs touch')
+        for w.memory in [] if SANITIZED else range(LITTLE >> 5, LITTLE, LITTLE >> 5):
+            try:
+                w.atoll('commit', '--yes', 'p')
+            except Broken as why:
+                if (w.root / 'many').exists():
+                    raise Broken(f'with {w.memory} bytes it was begun: {why}') from None
+                continue
+            break
+        w.memory = LITTLE
+        w.atoll('commit', '--yes', 'p', status=(0,))
+        if count(w.root / 'many') != MANY:
+            raise Broken('not all arrived')
+        look_at_many(w)
+        w.atoll('rollback', '--yes', 'p')
+        w.stop()
+        if count(w.root / 'many'):
             raise Broken('not all went back')
     return each_strategy(scenario)
 
@@ -375,6 +453,8 @@ CHECKS = [
     test_hostile_overlay_marks_mean_nothing,
     test_hostile_special_files_and_sizes,
     test_hostile_directory_of_many_entries,
+    test_hostile_many_entries_go_in_little_memory,
+    test_hostile_a_commit_with_too_little_memory_is_none,
     test_hostile_tree_past_path_max,
     test_hostile_odd_names,
 ]
