@@ -73,20 +73,22 @@ static int write_at(int fd, const char *data, size_t len, uint64_t offset)
 /* The tail to the file. When that cannot be done, it stays in memory for good. */
 static void spill(struct spool *s)
 {
+	bool opened;
 	int r = 0;
 
-	if (s->file_len == 0)
+	if (s->file_len == s->over_len)
 		r = fs_anonymous_at(s->dir_fd, &s->fd);
+	opened = r >= 0;
 	if (r >= 0 && !s->window)
 		s->window = calloc(1, sizeof(*s->window));
 	if (r >= 0 && s->window)
-		r = write_at(s->fd, s->tail, s->tail_len, s->file_len);
+		r = write_at(s->fd, s->tail, s->tail_len, s->file_len - s->over_len);
 	if (r >= 0 && s->window) {
 		s->file_len += s->tail_len;
 		s->tail_len = 0;
 		return;
 	}
-	if (r >= 0 && s->file_len == 0)
+	if (opened && s->file_len == s->over_len)
 		close_fd(&s->fd);
 	s->may_spill = false;
 }
@@ -148,6 +150,9 @@ static int window_fill(const struct spool *s, struct spool_window *w, uint64_t o
 {
 	uint64_t from = offset, to = end;
 	uint64_t w_end = w->from + w->len;
+	/* The part of it that lies in one file. */
+	bool over = offset < s->over_len;
+	uint64_t first = over ? 0 : s->over_len, last = over ? s->over_len : s->file_len;
 	int r;
 
 	if (w->len > 0 && offset >= w->from && offset <= w_end) {
@@ -155,19 +160,19 @@ static int window_fill(const struct spool *s, struct spool_window *w, uint64_t o
 			to = from + w->ahead;
 	} else if (w->len > 0 && end <= w_end && end >= w->from) {
 		if (to - from < w->ahead) /* backward */
-			from = to < w->ahead ? 0 : to - w->ahead;
+			from = to < first + w->ahead ? first : to - w->ahead;
 	} else {
 		w->ahead = READ_MIN;
 		if (to - from < READ_MIN)
 			to = from + READ_MIN;
 	}
 	w->ahead = w->ahead * 2 > READ_MAX ? READ_MAX : w->ahead * 2;
-	if (to > s->file_len)
-		to = s->file_len;
+	if (to > last)
+		to = last;
 	w->len = 0;
 	r = grow((void **)&w->buf, &w->cap, (size_t)(to - from), 1);
 	if (r >= 0)
-		r = read_at(s->fd, w->buf, (size_t)(to - from), from);
+		r = read_at(over ? s->over_fd : s->fd, w->buf, (size_t)(to - from), from - first);
 	if (r < 0)
 		return r;
 	w->from = from;
@@ -354,7 +359,7 @@ int spool_over(struct spool *s, int fd, uint64_t len)
 		window_free(w);
 		return r;
 	}
-	*s = (struct spool){ .fd = own, .file_len = len, .window = w };
+	*s = (struct spool){ .over_fd = own, .over_len = len, .file_len = len, .window = w };
 	return 0;
 }
 
@@ -362,7 +367,7 @@ int spool_name(struct spool *s, uint64_t offset, size_t len)
 {
 	int r;
 
-	if (len > SPOOL_RECORD_MAX || offset > s->file_len || len > s->file_len - offset)
+	if (len > SPOOL_RECORD_MAX || offset > s->over_len || len > s->over_len - offset)
 		return -ATOLL_E_TOO_BIG;
 	r = grow((void **)&s->refs, &s->cap, s->n + 1, sizeof(*s->refs));
 	if (r >= 0)
@@ -376,7 +381,9 @@ void spool_done(struct spool *s)
 
 	free(s->refs);
 	free(s->tail);
-	if (s->file_len > 0)
+	if (s->over_len > 0)
+		close_fd(&s->over_fd);
+	if (s->file_len > s->over_len)
 		close_fd(&s->fd);
 	window_free(s->window);
 	*s = (struct spool){ 0 };

@@ -28,7 +28,9 @@ struct spool {
 	size_t cap;
 	char *tail; /* what is not in the file: from FILE_LEN on */
 	size_t tail_len, tail_cap;
-	int fd; /* once FILE_LEN is not 0 */
+	int over_fd; /* the file that was there already, when OVER_LEN is not 0 */
+	uint64_t over_len;
+	int fd; /* our own, of what follows that, once FILE_LEN is more */
 	uint64_t file_len;
 	bool may_spill; /* DIR_FD is where */
 	int dir_fd;
@@ -55,7 +57,8 @@ int spool_sort(struct spool *s, spool_cmp_fn cmp);
 /* Among the first N, which are sorted: 1 and *ret, 0 when there is none. Asking in order is cheap. */
 typedef int (*spool_key_fn)(const void *key, const void *data, size_t len);
 int spool_search(const struct spool *s, size_t n, spool_key_fn cmp, const void *key, size_t *ret);
-/* A list of records that lie in file FD, which is read only and duplicated: then each is named. */
+/* A list of records that lie in file FD, which is duplicated and never written to: then each is named,
+ * and then others may be added. */
 int spool_over(struct spool *s, int fd, uint64_t len);
 int spool_name(struct spool *s, uint64_t offset, size_t len);
 /* Empties it; the directory is forgotten, too. */

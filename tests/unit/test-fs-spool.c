@@ -321,6 +321,50 @@ static void spool_over_a_file(void **state)
 	}
 }
 
+/* What is added to such a list goes to a file of its own. */
+static void spool_over_a_file_grows(void **state)
+{
+	for_each_dir(d, state)
+	{
+		cleanup_close int fd = openat(d->fd, "file", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+		struct spool s = { 0 };
+		off_t at = 0;
+
+		for (size_t i = 0; i < MANY; i++) {
+			char data[512];
+			size_t len = make(MANY + i, data);
+
+			assert_int_equal(pwrite(fd, data, len, at), len);
+			at += (off_t)len;
+		}
+		assert_int_equal(spool_over(&s, fd, (uint64_t)at), 0);
+		at = 0;
+		for (size_t i = 0; i < MANY; i++) {
+			char data[512];
+			size_t len = make(MANY + i, data);
+
+			assert_int_equal(spool_name(&s, (uint64_t)at, len), 0);
+			at += (off_t)len;
+		}
+		spool_spill_to(&s, d->fd);
+		for (size_t i = 0; i < MANY; i++) {
+			char data[512];
+
+			assert_int_equal(spool_add(&s, data, make(i, data)), 0);
+		}
+		assert_true(s.file_len > s.over_len && s.tail_len <= SPOOL_MEMORY);
+		assert_int_equal(lseek(fd, 0, SEEK_END), at);
+		for (size_t i = 0; i < 2 * MANY; i++)
+			is_record(&s, i, i < MANY ? MANY + i : i - MANY);
+		for (size_t i = 2 * MANY; i-- > 0;)
+			is_record(&s, i, i < MANY ? MANY + i : i - MANY);
+		assert_int_equal(spool_sort(&s, by_number), 0);
+		for (size_t i = 0; i < 2 * MANY; i++)
+			is_record(&s, i, i);
+		spool_done(&s);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -338,6 +382,8 @@ int main(void)
 		                                fixture_setup, fixture_teardown),
 		cmocka_unit_test(spool_too_long_is_refused),
 		cmocka_unit_test_setup_teardown(spool_over_a_file, fixture_setup, fixture_teardown),
+		cmocka_unit_test_setup_teardown(spool_over_a_file_grows, fixture_setup,
+		                                fixture_teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
