@@ -109,7 +109,7 @@ static int finish_decided(struct txn *t, struct error *err)
 {
 	int r = step_verify(t, err);
 
-	if (r >= 0) {
+	if (r >= 0 && !sabotage("recover-redo")) {
 		r = step_apply(t, err);
 		if (r == -ATOLL_E_CONFLICT && step_may_revoke(t, r, err))
 			return take_back(t, r, err);
