@@ -6,8 +6,9 @@ something (--points 9999: at every one of them; --all: at every one there is); t
 somewhere else each time. Then: all old or all new, once new never old again, and one can go on. Or it is stopped there, somebody else uses the same resources, and
 it goes on. Prints TAP.
 
-usage: kill-sweep.py root|user [--all] [--points N] [--only NAME]
-       tests/crash/kill [--all] [--points N] [--only NAME]
+usage: kill-sweep.py root|user [--all] [--points N] [--only NAME] [--minutes N [--seed N]]
+       tests/crash/kill [--all] [--points N] [--only NAME] [--minutes N [--seed N]]
+--minutes: for so long, in random order and of all kinds alike; of each it is said how many there were of how many.
 """
 
 import argparse
@@ -102,7 +103,7 @@ def count_calls(job):
 
 def sample(name, calls):
     """Which calls, each with one of its recovery; spread, whatever number of them is wanted."""
-    chance = random.Random(SEED + zlib.crc32(name.encode()))
+    chance = random.Random(ARGS.seed + zlib.crc32(name.encode()))
     numbers = list(range(1, calls + 1))
     chance.shuffle(numbers)
     wanted = ARGS.points or POINTS[name.split(',')[0]]
@@ -113,7 +114,7 @@ def sample(name, calls):
     return [(n, chance.randrange(1, 900 if ARGS.all else 300)) for n in numbers]
 
 
-def everything(how, jobs, text):
+def everything(text, how, jobs):
     """Chains of kills, side by side."""
     complaints, kills = [], 0
     for broken, n in POOL.imap_unordered(how, jobs, 1):
@@ -123,7 +124,8 @@ def everything(how, jobs, text):
     return complaints[:10]
 
 
-def sweep(kind):
+def jobs_of_chains(kind):
+    """(text, how, jobs)"""
     verbs = [verb for verb in BEFORE if verb != 'keep']  # model.py kills that
     calls = dict(zip(verbs, POOL.map(count_calls, [(kind, verb) for verb in verbs], 1)))
     jobs = []
@@ -132,8 +134,8 @@ def sweep(kind):
         # A recovery that is done is done: each has its own world.
         size = 1 if verb == 'recover' else CHAIN
         jobs += [(kind, verb, points[i:i + size]) for i in range(0, len(points), size)]
-    random.Random(SEED).shuffle(jobs)
-    return everything(chain, jobs, f'{kind}: {", ".join(f"{verb} {calls[verb]}" for verb in verbs)} calls')
+    random.Random(ARGS.seed).shuffle(jobs)
+    return f'{kind}: {", ".join(f"{verb} {calls[verb]}" for verb in verbs)} calls', chain, jobs
 
 
 # ---- what is no chain ----
@@ -249,10 +251,11 @@ def postgres(n, m):
         return calls
 
 
-def sweep_fresh(how):
+def jobs_of_fresh(how):
+    """(text, how, jobs)"""
     name = how.__name__.replace('_', ' ')
     calls = how(0, 0)
-    return everything(fresh, [(how, n, m) for n, m in sample(name, calls)], f'{name}: {calls} calls')
+    return f'{name}: {calls} calls', fresh, [(how, n, m) for n, m in sample(name, calls)]
 
 
 # ---- stopped, and resumed ----
@@ -300,48 +303,100 @@ def stopped(case):
     return [], 1
 
 
-def con_05_stopped_at_any_call_and_resumed():
+def jobs_of_stops():
+    """(text, how, jobs)"""
     calls = count_calls(('four', 'commit'))
-    chance = random.Random(SEED)
+    chance = random.Random(ARGS.seed)
     wanted = calls if ARGS.all else STOPS if ARGS.who == 'root' else STOPS // 10
-    return everything(stopped, list(enumerate(sorted(chance.sample(range(1, calls), min(calls - 1, wanted))))), f'stopped: {calls} calls')
+    return f'stopped: {calls} calls', stopped, list(enumerate(chance.sample(range(1, calls), min(calls - 1, wanted))))
 
 
 def atm_14_any_call_of_directories():
-    return sweep('directories')
+    return everything(*jobs_of_chains('directories'))
 
 
 def atm_14_any_call_of_rows():
-    return sweep('rows')
+    return everything(*jobs_of_chains('rows'))
 
 
 def atm_14_any_call_of_four_kinds():
-    return sweep('four')
+    return everything(*jobs_of_chains('four'))
 
 
 def atm_14_any_call_of_five_kinds():
-    return sweep_fresh(postgres)
+    return everything(*jobs_of_fresh(postgres))
 
 
 def atm_14_any_call_of_undo_of_two_batches():
-    return sweep_fresh(two_batches)
+    return everything(*jobs_of_fresh(two_batches))
 
 
 def atm_14_any_call_of_recovery_backwards():
-    return sweep_fresh(revocation)
+    return everything(*jobs_of_fresh(revocation))
 
 
 def git_05_any_call_of_a_workspace_made_anew():
-    return sweep_fresh(refill)
+    return everything(*jobs_of_fresh(refill))
 
 
-TESTS = [atm_14_any_call_of_directories, atm_14_any_call_of_rows, atm_14_any_call_of_four_kinds, atm_14_any_call_of_five_kinds,
-         atm_14_any_call_of_undo_of_two_batches, atm_14_any_call_of_recovery_backwards, git_05_any_call_of_a_workspace_made_anew,
-         con_05_stopped_at_any_call_and_resumed]
+def con_05_stopped_at_any_call_and_resumed():
+    return everything(*jobs_of_stops())
+
+
+TESTS = {atm_14_any_call_of_directories: (jobs_of_chains, 'directories'), atm_14_any_call_of_rows: (jobs_of_chains, 'rows'),
+         atm_14_any_call_of_four_kinds: (jobs_of_chains, 'four'), atm_14_any_call_of_five_kinds: (jobs_of_fresh, postgres),
+         atm_14_any_call_of_undo_of_two_batches: (jobs_of_fresh, two_batches),
+         atm_14_any_call_of_recovery_backwards: (jobs_of_fresh, revocation),
+         git_05_any_call_of_a_workspace_made_anew: (jobs_of_fresh, refill), con_05_stopped_at_any_call_and_resumed: (jobs_of_stops,)}
+
+
+# ---- for so many minutes ----
+
+def size(how, jobs):
+    return sum(len(job[2]) if how is chain else 1 for job in jobs)
+
+
+class Some:
+    """Of the jobs of one kind, those that there was time for."""
+
+    def __init__(self, text, how, jobs):
+        random.Random(ARGS.seed).shuffle(jobs)
+        # Few kills each, so that the end is not waited for.
+        if how is chain:
+            jobs = [(kind, verb, points[i:i + 4]) for kind, verb, points in jobs for i in range(0, len(points), 4)]
+        self.text, self.how, self.jobs, self.total, self.kills = text, how, jobs, size(how, jobs), 0
+        self.begun = 0
+
+
+def for_a_while(kinds):
+    deadline = time.monotonic() + ARGS.minutes * 60
+    complaints, under_way = [], []
+    while under_way or any(kind.jobs for kind in kinds) and time.monotonic() < deadline:
+        while len(under_way) <= WORKERS and any(kind.jobs for kind in kinds) and time.monotonic() < deadline:
+            kind = min((kind for kind in kinds if kind.jobs), key=lambda k: k.begun)
+            job = kind.jobs.pop()
+            kind.begun += size(kind.how, [job])
+            under_way.append((kind, POOL.apply_async(kind.how, (job,))))
+        under_way[0][1].wait(.05)
+        for kind, result in [one for one in under_way if one[1].ready()]:
+            broken, n = result.get()
+            complaints += broken
+            kind.kills += n
+        under_way = [one for one in under_way if not one[1].ready()]
+    return complaints
+
+
+def atm_14_any_call_for_a_while():
+    kinds = [Some(*how[0](*how[1:])) for test, how in TESTS.items() if ARGS.only in test.__name__]
+    complaints = for_a_while(kinds)
+    for kind in kinds:
+        print(f'# {kind.text}: {kind.kills} of {kind.total} kills', flush=True)
+    print(f'# --seed {ARGS.seed}', flush=True)
+    return complaints[:10]
 
 
 def main():
-    chosen = [test for test in TESTS if not ARGS.only or ARGS.only in test.__name__]
+    chosen = [atm_14_any_call_for_a_while] if ARGS.minutes else [test for test in TESTS if ARGS.only in test.__name__]
     try:
         return run(chosen)
     finally:
@@ -355,7 +410,10 @@ if __name__ == '__main__':
     PARSER.add_argument('--all', action='store_true', default=LONG)
     PARSER.add_argument('--points', type=int, default=0)
     PARSER.add_argument('--only', default='')
+    PARSER.add_argument('--minutes', type=float, default=0)
+    PARSER.add_argument('--seed', type=int, default=0)
     ARGS = PARSER.parse_args()
+    ARGS.seed = ARGS.seed or (random.SystemRandom().randrange(1, 10**9) if ARGS.minutes else SEED)
     become(ARGS.who)
     if not ARGS.all:
         os.environ['KILL_AT_CHANGES'] = '1'
