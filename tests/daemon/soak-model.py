@@ -423,7 +423,7 @@ class Soak(Soaked):
 
 
 def soak(top):
-    seconds = float(os.environ.get('ATOLL_SOAK_MINUTES', 10 if LONG else 0.5)) * 60 * (2 if os.geteuid() == 0 else 1) / 3
+    seconds = float(os.environ.get('ATOLL_SOAK_MINUTES', 10 if LONG else 0.3)) * 60 * (2 if os.geteuid() == 0 else 1) / 3
     seed = os.environ.get('ATOLL_SOAK_SEED') or str(int.from_bytes(os.urandom(4), 'big'))
     print(f'# seed {seed}: soak-model.py --seed {seed} --minutes {seconds / 60 * (1.5 if os.geteuid() == 0 else 3):.3g}', flush=True)
     with Soak(top, seed) as s:

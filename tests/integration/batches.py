@@ -25,7 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 LONG = os.environ.get('ATOLL_LONG') == '1'
-ROUNDS = 600 if LONG else 32
+ROUNDS = 600 if LONG else 20
 STEPS = 14
 WORKERS = 2
 NOBODY = 65534

@@ -25,8 +25,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 LONG = os.environ.get('ATOLL_LONG') == '1'
-ROUNDS = 1000 if LONG else 80
-RACES = 200 if LONG else 16
+ROUNDS = 1000 if LONG else 48
+RACES = 200 if LONG else 12
 WORKERS = 2
 NOBODY = 65534
 ATOLL = os.environ.get('ATOLL', '')
