@@ -508,7 +508,9 @@ static int gather_now(struct atoll_participant *p, struct dir_batch *b, int dir_
 	(void)old;
 	if (r >= 0)
 		r = add_now(a, b, &now);
-	if (r >= 0 && dir_used_up(p))
+	if (r >= 0)
+		r = dir_used_up(p);
+	if (r > 0)
 		r = refresh_theirs(a, dir_fd, b);
 	manifest_done(&now);
 	return r;

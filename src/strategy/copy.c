@@ -430,8 +430,10 @@ static int prepare_commit(struct atoll_participant *p)
  * the originals come back. The one that the newest batch used up gets its entries back. */
 static int prepare_keep(struct atoll_participant *p)
 {
+	int r = p->stale ? dir_used_up(p) : 1;
+
 	p->keeps = true;
-	return p->stale && !dir_used_up(p) ? renew(p) : 0;
+	return r == 0 ? renew(p) : r < 0 ? r : 0;
 }
 
 static int copy_prepare(struct atoll_participant *p)
@@ -490,7 +492,9 @@ static int copy_keep(struct atoll_participant *p)
 	struct dir_batch *b;
 	int r = dir_keep_load(p, work, &b);
 
-	if (r >= 0 && dir_used_up(p))
+	if (r >= 0)
+		r = dir_used_up(p);
+	if (r > 0)
 		r = dir_unstage(p, b);
 	if (r >= 0)
 		r = copy_base_back(p, b);

@@ -460,8 +460,10 @@ int dir_commit(struct atoll_participant *p, const char *work)
 		r = dir_installed_write(p, b);
 	if (b->measured)
 		dir_note_size(p, b);
-	p->rest = dir_leaves_work(b);
-	if (r >= 0 && p->rest)
+	if (r >= 0)
+		r = dir_leaves_work(p, b);
+	p->rest = r > 0;
+	if (r > 0)
 		dir_restore_work(b);
 	if (r >= 0)
 		r = dir_sync_parents(p, b);

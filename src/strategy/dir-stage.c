@@ -426,15 +426,18 @@ int dir_used_write(struct atoll_participant *p, struct dir_batch *b)
 	return r < 0 ? error_sys(&p->err, r, "write", DIR_USED) : 0;
 }
 
-bool dir_used_up(struct atoll_participant *p)
+int dir_used_up(struct atoll_participant *p)
 {
 	cleanup_free char *path = xasprintf("%s/b%u/%s", p->area, p->batch.number, DIR_USED);
 	cleanup_close int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 	cleanup_free char *text = NULL;
 	size_t len = 0;
+	int r = fd < 0 ? -errno : fs_read_all(fd, 24, &text, &len);
 
-	return fd >= 0 && fs_read_all(fd, 24, &text, &len) >= 0 &&
-	       strtoull(text, NULL, 10) == p->generation;
+	if (r == -ENOENT)
+		return 0;
+	return r < 0 ? error_sys(&p->err, r, "read", path)
+	             : strtoull(text, NULL, 10) == p->generation;
 }
 
 void dir_work_read(struct dir_batch *b, struct manifest *ret)
@@ -443,11 +446,14 @@ void dir_work_read(struct dir_batch *b, struct manifest *ret)
 		*ret = MANIFEST_INIT;
 }
 
-bool dir_leaves_work(const struct dir_batch *b)
+int dir_leaves_work(struct atoll_participant *p, const struct dir_batch *b)
 {
 	struct fs_stat st;
+	int r = fs_stat_at(b->batch_fd, DIR_WORK, 0, &st);
 
-	return fs_stat_at(b->batch_fd, DIR_WORK, 0, &st) == 0;
+	if (r == -ENOENT)
+		return 0;
+	return r < 0 ? error_sys(&p->err, r, "look at", DIR_WORK) : 1;
 }
 
 struct timing {

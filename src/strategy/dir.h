@@ -130,8 +130,9 @@ int dir_undo(struct atoll_participant *p, const char *work);
 int dir_abort(struct atoll_participant *p, const char *work);
 /* prepare of an undo: is everything still what we wrote, and is the undo data complete? */
 int dir_prepare_undo(struct atoll_participant *p, const char *work);
-/* Did this batch use up the workspace of generation p->generation, which is stale since? */
-bool dir_used_up(struct atoll_participant *p);
+/* Did this batch use up the workspace of generation p->generation, which is stale since? 1, 0, or it cannot
+ * be told. */
+int dir_used_up(struct atoll_participant *p);
 /* keep: loads the batch with what --keep-theirs left alone. */
 int dir_keep_load(struct atoll_participant *p, const char *work, struct dir_batch **ret);
 /* The entries of its slots return to a workspace that it had used up. */
@@ -183,8 +184,8 @@ int dir_work_write(struct atoll_participant *p, struct dir_batch *b,
 int dir_used_write(struct atoll_participant *p, struct dir_batch *b);
 /* Absent, empty or damaged: no entry is known. */
 void dir_work_read(struct dir_batch *b, struct manifest *ret);
-/* Does the batch leave work behind? */
-bool dir_leaves_work(const struct dir_batch *b);
+/* Does the batch leave work behind? 1, 0, or it cannot be told. */
+int dir_leaves_work(struct atoll_participant *p, const struct dir_batch *b);
 /* The view's times and modes, which moving entries out (and back) disturbed. */
 void dir_restore_work(struct dir_batch *b);
 

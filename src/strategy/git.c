@@ -349,7 +349,7 @@ int git_commit(struct atoll_participant *p)
 
 	if (r == 0)
 		r = rec ? carry_out(p, rec) : git_files(p)->commit(p);
-	else if (r > 0 && !p->batch.redoing && dir_used_up(p))
+	else if (r > 0 && !p->batch.redoing && (r = dir_used_up(p)) > 0)
 		p->stale = true; /* the files' commit says so, of which nobody lived to tell */
 	drop_view(p);
 	git_load_end(p, &h);

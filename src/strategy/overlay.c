@@ -251,8 +251,10 @@ static int prepare_commit(struct atoll_participant *p)
  * use, or else a new one. Asked of the newest batch only. */
 static int prepare_keep(struct atoll_participant *p)
 {
-	int r = p->stale && !dir_used_up(p) ? overlay_renew(p) : 0;
+	int r = p->stale ? dir_used_up(p) : 1;
 
+	if (r == 0)
+		r = overlay_renew(p);
 	p->keeps = true;
 	return r < 0 ? r : overlay_stop_writers(p);
 }
@@ -389,7 +391,9 @@ static int overlay_keep(struct atoll_participant *p)
 	if (r >= 0)
 		r = overlay_keep_batch(p, b, overlay_our_marks());
 	/* Of an upper that was used up nobody cared for the times. */
-	if (r >= 0 && dir_used_up(p))
+	if (r >= 0)
+		r = dir_used_up(p);
+	if (r > 0)
 		dir_restore_work(b);
 	crashpoint("overlay.keep.returned");
 	if (r >= 0)

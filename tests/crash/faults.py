@@ -180,6 +180,10 @@ def atm_04_faults_in_rollback():
     return faults_in('rollback')
 
 
+def atm_11_faults_in_a_part():
+    return faults_in('part', (('directories', 3),))
+
+
 def stm_03_faults_in_keeping():
     return faults_in('keep', (('directories', 3),))
 
@@ -239,9 +243,10 @@ def git_05_nothing_stays_that_could_not_be_removed():
     return complaints[:10]
 
 
-VERBS = {'start': err_01_faults_in_start, 'commit': atm_04_faults_in_commit, 'rollback': atm_04_faults_in_rollback,
-         'keep': stm_03_faults_in_keeping, 'recover': atm_04_faults_in_recovery, 'stop': cln_03_faults_in_stop,
-         'removals': git_05_nothing_stays_that_could_not_be_removed, 'exec': err_01_an_end_that_cannot_be_told_is_not_made_up}
+VERBS = {'start': err_01_faults_in_start, 'commit': atm_04_faults_in_commit, 'part': atm_11_faults_in_a_part,
+         'rollback': atm_04_faults_in_rollback, 'keep': stm_03_faults_in_keeping, 'recover': atm_04_faults_in_recovery,
+         'stop': cln_03_faults_in_stop, 'removals': git_05_nothing_stays_that_could_not_be_removed,
+         'exec': err_01_an_end_that_cannot_be_told_is_not_made_up}
 
 if __name__ == '__main__':
     PARSER = argparse.ArgumentParser()

@@ -126,7 +126,7 @@ def everything(text, how, jobs):
 
 def jobs_of_chains(kind):
     """(text, how, jobs)"""
-    verbs = [verb for verb in BEFORE if verb != 'keep']  # model.py kills that
+    verbs = [verb for verb in BEFORE if verb not in ('keep', 'part')]  # model.py and crash-matrix.py kill those
     calls = dict(zip(verbs, POOL.map(count_calls, [(kind, verb) for verb in verbs], 1)))
     jobs = []
     for verb in verbs:

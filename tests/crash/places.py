@@ -125,6 +125,10 @@ def atm_04_every_place_in_rollback():
     return of_verb('rollback')
 
 
+def atm_11_every_place_in_a_part():
+    return of_verb('part', ('directories',))
+
+
 def stm_03_every_place_in_keeping():
     return of_verb('keep', ('directories',))
 
@@ -142,7 +146,7 @@ def err_01_every_place_in_looks():
 
 
 VERBS = {'start': err_01_every_place_in_start, 'commit': atm_04_every_place_in_commit, 'rollback': atm_04_every_place_in_rollback,
-         'keep': stm_03_every_place_in_keeping,
+         'part': atm_11_every_place_in_a_part, 'keep': stm_03_every_place_in_keeping,
          'recover': atm_04_every_place_in_recovery, 'stop': cln_03_every_place_in_stop, 'look': err_01_every_place_in_looks}
 
 if __name__ == '__main__':

@@ -19,6 +19,7 @@ class Trees:
     resources = ['o1', 'c1', 'd1.db']
     verbs = {'start': ['start=o1:overlay,c1:copy,d1.db:sqlite'], 'commit': ['commit'], 'rollback': ['rollback'],
              'recover': ['recover=all'], 'stop': ['stop=force']}
+    env = {}
 
     def __init__(self, verb, top):
         self.world, self.verb = World(self.resources, where=top), verb
@@ -31,10 +32,10 @@ class Trees:
             self.world.kill('txn.after-decision', 'commit')
 
     def run(self, wrap, words=None):
-        return self.world.run(*(words or self.verbs[self.verb]), wrap=wrap)
+        return self.world.run(*(words or self.verbs[self.verb]), wrap=wrap, env=self.env)
 
     def must(self, verb):
-        return self.world.must(*self.verbs[verb])
+        return self.world.must(*self.verbs[verb], env=self.env)
 
     def registry(self):
         return self.world.base / 'store/atoll.db'
@@ -113,7 +114,14 @@ class Directories(Trees):
     """Without the database."""
 
     resources = ['o1', 'c1']
-    verbs = {**Trees.verbs, 'start': ['start=o1:overlay,c1:copy'], 'keep': ['rollback=keep-work']}
+    verbs = {**Trees.verbs, 'start': ['start=o1:overlay,c1:copy'], 'keep': ['rollback=keep-work'], 'part': ['commit=part']}
+    paths = ['a.txt', 'gone', 'gonetree', 'd/e/f', 'newtree/2/3', 'swapfile', 'locked', 'xadir']
+    env = {'SCENARIO_PART': '\n'.join(paths)}
+
+    def __init__(self, verb, top):
+        super().__init__(verb, top)
+        if verb == 'part':
+            self.world.expect_part([path.encode() for path in self.paths])
 
     def kept(self):
         """Is what was installed the work that was kept? The times of its directories are put back as well as can be."""
@@ -131,8 +139,8 @@ class Rows(Trees):
 
 
 SUBJECTS = {'directories': Directories, 'rows': Rows, 'trees': Trees, 'four': Four}
-BEFORE = {'start': 'old', 'commit': 'old', 'rollback': 'new', 'keep': 'new', 'recover': None, 'stop': 'new'}
-AFTER = {'start': 'old', 'commit': 'new', 'rollback': 'old', 'keep': 'old', 'recover': 'new', 'stop': 'new'}
+BEFORE = {'start': 'old', 'commit': 'old', 'part': 'old', 'rollback': 'new', 'keep': 'new', 'recover': None, 'stop': 'new'}
+AFTER = {'start': 'old', 'commit': 'new', 'part': 'new', 'rollback': 'old', 'keep': 'old', 'recover': 'new', 'stop': 'new'}
 
 
 def check_store(subject):
@@ -154,11 +162,12 @@ def finish(subject, verb, done):
         return subject.gone()
     if subject.state() != AFTER[verb]:
         raise Broken(f'{verb} says that it is done, and it is not')
-    if verb == 'keep':
+    if verb in ('keep', 'part'):
+        subject.world.new = getattr(subject.world, 'full', subject.world.new)
         subject.must('commit')
         if not subject.kept():
             raise Broken('the work was not kept')
-    if verb in ('commit', 'keep', 'recover'):
+    if verb in ('commit', 'keep', 'part', 'recover'):
         subject.must('rollback')
         if subject.state() != 'old':
             raise Broken('not undone')

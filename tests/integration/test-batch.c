@@ -673,6 +673,36 @@ static void stm_03_work_is_kept_on_another_mount(void **state)
 	}
 }
 
+/* Whether a batch used the workspace up is on record; a record that cannot be read is no answer. */
+static void stm_03_work_is_not_dropped_for_a_record_that_cannot_be_read(void **state)
+{
+	struct fix *f = *state;
+
+	for (size_t i = 0; i < KINDS; i++) {
+		const char *root = make_tree(f, kinds[i]), *note;
+		struct atoll_plan *p = plan_on(f, root, kinds[i]);
+		char *seen, *installed, *now;
+
+		run_ok(f, p, root, edits);
+		seen = list_view(f, p, root);
+		expect_ok(f, atoll_plan_commit(p, 0, f->res));
+		installed = man_take(root);
+		note = fix_path(f, "%s/b1/used", fix_area(f, p, root));
+		expect_eq(rename(note, fix_path(f, "%s.away", note)), 0);
+		put_link(note, "nowhere");
+		expect_code(f, atoll_plan_rollback(p, ATOLL_KEEP_WORK, f->res), -ELOOP);
+		expect_man(root, installed);
+		expect_eq(rename(fix_path(f, "%s.away", note), note), 0);
+		expect_ok(f, atoll_plan_rollback(p, ATOLL_KEEP_WORK, f->res));
+		now = list_view(f, p, root);
+		expect_str(now, seen);
+		expect_stop(f, p);
+		free(seen);
+		free(installed);
+		free(now);
+	}
+}
+
 /* ---- edits at the last moment ---- */
 
 static int edit_late(void *user, struct atoll_participant *p, enum phase phase)
@@ -800,6 +830,7 @@ int main(int argc, char **argv)
 		mtest(der_18_a_path_belongs_to_the_innermost_resource),
 		mtest(stm_03_kept_work_commits_to_the_same),
 		mtest(stm_03_work_is_kept_on_another_mount),
+		mtest(stm_03_work_is_not_dropped_for_a_record_that_cannot_be_read),
 		mtest(der_03_conflicts_are_settled_for_ours),
 		mtest(der_03_conflicts_are_settled_for_theirs),
 		mtest(der_03_settled_with_work_left),
