@@ -94,6 +94,38 @@ def a_patch_shows_the_rows_that_the_plan_changed(w):
     same((patch['public.t'], patch['public.u']), (['@@ the rows before cannot be read now @@'], ['@@ dropped @@']), 'locked')
 
 
+def names_of_any_kind(w):
+    """In the name of the plan's database they are encoded, for the command they are as they are."""
+    admin = {'user': 'postgres', 'database': 'postgres'}
+    w.cluster.sql(f'create database "odd name/100%" owner {w.cluster.role}', **admin)
+    try:
+        url = w.cluster.url.replace('/shop', '/odd%20name%2F100%25')
+        need(url != w.cluster.url, url)
+        w.must('start', 'p', '--postgres', url)
+        same(w.must('exec', 'p', '--', 'psql', '-XAtc', 'create table n(i int); select current_database()').out.splitlines()[-1],
+             'odd name/100%', 'its name')
+        same([c['path'] for c in w.json('diff', 'p')['changes']], ['public.n'], 'changes')
+        w.must('stop', '--force', 'p')
+    finally:
+        w.cluster.sql('drop database "odd name/100%" with (force)', **admin)
+    for bad in (w.cluster.url + '?application_name=a\nb', 'postgres://' + 'x' * 100000 + '/shop'):
+        done = w.atoll('start', 'p', '--postgres', bad)
+        need(done.code and done.err, f'{done}')
+    same(w.plans(), [], 'plans')
+
+
+def a_patch_says_that_rows_cannot_be_read(w):
+    """Of one table; the rest of the patch is whole."""
+    w.start()
+    w.work()
+    program = Path(w.env['ATOLL_HOME']).parent / 'program'
+    program.write_text(f'#!/bin/sh\n[ "$1" != rows ] || kill -KILL $$\nexec {os.environ["ATOLL_POSTGRES"]} "$@"\n')
+    program.chmod(0o755)
+    done = w.must('diff', 'p', '--patch', ATOLL_POSTGRES=str(program))
+    need('\n@@ ' in done.out and 'public.t' in done.out and '-(1,v1)' not in done.out, f'{done}')
+    need('-(1,v1)' in w.must('diff', 'p', '--patch').out, 'the rows')
+
+
 def doctor_looks_at_servers(w):
     good = w.must('doctor', w.cluster.url)
     need("database 'shop' as 'app'" in good.out and '0 of 20' in good.out, f'{good}')
@@ -540,6 +572,27 @@ def der_08_what_somebody_rolled_back_takes_everybody_back(w):
     w.expect('new')
 
 
+def der_08_a_record_that_somebody_changed_is_not_acted_on(w):
+    w.start()
+    w.work()
+    same(w.atoll('commit', 'p', ATOLL_CRASHPOINT='txn.after-decision').code, -signal.SIGKILL, 'killed')
+    records = [path for path in Path(w.env['ATOLL_HOME']).glob('plans/*/batch') if path.is_file()]
+    same(len(records), 1, 'records')
+    text = records[0].read_text()
+    number, gid, xid, server = text.split()
+    for wrong in ('nonsense\n', f'{number} {gid} {xid} elsewhere\n', f'{number} {gid} {int(xid) + 1} {server}\n',
+                  f'{int(number) + 1} {gid} {xid} {server}\n', ''):
+        records[0].write_text(wrong)
+        done = w.atoll('recover')
+        need(done.code, f'{wrong!r}: {done}')
+        w.expect('old', f'{wrong!r}')
+        same(w.prepared(), [gid], f'{wrong!r}: what was prepared')
+    records[0].write_text(text)
+    w.must('recover')
+    w.expect('new', 'with its own')
+    same(w.prepared(), [], 'prepared')
+
+
 def der_08_a_final_commit_that_was_cut_off_is_known(w):
     for point, wanted in (('txn.after-decision', 'new'), ('txn.apply.participant:2', 'new')):
         w.cluster.sql(TABLE)
@@ -615,7 +668,7 @@ def a_server_in_recovery_is_refused(w):
 
 TESTS = [a_plan_sees_its_own_changes_and_nobody_else_does, what_the_caller_has_set_leads_nobody_past_the_plan,
          definitions_are_changes,
-         a_patch_shows_the_rows_that_the_plan_changed, doctor_looks_at_servers, what_is_not_kept_is_dropped,
+         a_patch_shows_the_rows_that_the_plan_changed, a_patch_says_that_rows_cannot_be_read, doctor_looks_at_servers, names_of_any_kind, what_is_not_kept_is_dropped,
          names_tell_nobody_a_secret, a_start_that_fails_says_why_and_leaves_nothing, err_04_a_server_that_does_not_let_in, a_plan_file_names_databases,
          dbt_01_what_is_final_is_not_called_rolled_back, dbt_03_a_refused_undo_leaves_committed,
          dbt_02_a_conflict_elsewhere_leaves_the_transaction_open,
@@ -627,6 +680,7 @@ TESTS = [a_plan_sees_its_own_changes_and_nobody_else_does, what_the_caller_has_s
          a_start_that_is_killed_leaves_nothing, der_08_atm_01_killed_anywhere_it_is_all_or_nothing,
          der_08_the_server_dies_too, der_08_recovery_that_is_killed_is_recovered,
          der_08_a_server_that_is_away_leaves_the_plan_in_doubt, der_08_what_somebody_rolled_back_takes_everybody_back,
+         der_08_a_record_that_somebody_changed_is_not_acted_on,
          der_08_a_final_commit_that_was_cut_off_is_known, der_08_a_number_that_is_given_out_again_proves_nothing,
          der_08_another_server_is_not_asked_by_number, a_server_in_recovery_is_refused]
 

@@ -533,6 +533,21 @@ db.commit()"''')
                        ('dev.db', 't'): '1 row added, 1 changed, 1 deleted', ('dev.db', 'user_version'): '0 -> 4'})
 
 
+def dif_01_a_virtual_table_is_one_entry(new):
+    """And not the tables in which it keeps its rows."""
+    w = new()
+    w.start('--sqlite', w.db)
+    w.work("CREATE VIRTUAL TABLE f USING fts5(body); INSERT INTO f VALUES('one two')")
+    same(sorted(path for _, path in w.changes()), ['f'])
+    said = w.atoll('diff', 'p', '--patch')
+    has(said, '+CREATE VIRTUAL TABLE f USING fts5(body);')
+    same('f_data' in said or 'INSERT' in said, False, said)
+    w.atoll('commit', 'p')
+    same(sql(w.db, "SELECT body FROM f WHERE f MATCH 'two'"), [('one two',)])
+    w.atoll('rollback', 'p')
+    same(sql(w.db, "SELECT count(*) FROM sqlite_schema WHERE name LIKE 'f%'"), [(0,)])
+
+
 # ---- others ----
 
 def con_01_snapshots_are_consistent_while_others_write(new):
@@ -575,6 +590,64 @@ def con_01_snapshots_are_consistent_while_others_write(new):
         if len(moved) < 10:
             raise Broken(f'{mode}: only {len(moved)} transfers')
         same(sql(w.db, 'SELECT sum(n), count(*) FROM acc'), [(1000, 402)], mode)
+
+
+def con_01_a_wal_that_makes_the_database_smaller(new):
+    """Pages that are written there and cut off again, and a file that is longer than what is in it."""
+    w = new('wal')
+    keeps = sqlite3.connect(w.db, isolation_level=None)
+    keeps.execute('PRAGMA wal_autocheckpoint=0')
+    keeps.execute('CREATE TABLE big(x)')
+    fill = "WITH RECURSIVE n(i) AS (VALUES(1) UNION ALL SELECT i + 1 FROM n WHERE i < 200) INSERT INTO big SELECT randomblob(2000) FROM n"
+    keeps.execute(fill)
+    keeps.execute('PRAGMA wal_checkpoint(TRUNCATE)')
+    keeps.execute(fill)
+    keeps.execute('DROP TABLE big')
+    keeps.execute('VACUUM')
+    same(os.path.getsize(w.db) > 300000 and os.path.getsize(f'{w.db}-wal') > 300000, True, 'sizes')
+    w.start('--sqlite', w.db)
+    path = w.path()
+    same(os.path.getsize(path) < 100000, True, 'the copy')
+    same(dump(path), dump(w.db))
+    w.work("UPDATE users SET name='BOB' WHERE id=2")
+    w.atoll('commit', 'p')
+    same(keeps.execute('SELECT name FROM users WHERE id=2').fetchall(), [('BOB',)])
+    keeps.close()
+
+
+def con_01_a_wal_that_holds_nothing(new):
+    w = new('wal')
+    Path(f'{w.db}-wal').write_bytes(b'nothing that SQLite wrote' * 10)
+    w.start('--sqlite', w.db)
+    same(dump(w.path()), dump(w.db))
+    w.work("UPDATE users SET name='BOB' WHERE id=2")
+    w.atoll('commit', 'p')
+    same(sql(w.db, 'SELECT name FROM users WHERE id=2'), [('BOB',)])
+
+
+def atm_14_marks_of_another_store_are_no_content(new):
+    """A commit that died after it was done, and whose store nobody asks: its mark goes when it is asked."""
+    w = new()
+    w.start('--sqlite', w.db)
+    w.work("UPDATE users SET name='BOB' WHERE id=2")
+    w.atoll('commit', 'p', status=-signal.SIGKILL, env={'ATOLL_CRASHPOINT': 'sqlite.committed'}.items())
+    same(marks(w), 1, 'it died there')
+    other = {'ATOLL_HOME': str(w.top / 'other')}.items()
+    w.atoll('start', 'q', '--sqlite', w.db, env=other)
+    seen = w.atoll('exec', 'q', '--', 'sqlite3', w.db, "SELECT count(*) FROM sqlite_schema WHERE name LIKE '%atoll%'", env=other)
+    same(seen.splitlines()[-1], '0', 'marks in the plan')
+    w.atoll('exec', 'q', '--', 'sqlite3', w.db, "UPDATE users SET name='CID' WHERE id=3", env=other)
+    w.atoll('commit', 'q', status=-signal.SIGKILL, env=[*other, ('ATOLL_CRASHPOINT', 'txn.after-decision')])
+    w.atoll('recover', env=other)
+    same(sql(w.db, 'SELECT name FROM users'), [('ann',), ('BOB',), ('CID',)])
+    same(marks(w), 1, 'it is not theirs')
+    w.atoll('recover')
+    same(marks(w), 0)
+    same(sql(w.db, 'SELECT name FROM users'), [('ann',), ('BOB',), ('CID',)])
+    w.atoll('rollback', 'p')
+    w.atoll('rollback', 'q', env=other)
+    same(sql(w.db, 'SELECT name FROM users'), [('ann',), ('bob',), ('cid',)])
+    w.atoll('stop', 'q', '--force', env=other)
 
 
 def con_01_readers_go_on(new):
