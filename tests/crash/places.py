@@ -25,7 +25,7 @@ MORE = 'stat,lseek,fcntl,ioctl,faccessat2,fstatfs,mknodat,getxattr,lgetxattr,lli
 FAULTS = [('EIO', f'{CHANGE},{SYNC},{LOOK},{MORE}'), ('EMFILE', 'pipe2,clone,clone3,socket,connect,memfd_create,flock'),
           ('EINTR', 'read,write,pread64,pwrite64,copy_file_range,openat,openat2,flock,wait4,waitid,poll,fsync,fdatasync,fallocate,fcntl'),
           ('EOPNOTSUPP', 'fallocate,copy_file_range,sendfile,lseek'),
-          ('ENOMEM', 'clone,clone3,mmap,poll,wait4,waitid'), ('ENOSPC', 'write,pwrite64,create,mkdirat,linkat,copy_file_range,fallocate')]
+          ('ENOMEM', 'clone,clone3,mmap,poll,wait4,waitid'), ('ENOSPC', 'write,pwrite64,create,mkdirat,linkat,renameat2,copy_file_range,fallocate')]
 # Commands that leave the resources as they are, in a plan with work in it.
 LOOKS = [
     ['exec', 'p', '--', 'sh', '-c', 'cat d/f c/f lite.db >/dev/null'], ['diff', 'p'], ['diff', 'p', '--patch'], ['diff', 'p', '--stat', '--json'],
