@@ -128,8 +128,10 @@ void exec_ahead(void)
 	if (ahead.there)
 		return;
 	idle = 1;
-	ahead.there = channels_open(&ahead.ch) == 0 &&
-	              spawn_at(&ahead.child, where, &ahead.ch, run_argv, NULL, &ahead.word_fd) == 0;
+	ahead.there =
+		channels_open(&ahead.ch) == 0 &&
+		(spawn_at(&ahead.child, where, &ahead.ch, run_argv, NULL, &ahead.word_fd) == 0 ||
+	         spawn_at(&ahead.child, where, &ahead.ch, run_argv, NULL, NULL) == 0);
 	/* Ours must be gone, or the end of the helper would not show. */
 	close_fd(&ahead.ch.reply[1]);
 	close_fd(&ahead.ch.lifeline[0]);
@@ -143,7 +145,7 @@ void exec_ahead(void)
 static bool take_ahead(struct child *c, struct channels *ch)
 {
 	ahead.there = false;
-	if (child_loaded(&ahead.child, &ahead.word_fd) < 0) {
+	if (ahead.word_fd != FD_NONE && child_loaded(&ahead.child, &ahead.word_fd) < 0) {
 		channels_done(&ahead.ch);
 		return false;
 	}

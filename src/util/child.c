@@ -219,18 +219,25 @@ int child_spawn(struct child *c, const struct child_options *opt)
 
 /* ---- without waiting ---- */
 
-/* Handlers are of a program that will not be there. */
-static void drop_handlers(void)
-{
-	struct sigaction act;
+#ifndef CLONE_CLEAR_SIGHAND
+#define CLONE_CLEAR_SIGHAND 0x100000000ULL
+#endif
 
-	for (int sig = 1; sig < NSIG; sig++) {
-		if (sigaction(sig, NULL, &act) < 0 || act.sa_handler == SIG_DFL ||
-		    act.sa_handler == SIG_IGN)
-			continue;
-		act = (struct sigaction){ .sa_handler = SIG_DFL };
-		(void)sigaction(sig, &act, NULL);
-	}
+/* A copy of this process in which no signal has a handler: those are of a program that will not be there.
+ * -ENOSYS also where a container forbids it. */
+static pid_t fork_plain(int *ret_pidfd)
+{
+#ifdef SYS_clone3
+	const uint64_t args[] = {
+		CLONE_CLEAR_SIGHAND | CLONE_PIDFD, (uintptr_t)ret_pidfd, 0, 0, SIGCHLD, 0, 0, 0
+	};
+
+	return (pid_t)syscall(SYS_clone3, args, sizeof(args));
+#else
+	(void)ret_pidfd;
+	errno = ENOSYS;
+	return -1;
+#endif
 }
 
 /* As add_moves() and add_closes(). WORD_FD goes out of the way, and is closed when the program is
@@ -271,7 +278,6 @@ static _Noreturn void become(const struct child_options *opt, int word_fd)
 	int first_fd = word_fd, r;
 	sigset_t none;
 
-	drop_handlers();
 	sigemptyset(&none);
 	(void)sigprocmask(SIG_SETMASK, &none, NULL);
 	r = move_descriptors(opt, &word_fd);
@@ -281,12 +287,14 @@ static _Noreturn void become(const struct child_options *opt, int word_fd)
 		r = -errno;
 	}
 	(void)write(word_fd < 0 ? first_fd : word_fd, &r, sizeof(r));
-	_exit(EXIT_FAILURE);
+	/* Whatever the process has for its end is not for its copy. */
+	for (;;)
+		(void)kill(getpid(), SIGKILL);
 }
 
 int child_fork(struct child *c, const struct child_options *opt, int *ret_word_fd)
 {
-	int word[2], r = check_fds(opt);
+	int word[2], pidfd = FD_NONE, r = check_fds(opt);
 	sigset_t all, before;
 	pid_t pid;
 
@@ -295,19 +303,17 @@ int child_fork(struct child *c, const struct child_options *opt, int *ret_word_f
 	if (pipe2(word, O_CLOEXEC) < 0)
 		return -errno;
 	sigfillset(&all);
-	(void)sigprocmask(SIG_SETMASK, &all, &before);
-	pid = fork();
+	(void)pthread_sigmask(SIG_SETMASK, &all, &before);
+	pid = fork_plain(&pidfd);
 	if (pid == 0)
 		become(opt, word[1]);
 	r = pid < 0 ? -errno : 0;
-	(void)sigprocmask(SIG_SETMASK, &before, NULL);
+	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 	close_fd(&word[1]);
 	if (r == 0) {
-		*c = (struct child){ .pid = pid, .pidfd = FD_NONE };
-		r = follow(c);
-	}
-	if (r == 0)
+		*c = (struct child){ .pid = pid, .pidfd = pidfd };
 		*ret_word_fd = take_fd(&word[0]);
+	}
 	close_fd(&word[0]);
 	return r;
 }

@@ -32,9 +32,10 @@ struct child_options {
 /* posix_spawn. 0 or -errno. Every descriptor but 0, 1, 2 and FDS is closed in the child, where no
  * signal is blocked. FDS may overlap in any way, but not have one target twice (-EINVAL). */
 int child_spawn(struct child *c, const struct child_options *opt);
-/* The same for a process with one thread, which goes on at once: posix_spawn lets it wait until the
- * program is loaded. Options: FILE, ARGV, ENVP, FDS. Whether it could be loaded is heard from
- * child_loaded(), which is to be called: 0, or -errno and there is no child any more. */
+/* The same for a small process, which goes on at once: posix_spawn lets it wait until the program is
+ * loaded. Options: FILE, ARGV, ENVP, FDS. -ENOSYS where it cannot be done. Whether the program could be
+ * loaded is heard from child_loaded(), which is to be called: 0, or -errno and there is no child any
+ * more. */
 int child_fork(struct child *c, const struct child_options *opt, int *ret_word_fd);
 int child_loaded(struct child *c, int *word_fd);
 /* The same for a program that nobody will wait for: it is no child of this process, leads a session

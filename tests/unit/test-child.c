@@ -76,6 +76,8 @@ static int fork_loaded(struct child *c, const struct child_options *opt)
 	int word_fd = FD_NONE;
 	int r = child_fork(c, opt, &word_fd);
 
+	if (r == -ENOSYS) /* as in some containers */
+		return child_spawn(c, opt);
 	return r < 0 ? r : child_loaded(c, &word_fd);
 }
 static int (*start)(struct child *c, const struct child_options *opt) = child_spawn;
@@ -330,9 +332,12 @@ static void forked_is_not_waited_for(void **state)
 	const struct child_options opt = { .file = "/bin/sh", .argv = argv };
 	struct child c = CHILD_INIT;
 	int word_fd = FD_NONE, status;
+	int r = child_fork(&c, &opt, &word_fd);
 
 	(void)state;
-	assert_int_equal(child_fork(&c, &opt, &word_fd), 0);
+	if (r == -ENOSYS)
+		return;
+	assert_int_equal(r, 0);
 	assert_true(word_fd >= 0);
 	assert_int_equal(fcntl(word_fd, F_GETFD), FD_CLOEXEC);
 	assert_int_equal(child_loaded(&c, &word_fd), 0);
