@@ -617,6 +617,9 @@ static int child_keep(const char *dir, const char *arg)
 	fix_attach(f, dir);
 	expect_ok(f, atoll_plan_find(f->a, arg, &p, f->res));
 	expect_ok(f, atoll_plan_rollback(p, ATOLL_KEEP_WORK, f->res));
+	atoll_plan_free(p);
+	fix_detach(f);
+	free(f);
 	return 0;
 }
 

@@ -153,6 +153,9 @@ static int child_commit(const char *dir, const char *arg)
 	fix_attach(f, dir);
 	expect_ok(f, atoll_plan_find(f->a, arg, &p, f->res));
 	expect_ok(f, atoll_plan_commit(p, 0, f->res));
+	atoll_plan_free(p);
+	fix_detach(f);
+	free(f);
 	return 0;
 }
 
