@@ -268,6 +268,7 @@ static void con_an_operation_waits_for_another_threads(void **state)
 	expect(now_ms() - began >= 490);
 	expect_msg(strstr(atoll_result_message(f->res), "another thread of this process") != NULL,
 	           "%s", atoll_result_message(f->res));
+	atoll_set_wait(f->a, -1);
 	gate_open(g);
 	expect_eq(pthread_join(thread, NULL), 0);
 	expect_eq(w.r, 0);
