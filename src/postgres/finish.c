@@ -72,29 +72,36 @@ static int ask_status(struct backend *b, const struct finish_options *opt, char 
 	return backend_run(b, sql, ret, err);
 }
 
+static int cannot_tell(const char *why, struct error *err)
+{
+	(void)error_set(err, -ATOLL_E_NEEDS_RECOVERY, "%s: what became of it cannot be told", why);
+	error_hint(err, "look at the data; atoll stop --force gives the plan up");
+	return -ATOLL_E_NEEDS_RECOVERY;
+}
+
 /* 1: settled; 0: not yet. */
 static int judge(struct backend *b, const struct finish_options *opt, struct error *err)
 {
-	const char *wanted = opt->commit ? "committed" : "aborted";
-	cleanup_free char *status = NULL;
-	int r = ask_status(b, opt, &status, err);
+	const char *wanted = opt->commit ? "committed" : "aborted", *status;
+	cleanup_free char *answer = NULL;
+	int r = ask_status(b, opt, &answer, err);
 
 	if (r < 0)
 		return r;
-	if (!status || !*status || strcmp(status, wanted) == 0)
+	status = answer ? answer : "";
+	if (strcmp(status, wanted) == 0)
 		return 1;
 	if (strcmp(status, "in progress") == 0)
 		return 0;
-	/* What is not there need not be rolled back. */
-	if (strcmp(status, ELSEWHERE) == 0 && !opt->commit)
+	if (!*status)
+		return opt->decided ? cannot_tell("the transaction is too long ago", err) : 1;
+	/* What is not there need not be rolled back, unless it was committed elsewhere. */
+	if (strcmp(status, ELSEWHERE) == 0 && !opt->commit && !opt->decided)
 		return 1;
-	if (strcmp(status, ELSEWHERE) == 0) {
-		(void)error_set(err, -ATOLL_E_NEEDS_RECOVERY,
-		                "another server has taken the place of the one that had the "
-		                "transaction: what became of it cannot be told");
-		error_hint(err, "look at the data; atoll stop --force gives the plan up");
-		return -ATOLL_E_NEEDS_RECOVERY;
-	}
+	if (strcmp(status, ELSEWHERE) == 0)
+		return cannot_tell("another server has taken the place of the one that had the "
+		                   "transaction",
+		                   err);
 	return error_set(err, -ATOLL_E_CONFLICT,
 	                 opt->commit ? "the transaction was rolled back by somebody else"
 	                             : "the transaction was committed by somebody else");

@@ -12,6 +12,7 @@ struct finish_options {
 	const char *xid;
 	const char *server; /* whose number that is */
 	bool commit;
+	bool decided; /* to be rolled back, though it may have been committed: nothing is taken for granted */
 };
 /* 0: it is so now. -ATOLL_E_CONFLICT: the opposite was done, for good. -ATOLL_E_NEEDS_RECOVERY: it cannot
  * be told. */

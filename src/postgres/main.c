@@ -65,7 +65,8 @@ static int run_finish(const struct call *call, struct error *err)
 	if (call->n != 4)
 		return 1;
 	opt.commit = strcmp(call->words[0], "commit") == 0;
-	if (!opt.commit && strcmp(call->words[0], "rollback") != 0)
+	opt.decided = strcmp(call->words[0], "withdraw") == 0;
+	if (!opt.commit && !opt.decided && strcmp(call->words[0], "rollback") != 0)
 		return 1;
 	opt.gid = call->words[1];
 	opt.xid = call->words[2];

@@ -15,7 +15,7 @@
  *                          role may create; "taken", places for prepared transactions
  *   hold DIR [--unguarded] begins a transaction and keeps it; after "ok ready" nobody hears from it but
  *                          through DIR
- *   finish commit|rollback GID XID SERVER
+ *   finish commit|rollback|withdraw GID XID SERVER
  *                          ends a prepared transaction: "ok", also when that was done before.
  *                          -ATOLL_E_CONFLICT: somebody did the opposite. GID "-": it was never
  *                          prepared, and XID alone tells what became of it, as long as the server is

@@ -433,7 +433,7 @@ static int postgres_abort(struct atoll_participant *p)
 	r = pg_ask(p->area, "ping", soon(), NULL, &p->err);
 	if (r != 0)
 		return r < 0 ? r : 0;
-	r = run_finish(p, "rollback", &b, &e);
+	r = run_finish(p, p->batch.decided ? "withdraw" : "rollback", &b, &e);
 	if (r == -ATOLL_E_CONFLICT) {
 		p->stale = true;
 		return error_set(&p->err, -ATOLL_E_NOT_UNDOABLE, "it was committed already");

@@ -60,6 +60,7 @@ struct participant_batch {
 	bool undoing;
 	bool recovering;
 	bool redoing;                   /* an undo is withdrawn: what it took back is done again */
+	bool decided;                   /* found so by recovery: it may have been committed */
 	const struct selection *select; /* of a commit being prepared; NULL: everything */
 	const char *manifest;           /* expected hash, or "" when not yet known */
 	struct syncset *sync;

@@ -64,6 +64,7 @@ void step_aim(struct txn *t, bool undoing)
 					      .undoing = undoing,
 					      .recovering = t->recovering,
 					      .redoing = t->batch.state == BATCH_REDOING,
+					      .decided = t->batch.state == BATCH_DECIDED,
 					      .select = t->parts[i].select,
 					      .manifest = t->parts[i].record.manifest,
 					      .sync = t->sync,

@@ -656,6 +656,23 @@ def der_08_another_server_is_not_asked_by_number(w):
     same(w.cluster.sql('select min(id) from t'), '1', 'nothing was done')
 
 
+def der_08_another_server_takes_nobody_back(w):
+    """It was committed, and the one that could say so is gone; another resource can be committed no more."""
+    e = Everything(w)
+    shutil.copy(e.lite, w.dir / 'other.db')
+    e.work()
+    same(w.atoll('commit', 'p', ATOLL_CRASHPOINT='txn.after-apply').code, -signal.SIGKILL, 'killed')
+    w.cluster.stop()
+    w.cluster.server('touch', w.cluster.data / 'standby.signal')
+    w.cluster.start()
+    w.cluster.server(binary('pg_ctl'), '-D', w.cluster.data, '-w', 'promote')
+    os.replace(w.dir / 'other.db', e.lite)
+    subprocess.run(['sqlite3', e.lite, "update t set v = 'x'"], check=True)
+    done = w.fails(7, 'recover')
+    need('cannot be told' in done.err and 'lite.db' in done.err, f'{done}')
+    same(e.states(), {'new', 'x'}, 'nobody went back')
+
+
 def a_server_in_recovery_is_refused(w):
     w.final.stop()
     signal_file = w.final.data / 'standby.signal'
@@ -682,7 +699,7 @@ TESTS = [a_plan_sees_its_own_changes_and_nobody_else_does, what_the_caller_has_s
          der_08_a_server_that_is_away_leaves_the_plan_in_doubt, der_08_what_somebody_rolled_back_takes_everybody_back,
          der_08_a_record_that_somebody_changed_is_not_acted_on,
          der_08_a_final_commit_that_was_cut_off_is_known, der_08_a_number_that_is_given_out_again_proves_nothing,
-         der_08_another_server_is_not_asked_by_number, a_server_in_recovery_is_refused]
+         der_08_another_server_is_not_asked_by_number, der_08_another_server_takes_nobody_back, a_server_in_recovery_is_refused]
 
 
 def attempt(number, test, cluster, final, top):
