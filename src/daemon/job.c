@@ -58,11 +58,14 @@ static int read_order(struct order_parts *o)
 	return r;
 }
 
+static bool began;
+
 static void on_began(void *ctx)
 {
 	int fd = REPORT_FD, held_fd = HELD_FD;
 
 	(void)ctx;
+	began = true;
 	(void)fs_write_all(fd, BEGAN, sizeof(BEGAN) - 1);
 	close_fd(&fd);
 	close_fd(&held_fd);
@@ -178,6 +181,9 @@ int job_main(void)
 		r = store_open(o.v[ORDER_HOME], &a, &err);
 	if (r >= 0)
 		r = run(&o, a, res, &err);
+	/* Its time was up before it began: it is on record, and has ended. */
+	if (r >= 0 && !began)
+		on_began(NULL);
 	if (r < 0) {
 		if (err.code)
 			problem_of_error(&p, 0, &err);

@@ -335,7 +335,8 @@ static size_t on_unescape(void *cls, struct MHD_Connection *connection, char *te
 }
 
 /* When descriptors run out the library tries again at once and says so each time, without end: it would fill
- * the log and use up a processor. Who says more than one line in LIBRARY_STEP is not heard, and waits. */
+ * the log and use up a processor. More than one line in LIBRARY_STEP is not heard, and whoever says this waits.
+ * What it says of each connection that it refuses is no reason to let the others wait. */
 #define LIBRARY_BURST 20
 #define LIBRARY_STEP  INT64_C(200000000)
 #define LIBRARY_PAUSE INT64_C(20000000)
@@ -353,13 +354,19 @@ static bool library_is_heard(void)
 	return true;
 }
 
+static bool is_busy_waiting(const char *fmt)
+{
+	return strstr(fmt, "Error accepting") || strstr(fmt, "resource limit at");
+}
+
 static void on_log(void *cls, const char *fmt, va_list ap)
 {
 	char text[512];
 
 	(void)cls;
 	if (!library_is_heard()) {
-		clock_sleep_ns(LIBRARY_PAUSE);
+		if (is_busy_waiting(fmt))
+			clock_sleep_ns(LIBRARY_PAUSE);
 		return;
 	}
 	(void)vsnprintf(text, sizeof(text), fmt, ap);

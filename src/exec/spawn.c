@@ -170,11 +170,13 @@ static bool is_ours(const struct exec_options *opt)
 int helper_get(struct child *c, struct channels *ch, const struct exec_options *opt,
                struct error *err)
 {
-	if (ahead.there)
+	bool was_ahead = ahead.there;
+	bool taken = was_ahead && is_ours(opt) && take_ahead(c, ch);
+
+	/* Not before: a signal would meet one that has not begun to listen. */
+	if (was_ahead)
 		idle = 0;
-	if (ahead.there && is_ours(opt) && take_ahead(c, ch))
-		return 0;
-	return helper_spawn(c, ch, run_argv, opt, err);
+	return taken ? 0 : helper_spawn(c, ch, run_argv, opt, err);
 }
 
 int helper_give(const struct channels *ch, const char *slots, const int *fds)

@@ -45,7 +45,8 @@ void dev_done(struct dev *d)
 		close_fd(&d->fd[i]);
 }
 
-/* What else there may be by that name is not wanted. The node itself is not to be changed. */
+/* What else there may be by that name is not wanted. The node itself is not to be changed, and what the
+ * host mounts over its own later is not to be seen: the tree is not private yet. */
 static int bind_device(const char *path, struct stat *st, int *ret_fd)
 {
 	cleanup_close int fd = FD_NONE;
@@ -57,7 +58,7 @@ static int bind_device(const char *path, struct stat *st, int *ret_fd)
 		return -errno;
 	if (!S_ISCHR(st->st_mode))
 		return -ENOENT;
-	r = sabotage("readonly") ? 0 : mount_change(fd, MOUNT_ONE, MOUNT_ATTR_RDONLY, 0);
+	r = mount_cut(fd, sabotage("readonly") ? 0 : MOUNT_ATTR_RDONLY);
 	if (r < 0)
 		return r;
 	*ret_fd = take_fd(&fd);

@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -65,6 +66,22 @@ static bool same_filesystem(int a, int b)
 	return fstat(a, &x) == 0 && fstat(b, &y) == 0 && x.st_dev == y.st_dev;
 }
 
+/* Those of two commands are in no order: the number never gets smaller. */
+static int mark(int area_fd, const char *n)
+{
+	cleanup_close int fd = FD_NONE;
+	cleanup_free char *before = NULL;
+	size_t len = 0;
+
+	if (flock(area_fd, LOCK_EX) < 0)
+		return -errno;
+	fd = openat(area_fd, MARK, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd >= 0 && fs_read_all(fd, DIGITS_MAX, &before, &len) >= 0 &&
+	    strtoull(before, NULL, 10) > strtoull(n, NULL, 10))
+		return 0;
+	return fs_replace_file(area_fd, MARK, n, strlen(n), 0600);
+}
+
 static int sync_and_mark(int work_fd, int area_fd, const char *n)
 {
 	int r = fs_sync_filesystem(work_fd);
@@ -72,7 +89,7 @@ static int sync_and_mark(int work_fd, int area_fd, const char *n)
 	if (r == 0 && !same_filesystem(work_fd, area_fd))
 		r = fs_sync_filesystem(area_fd);
 	if (r == 0)
-		r = fs_replace_file(area_fd, MARK, n, strlen(n), 0600);
+		r = mark(area_fd, n);
 	return r;
 }
 

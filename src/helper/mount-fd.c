@@ -119,6 +119,13 @@ int mount_change(int fd, enum mount_scope scope, uint64_t set, uint64_t clear)
 	return mount_setattr(fd, "", flags, &attr, sizeof(attr)) < 0 ? -errno : 0;
 }
 
+int mount_cut(int fd, uint64_t set)
+{
+	struct mount_attr attr = { .attr_set = set, .propagation = MS_PRIVATE };
+
+	return mount_setattr(fd, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0 ? -errno : 0;
+}
+
 int mount_attach_at(int mount_fd, int target_fd)
 {
 	if (move_mount(mount_fd, "", target_fd, "",

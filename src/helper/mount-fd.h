@@ -22,6 +22,8 @@ int mount_mqueue(int *ret_fd);
 enum mount_scope { MOUNT_ONE = 0, MOUNT_ALL /* and those below */ };
 /* MOUNT_ATTR_* set and cleared. */
 int mount_change(int fd, enum mount_scope scope, uint64_t set, uint64_t clear);
+/* The same for FD alone, of which no mount made elsewhere shows any more. */
+int mount_cut(int fd, uint64_t set);
 /* MOUNT_FD, in any form, at PATH, which holds no link in any component (-ELOOP). */
 int mount_attach(int mount_fd, const char *path);
 int mount_attach_at(int mount_fd, int target_fd);

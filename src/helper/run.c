@@ -198,7 +198,8 @@ static int64_t timeval_us(const struct timeval *tv)
 
 void run_fill_reply(const struct run *run, struct reply *reply, struct failure *f)
 {
-	int status = run->wait_status;
+	/* Whom the caller let go of is killed, now or with us. */
+	int status = !run->ended && run->caller_gone ? SIGKILL : run->wait_status;
 
 	/* We could not go on watching it, and it is ended with us. */
 	if (!run->ended && !run->caller_gone)

@@ -5,7 +5,7 @@
  *   lock       the plan's own lock, under an id nobody knows yet, and its resources' shared
  *   record     one transaction: the plan, marked as being made ("starting"), its sandboxes PENDING
  *              with the list of what will be made. From here on the name is taken. Synchronous,
- *              unless all of it will lie in the store
+ *              unless all of it will lie in the store, under an id that nobody else knows
  *   make       areas and workspaces
  *   complete   one synchronous transaction: sandboxes CREATED, the mark gone
  *
@@ -139,7 +139,8 @@ static int make(struct starting *s, struct plan_op *op, struct error *err)
 
 	if (r < 0)
 		return r;
-	loose = op->plan.starting && additions_in_store(&s->adds, s->a);
+	/* Whoever asks again under an id that he was given must find what there is of it. */
+	loose = !s->id && op->plan.starting && additions_in_store(&s->adds, s->a);
 	crashpoint("plan.start.before-record");
 	r = store_write(s->a, loose ? REGISTRY_NORMAL : REGISTRY_DURABLE, write_record, &args, err);
 	crashpoint("plan.start.after-record");

@@ -508,6 +508,8 @@ def exec_starts_jobs(top):
         d.start()
         answer, _ = lines(d, p, argv=['no-such-command'], background='other')
         same((answer.status, answer.json()['code']), (422, 'ENOENT'), 'what cannot run is no job')
+        answer, _ = lines(d, p, argv=['sleep', '100'], background='brief', timeout=0.001)
+        same(answer.status, 202, f'its time was up before it began: {answer.body}')
 
 
 def exec_a_job_goes_on_when_the_daemon_dies_before_it_begins(top):

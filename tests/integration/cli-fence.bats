@@ -188,6 +188,13 @@ see() {
 	[ ! -e ran ]
 }
 
+@test "fence what the host mounts later is not seen in a command" {
+	is_root || skip 'only root mounts'
+	home_with_plan
+	run -0 unshare --mount --propagation shared "$ATOLL" exec p -- cat /proc/self/mountinfo
+	run ! grep -E ' (shared|master|propagate_from):' <<<"$output"
+}
+
 @test "fence without namespaces a command is told from one that is isolated, and --strict refused" {
 	is_root && skip 'for an ordinary user'
 	home_with_plan

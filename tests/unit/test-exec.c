@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -185,6 +186,40 @@ static void exec_time_limit(void **state)
 		assert_int_equal(usage.exit_code, 124);
 	}
 	assert_int_equal(usage.term_signal, SIGKILL);
+}
+
+/* Whoever says when it must end is another process: until the command ignores what asks it to. */
+static void let_go_when_ready(int keep_fd, int drop_fd)
+{
+	pid_t pid = fork();
+
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		(void)close(drop_fd);
+		for (unsigned i = 0; i < 60000 && !is_there("ready"); i++)
+			(void)poll(NULL, 0, 1);
+		_exit(0);
+	}
+	(void)close(keep_fd);
+}
+
+static void exec_ended_by_its_caller_is_killed(void **state)
+{
+	struct control control = { 0 };
+	struct exec_options opt = { .lock_fd = FD_NONE, .control = &control };
+	struct exec_usage usage = { 0 };
+	int ends[2];
+
+	(void)state;
+	assert_int_equal(pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
+	control.fd = ends[0];
+	let_go_when_ready(ends[1], ends[0]);
+	assert_int_equal(
+		run_with(&opt, "trap '' TERM; : >ready; while :; do sleep 0.1; done", &usage), 0);
+	assert_int_equal(usage.exit_code, 128 + SIGKILL);
+	assert_int_equal(usage.term_signal, SIGKILL);
+	(void)close(ends[0]);
+	(void)wait(NULL);
 }
 
 static void exec_usage_is_measured(void **state)
@@ -472,6 +507,7 @@ int main(void)
 		cmocka_unit_test(exec_without_helper),
 		cmocka_unit_test(exec_environment_and_directory),
 		cmocka_unit_test(exec_time_limit),
+		cmocka_unit_test(exec_ended_by_its_caller_is_killed),
 		cmocka_unit_test(exec_usage_is_measured),
 		cmocka_unit_test(der_14_daemons_do_not_outlive_their_command),
 		cmocka_unit_test(der_14_no_descriptor_reaches_the_command),
