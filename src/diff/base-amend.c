@@ -112,8 +112,8 @@ static int push(struct amend *a, const char *dir, const char *name, const struct
 }
 
 /* End of the run of amendments that share amendment I's name in the directory, which the caller frees;
- * *ret_own: the first of them is about that itself. */
-static int run_end(struct amend *a, const struct at *at, size_t i, char **ret_name, bool *ret_own,
+ * *ret_own: so many of the first of them are about that itself. */
+static int run_end(struct amend *a, const struct at *at, size_t i, char **ret_name, size_t *ret_own,
                    size_t *ret_end)
 {
 	const char *path = NULL;
@@ -122,7 +122,7 @@ static int run_end(struct amend *a, const struct at *at, size_t i, char **ret_na
 
 	if (r < 0)
 		return r;
-	*ret_own = path[at->skip + len] == '\0';
+	*ret_own = path[at->skip + len] == '\0' ? 1 : 0;
 	*ret_name = xstrndup(path + at->skip, len);
 	for (i++; i < at->dir->to; i++) {
 		r = path_of(a, i, &path);
@@ -131,6 +131,7 @@ static int run_end(struct amend *a, const struct at *at, size_t i, char **ret_na
 		path += at->skip;
 		if (strncmp(path, *ret_name, len) != 0 || (path[len] && path[len] != '/'))
 			break;
+		*ret_own += !path[len];
 	}
 	*ret_end = i;
 	return 0;
@@ -145,10 +146,10 @@ static void take_meta(struct base_entry *out, const struct base_entry *e)
 	out->work_ctime_ns = e->work_ctime_ns;
 }
 
-/* One name: E as it was (NULL: it was not), and the amendments FROM..TO at it and below it; OWN: the
- * first of them is about itself. */
+/* One name: E as it was (NULL: it was not), and the amendments FROM..TO at it and below it; OWN: so many
+ * of the first of them are about itself, of which the very first counts. */
 static int take(struct amend *a, struct at *at, const char *name, const struct base_entry *e,
-                const struct todo *below, bool own)
+                const struct todo *below, size_t own)
 {
 	struct base_entry out = e ? *e : (struct base_entry){ .dir = BASE_NO_DIR }, set = { 0 };
 	uint32_t old_dir = out.dir;
@@ -180,8 +181,7 @@ static int merge(struct amend *a, struct at *at, struct base_block *old)
 	static const struct todo nothing;
 	struct todo run = { .from = at->dir->from, .to = at->dir->from };
 	cleanup_free char *name = NULL; /* of the run; NULL: to be looked for */
-	bool own = false;
-	size_t i = 0;
+	size_t i = 0, own = 0;
 	int r = 0;
 
 	while (r >= 0 && (i < old->n || run.from < at->dir->to)) {
@@ -197,7 +197,7 @@ static int merge(struct amend *a, struct at *at, struct base_block *old)
 		if (r < 0)
 			break;
 		order = !e ? 1 : !name ? -1 : strcmp(e->name, name);
-		r = order < 0 ? take(a, at, e->name, e, &nothing, false)
+		r = order < 0 ? take(a, at, e->name, e, &nothing, 0)
 		              : take(a, at, name, order == 0 ? e : NULL, &run, own);
 		i += order <= 0;
 		if (order >= 0) {

@@ -293,7 +293,12 @@ static int amend(struct atoll_participant *p, int dir_fd, const struct base *old
 	if (r < 0)
 		return error_sys(&p->err, r, "write the base record in", p->work);
 	r = base_amend(old, a, dir_fd, fd, &p->err);
-	return r < 0 ? r : install(p, dir_fd);
+	if (r < 0)
+		return r;
+	/* What has its name is whole, also after a power cut: nobody could go on without it. */
+	r = fs_sync_file(fd);
+	return r < 0 ? error_sys(&p->err, r, "write the base record in", p->work)
+	             : install(p, dir_fd);
 }
 
 /* What the record OLD, which lies in DIR_FD, is to say otherwise because of batch B. */
@@ -328,7 +333,8 @@ static int gather_installed(struct atoll_participant *p, struct dir_batch *b, in
 	int r = dir_installed_read(p, b, &installed);
 
 	dir_work_read(b, &work);
-	dir_theirs_read(b, &theirs);
+	if (r >= 0)
+		r = dir_theirs_read(p, b, &theirs);
 	if (r >= 0)
 		r = add_ops(a, b, &installed, &work);
 	for (size_t k = 0; k < b->m.ops.n && r >= 0; k++) {

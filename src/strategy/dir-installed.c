@@ -132,10 +132,16 @@ static int write_record(struct dir_batch *b, const struct manifest *was)
 int dir_installed_write(struct atoll_participant *p, struct dir_batch *b)
 {
 	struct manifest was = MANIFEST_INIT;
-	bool again =
-		p->batch.redoing && manifest_read(b->batch_fd, DIR_INSTALLED, "", &was, NULL) >= 0;
-	int r = write_record(b, again ? &was : NULL);
+	bool again;
+	int r = p->batch.redoing ? manifest_read(b->batch_fd, DIR_INSTALLED, "", &was, &p->err)
+	                         : -ENOENT;
 
+	/* One that cannot be read now is no reason to take for ours what others did since. */
+	if (r < 0 && r != -ENOENT && r != -ATOLL_E_DAMAGED)
+		return r;
+	again = r >= 0;
+	error_done(&p->err);
+	r = write_record(b, again ? &was : NULL);
 	/* With the disk full there is what prepare has set aside for it. */
 	if ((r == -ENOSPC || r == -EDQUOT) && fs_unlink_at(b->area_fd, DIR_BALLAST) == 0)
 		r = write_record(b, again ? &was : NULL);

@@ -371,7 +371,10 @@ int dir_stage_theirs(struct atoll_participant *p, struct dir_batch *b, const str
 			r = error_sys(&p->err, r, "look at", c.path);
 	}
 	if (r >= 0 && cs->theirs.n) {
-		r = manifest_write(&m, b->batch_fd, DIR_THEIRS, hash, &p->err);
+		/* What lies below something that was given up comes last otherwise. */
+		r = manifest_sort(&m);
+		r = r < 0 ? dir_unreadable(p, r)
+		          : manifest_write(&m, b->batch_fd, DIR_THEIRS, hash, &p->err);
 		if (r >= 0)
 			r = syncset_add(p->batch.sync, b->batch_fd, DIR_THEIRS);
 	}
@@ -379,10 +382,15 @@ int dir_stage_theirs(struct atoll_participant *p, struct dir_batch *b, const str
 	return r;
 }
 
-void dir_theirs_read(struct dir_batch *b, struct manifest *ret)
+int dir_theirs_read(struct atoll_participant *p, struct dir_batch *b, struct manifest *ret)
 {
-	if (manifest_read(b->batch_fd, DIR_THEIRS, "", ret, NULL) < 0)
-		*ret = MANIFEST_INIT;
+	int r = manifest_read(b->batch_fd, DIR_THEIRS, "", ret, &p->err);
+
+	if (r != -ENOENT)
+		return r;
+	error_done(&p->err);
+	*ret = MANIFEST_INIT;
+	return 0;
 }
 
 /* ---- how the workspace's entries looked ---- */

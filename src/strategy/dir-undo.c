@@ -449,9 +449,14 @@ static int undo_conflicts(struct atoll_participant *p, struct dir_batch *b,
 		const char *path = b->m.dirs[i].path;
 		bool changed = false;
 
-		if (b->m.dirs[i].flags & MANIFEST_DIR_ATTR && dir_covered(p, path) == 0 &&
-		    !strlist_has(&p->undone_attrs, path))
-			r = check_attr(p, b, &b->m.dirs[i], &changed);
+		if (!(b->m.dirs[i].flags & MANIFEST_DIR_ATTR) ||
+		    strlist_has(&p->undone_attrs, path))
+			continue;
+		r = dir_covered(p, path);
+		if (r < 0)
+			r = error_sys(&p->err, r, "look at", path);
+		else
+			r = r > 0 ? 0 : check_attr(p, b, &b->m.dirs[i], &changed);
 		if (!changed)
 			continue;
 		(*ret_n)++;

@@ -174,8 +174,8 @@ int dir_stage_consumed(struct atoll_participant *p, struct dir_batch *b,
                        const struct changeset *cs);
 /* Operations that settle conflicts for what is there now, of which a record `theirs` is made. */
 int dir_stage_theirs(struct atoll_participant *p, struct dir_batch *b, const struct changeset *cs);
-/* Absent or damaged: nothing is known of it. */
-void dir_theirs_read(struct dir_batch *b, struct manifest *ret);
+/* Absent: nothing was given up. */
+int dir_theirs_read(struct atoll_participant *p, struct dir_batch *b, struct manifest *ret);
 /* Settles for somebody else's attributes of a directory. */
 bool dir_is_attr(const struct manifest_op *o);
 int dir_take_attrs(struct dir_batch *b, const struct manifest_op *o);

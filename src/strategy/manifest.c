@@ -132,6 +132,7 @@ int manifest_add_op(struct manifest *m, struct manifest_op *record)
 struct output {
 	struct strbuf sb;
 	struct hash *hash;
+	uint64_t total;
 	int fd;
 };
 
@@ -141,6 +142,10 @@ static int output_flush(struct output *o, size_t at_least)
 
 	if (o->sb.len < at_least)
 		return 0;
+	/* Nobody would read it. */
+	o->total += o->sb.len;
+	if (o->total > LIMIT_MANIFEST)
+		return -EFBIG;
 	hash_add(o->hash, o->sb.buf, o->sb.len);
 	r = fs_write_all(o->fd, o->sb.buf, o->sb.len);
 	strbuf_truncate(&o->sb, 0);

@@ -18,11 +18,12 @@ int overlay_base_record(struct overlay_base *b, const char *path, const struct f
 /* The same for a directory that is shared; FLAGS: MANIFEST_SUSPECT, _SUSPECT_ATTR; XATTRS: xattrs_hash(). */
 int overlay_base_record_dir(struct overlay_base *b, const char *path, const struct fs_stat *base,
                             unsigned flags, uint64_t xattrs);
-/* Of the resource's directory PATH, as it is now; *ret_now may be NULL. */
-int overlay_base_xattrs(const struct upper_compare *u, const char *path, uint64_t *ret,
-                        struct fs_stat *ret_now);
+/* Of the directory PATH below ORIG_FD, as it is now; *ret_now may be NULL. */
+int overlay_base_xattrs(int orig_fd, const char *path, uint64_t *ret, struct fs_stat *ret_now);
 /* Sorts and writes them; not yet durable. */
 int overlay_base_save(struct atoll_participant *p, int area_fd, struct overlay_base *b);
+/* The same after a decision: what has their name is whole, also after a power cut, or nobody could go on. */
+int overlay_base_save_whole(struct atoll_participant *p, int area_fd, struct overlay_base *b);
 /* Read, but none of them kept: b->at is the next one. */
 int overlay_base_next_record(struct atoll_participant *p, struct overlay_base *b);
 bool overlay_base_changed_since(const struct overlay_base *b, int64_t ctime_ns);

@@ -217,12 +217,11 @@ int overlay_base_record_dir(struct overlay_base *b, const char *path, const stru
 	return manifest_add_op(&b->records, &o);
 }
 
-int overlay_base_xattrs(const struct upper_compare *u, const char *path, uint64_t *ret,
-                        struct fs_stat *ret_now)
+int overlay_base_xattrs(int orig_fd, const char *path, uint64_t *ret, struct fs_stat *ret_now)
 {
 	cleanup_xattrs struct xattrs x = XATTRS_INIT;
 	cleanup_close int fd = FD_NONE;
-	int r = resolve_dir_path(u->orig_fd, path, &fd);
+	int r = resolve_dir_path(orig_fd, path, &fd);
 
 	if (r >= 0)
 		r = xattrs_read_at(fd, "", &x);
@@ -269,7 +268,7 @@ static int observe_dir(void *ctx, const char *path, const struct fs_stat *base)
 		return r < 0 ? r : 0;
 	r = look_at_clock(o->p, o->area_fd, o->b);
 	if (r >= 0)
-		r = overlay_base_xattrs(o->u, path, &xattrs, &now);
+		r = overlay_base_xattrs(o->u->orig_fd, path, &xattrs, &now);
 	if (r < 0)
 		return r;
 	/* Entries that come and go change ctime and mtime together; a directory renamed into place
@@ -330,8 +329,9 @@ static int observe_change(const struct upper_compare *u, struct observation *o,
 	return overlay_base_record(o->b, c->path, &c->base, suspect);
 }
 
-int overlay_base_save(struct atoll_participant *p, int area_fd, struct overlay_base *b)
+static int save(struct atoll_participant *p, int area_fd, struct overlay_base *b, bool whole)
 {
+	cleanup_close int fd = FD_NONE;
 	char name[OVERLAY_BASE_NAME_LEN], hash[HASH_TEXT_LEN];
 	int r = manifest_sort(&b->records);
 
@@ -340,8 +340,35 @@ int overlay_base_save(struct atoll_participant *p, int area_fd, struct overlay_b
 	r = manifest_write(&b->records, area_fd, "records.new", hash, &p->err);
 	if (r < 0)
 		return r;
+	if (whole) {
+		fd = openat(area_fd, "records.new", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+		r = fd < 0 ? -errno : fs_sync_file(fd);
+	}
 	overlay_base_file_name(p, "records", name);
-	r = fs_rename_over(area_fd, "records.new", name);
+	if (r >= 0)
+		r = fs_rename_over(area_fd, "records.new", name);
+	return r < 0 ? error_sys(&p->err, r, "write the records in", p->area) : 0;
+}
+
+int overlay_base_save(struct atoll_participant *p, int area_fd, struct overlay_base *b)
+{
+	return save(p, area_fd, b, false);
+}
+
+int overlay_base_save_whole(struct atoll_participant *p, int area_fd, struct overlay_base *b)
+{
+	return save(p, area_fd, b, true);
+}
+
+int overlay_base_sync(struct atoll_participant *p, int area_fd)
+{
+	char name[OVERLAY_BASE_NAME_LEN];
+	int r;
+
+	overlay_base_file_name(p, "records", name);
+	r = syncset_add(p->batch.sync, area_fd, name);
+	if (r >= 0)
+		r = syncset_add(p->batch.sync, area_fd, "");
 	return r < 0 ? error_sys(&p->err, r, "write the records in", p->area) : 0;
 }
 

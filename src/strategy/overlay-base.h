@@ -59,6 +59,9 @@ void overlay_base_done(struct overlay_base *b);
 int overlay_base_observe(struct atoll_participant *p, int area_fd, const struct upper_compare *u,
                          const struct changeset *cs, struct overlay_base *b);
 
+/* With the next barrier: before the decision of a batch after which they are read and written anew. */
+int overlay_base_sync(struct atoll_participant *p, int area_fd);
+
 /* After a batch that left work behind: what it installed is the base of its paths from now on. The
  * records as they were are kept for this batch, for overlay_base_revert(), until
  * overlay_base_settle(). Each can be repeated. */

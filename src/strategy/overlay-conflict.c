@@ -127,7 +127,7 @@ static int has_other_xattrs(const struct upper_compare *u, const struct manifest
 	if (c->op != CHANGE_ATTR || !(c->what & ATOLL_CHANGE_XATTR) ||
 	    !(rec->flags & MANIFEST_XATTRS))
 		return 0;
-	r = overlay_base_xattrs(u, c->path, &xattrs, NULL);
+	r = overlay_base_xattrs(u->orig_fd, c->path, &xattrs, NULL);
 	return r < 0 ? r : xattrs != rec->new_stat.size;
 }
 
@@ -300,16 +300,23 @@ static int refresh_merged(void *ctx, const char *path, const struct fs_stat *bas
 		                        !fs_id_equal(rec.old_stat.id, base->id));
 	if (r == 0) {
 		uint64_t xattrs = 0;
+		struct fs_stat now;
 
-		r = overlay_base_xattrs(f->u, path, &xattrs, NULL);
-		return r < 0 ? r : overlay_base_record_dir(f->to, path, base, 0, xattrs);
+		r = overlay_base_xattrs(f->u->orig_fd, path, &xattrs, &now);
+		if (r < 0)
+			return r;
+		return overlay_base_record_dir(
+			f->to, path, base,
+			now.ctime_ns == base->ctime_ns ? 0 : MANIFEST_SUSPECT_ATTR, xattrs);
 	}
 	if (r < 0)
 		return r;
 	atoll_participant_note(f->p, ATOLL_NOTE_CONFLICT, path,
 	                       "replaced or changed by somebody else");
-	return overlay_base_record_dir(f->to, path, &rec.old_stat, rec.flags & SUSPECTS,
-	                               rec.new_stat.size);
+	return overlay_base_record_dir(
+		f->to, path, &rec.old_stat,
+		(rec.flags & SUSPECTS) | (rec.flags & MANIFEST_XATTRS ? 0 : MANIFEST_SUSPECT_ATTR),
+		rec.new_stat.size);
 }
 
 int overlay_base_refresh(struct atoll_participant *p, int area_fd, const struct upper_compare *u,

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "fs/atomic.h"
 #include "util/cleanup.h"
@@ -77,6 +78,18 @@ static int keep_others(struct overlay_base *to, const struct manifest *from,
 	return r < 0 ? r : 0;
 }
 
+/* NOW of mode 0: nothing is there. */
+static int record_now(struct overlay_base *to, const struct dir_batch *b, const char *path,
+                      const struct fs_stat *now)
+{
+	uint64_t xattrs = 0;
+
+	/* One that went again at once has none. */
+	if (S_ISDIR(now->mode) && overlay_base_xattrs(b->root_fd, path, &xattrs, NULL) >= 0)
+		return overlay_base_record_dir(to, path, now, 0, xattrs);
+	return overlay_base_record(to, path, now, false);
+}
+
 static int record_batch(struct overlay_base *to, const struct dir_batch *b,
                         const struct manifest *installed, const struct manifest *theirs, bool back)
 {
@@ -97,7 +110,7 @@ static int record_batch(struct overlay_base *to, const struct dir_batch *b,
 		now = r > 0 ? &st : NULL;
 		r = 0;
 		if (o.flags & MANIFEST_THEIRS && !back) {
-			r = overlay_base_record(to, o.path, now ? now : &none, false);
+			r = record_now(to, b, o.path, now ? now : &none);
 			continue;
 		}
 		if (o.flags & MANIFEST_WORK)
@@ -105,7 +118,7 @@ static int record_batch(struct overlay_base *to, const struct dir_batch *b,
 		/* Gone already: what was installed was changed by somebody at once. */
 		if (!now)
 			now = back || o.op == CHANGE_DELETE ? &none : &o.new_stat;
-		r = overlay_base_record(to, o.path, now, false);
+		r = record_now(to, b, o.path, now);
 	}
 	for (size_t i = 0; i < b->m.n_dirs && r >= 0; i++) {
 		const struct manifest_dir *d = &b->m.dirs[i];
@@ -148,18 +161,16 @@ static int rebase(struct atoll_participant *p, int area_fd, struct dir_batch *b,
 	}
 	if (r >= 0)
 		r = keep_others(&to, &from, b);
-	if (!back)
-		dir_theirs_read(b, &theirs);
+	if (r >= 0 && !back)
+		r = dir_theirs_read(p, b, &theirs);
 	if (r >= 0)
 		r = record_batch(&to, b, installed, &theirs, back);
 	if (r >= 0)
-		r = overlay_base_save(p, area_fd, &to);
+		r = overlay_base_save_whole(p, area_fd, &to);
 	manifest_done(&from);
 	overlay_base_done(&to);
 	if (r >= 0)
-		r = syncset_add(p->batch.sync, area_fd, name);
-	if (r >= 0)
-		r = syncset_add(p->batch.sync, area_fd, "");
+		r = overlay_base_sync(p, area_fd);
 	if (r < 0 && !p->err.code)
 		r = error_sys(&p->err, r, "write the records in", p->area);
 	if (r >= 0)

@@ -241,6 +241,11 @@ static int prepare_commit(struct atoll_participant *p)
 		            : ATOLL_NO_CHANGE;
 	if (r == ATOLL_READY)
 		r = dir_same_base(p, &v.cs, false);
+	if (r == ATOLL_READY && (p->batch.select || v.cs.theirs.n || p->batch_anyway)) {
+		int synced = overlay_base_sync(p, v.dir_fd);
+
+		r = synced < 0 ? synced : r;
+	}
 	view_done(&v);
 	if (r != ATOLL_READY)
 		overlay_let_write(p);

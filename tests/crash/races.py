@@ -126,8 +126,13 @@ class World:
         """[e, (the server,) lite, repo, c, w]: each at least as new as the one before, and all the same unless a command
         was killed."""
         def read(name):
-            return int((self.top / name).read_text(encoding='utf-8'))
-        return [read(f'd/e{n}'), *([self.served[n]] if plan_of(n) in self.with_server else []), self.rows[n], read(f'repo/w{n}'), read(f'c/w{n}'), read(f'd/w{n}')]
+            return (self.top / name).read_text(encoding='utf-8')
+        seen = [read(f'd/e{n}'), *([self.served[n]] if plan_of(n) in self.with_server else []), self.rows[n], read(f'repo/w{n}'), read(f'c/w{n}'), read(f'd/w{n}')]
+        # A shell that is killed between opening a file and writing to it leaves nothing in it: as new as what it wrote before.
+        newest = float('inf')
+        for i in reversed(range(len(seen))):
+            newest = seen[i] = int(seen[i]) if seen[i] != '' else newest
+        return seen
 
     def fits_together(self):
         self.rows = dict(map(int, line.split('|')) for line in self.shell('sqlite3 lite.db "select id, v from t"').split())

@@ -476,6 +476,56 @@ print(*sqlite3.connect(sys.argv[1]).execute(
 	done
 }
 
+@test "cli attributes that are given up beside a change in the same directory" {
+	local way
+	for way in copy overlay; do
+		mkdir -p "$way/d"
+		echo w >"$way/w"
+		atoll start "$way" --dir "$way" --strategy "$way" >/dev/null 2>&1
+		atoll exec "$way" --cwd "$way" -- sh -c 'chmod 700 d; echo n >d/n; echo W >w'
+		chmod 711 "$way/d"
+		run -0 atoll commit "$way" "$way/d" --theirs "$way/d" --yes
+		[ "$(stat -c %a "$way/d"),$(cat "$way/d/n")" = 711,n ]
+		run -0 --separate-stderr atoll diff "$way" --name-status
+		echo "$way: $output"
+		[ "$(wc -l <<<"$output")" -eq 1 ]
+		[[ $output = M*"/$way/w" ]]
+		atoll stop "$way" --force --yes >/dev/null 2>&1
+	done
+}
+
+@test "cli what is given up below a directory that was replaced, and beside it" {
+	local way
+	for way in copy overlay; do
+		mkdir -p "$way/a/sub"
+		touch "$way"/{a/sub/f,z,w}
+		atoll start "$way" --dir "$way" --strategy "$way" >/dev/null 2>&1
+		atoll exec "$way" --cwd "$way" -- sh -c 'rm -r a/sub; echo Z >z; echo W >w'
+		(cd "$way" && mv a old && mkdir a && mv old/sub a/sub && rmdir old && echo his >z)
+		run -0 atoll commit "$way" "$way/a" "$way/z" --theirs "$way/a" --theirs "$way/z" --yes
+		run -0 --separate-stderr atoll diff "$way" --name-status
+		echo "$way: $output"
+		[ "$(wc -l <<<"$output")" -eq 1 ]
+		[[ $output = M*"/$way/w" ]]
+		echo more >>"$way/z"
+		run -0 atoll commit "$way" --yes
+		atoll stop "$way" --yes >/dev/null 2>&1
+	done
+}
+
+@test "cli attributes of a directory that a part of the plan made are not overwritten" {
+	mkdir tree
+	echo b >tree/b
+	atoll start t --dir tree --strategy overlay >/dev/null 2>&1
+	atoll exec t --cwd tree -- sh -c 'mkdir d; echo f >d/f; echo B >b'
+	run -0 atoll commit t tree/d --yes
+	atoll exec t --cwd tree -- setfattr -n user.mine -v 1 d
+	setfattr -n user.his -v 1 tree/d
+	run -3 atoll commit t --yes
+	says tree/d
+	[ "$(getfattr --absolute-names -d tree/d | grep -c user.his)" -eq 1 ]
+}
+
 @test "cli conflicts in a directory that somebody deleted or replaced have ways out" {
 	for way in deleted replaced; do
 		mkdir -p a/dir/sub
