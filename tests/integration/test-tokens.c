@@ -279,10 +279,10 @@ static void token_renewed_in_passing_before_it_ends(void **state)
 	struct atoll_token *token;
 
 	(void)state;
-	/* Its last half is the soft window of so short a life. */
+	/* Its last half is the soft window of so short a life, a tenth more or less. */
 	atomic_store(&server.expires_in, 16);
 	get_ok(t, "sb-1", "tok-1");
-	usleep(8500000);
+	usleep(9500000);
 	atomic_store(&server.gated, true);
 	expect_eq(atoll_tokens_get(t, "sb-1", 0, 0, &token, NULL), 0);
 	expect_str(atoll_token_text(token), "tok-1");
