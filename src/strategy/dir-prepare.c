@@ -364,6 +364,7 @@ static int build(struct atoll_participant *p, struct dir_batch *b, const struct 
 		return error_set(&p->err, -ATOLL_E_UNSUPPORTED,
 		                 "'%s' is not on the mount of '%s' any more", p->area, p->root);
 
+	b->work_apart = !mount_same(&work, &area);
 	r = dir_links_count(b, cs, &links);
 	for (size_t i = 0; i < cs->v.n && r >= 0; i++) {
 		cleanup_change struct change c = CHANGE_INIT;
@@ -379,7 +380,7 @@ static int build(struct atoll_participant *p, struct dir_batch *b, const struct 
 			                       "committed as a file of its own");
 		if (r >= 0)
 			r = add_op(p, b, &c, area_st.mnt_id, source,
-			           copy || stays || !mount_same(&work, &area));
+			           copy || stays || b->work_apart);
 	}
 	free(links.v);
 	if (r < 0 && !p->err.code)

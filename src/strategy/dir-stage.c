@@ -206,13 +206,26 @@ int dir_stage_copy(struct atoll_participant *p, struct dir_batch *b, size_t k, b
 
 /* ---- what the batch uses up in the workspace ---- */
 
-static int consume(struct dir_batch *b, const char *path, const struct fs_stat *st)
+/* After the decision, an entry leaves the workspace for its slot in one step, whole, which recovery can repeat.
+ * Between two mounts there is no such step; so it is refused as long as nothing is decided. */
+static int refuse_apart(struct atoll_participant *p)
 {
-	struct manifest_op o = { .op = CHANGE_DELETE,
-		                 .flags = MANIFEST_WORK,
-		                 .path = xstrdup(path),
-		                 .old_stat = *st };
+	(void)error_set(
+		&p->err, -ATOLL_E_UNSUPPORTED,
+		"its work lies on another mount than the resource, so only all of it can be "
+		"committed, and without --theirs");
+	error_hint(&p->err, "commit all of it, or start the plan without --work-in-store");
+	return -ATOLL_E_UNSUPPORTED;
+}
 
+static int consume(struct atoll_participant *p, struct dir_batch *b, const char *path,
+                   const struct fs_stat *st)
+{
+	struct manifest_op o = { .op = CHANGE_DELETE, .flags = MANIFEST_WORK, .old_stat = *st };
+
+	if (b->work_apart)
+		return refuse_apart(p);
+	o.path = xstrdup(path);
 	if (S_ISDIR(st->mode) && geteuid() != 0 && (st->mode & 0300) != 0300)
 		o.flags |= MANIFEST_TEMP;
 	return manifest_add_op(&b->m, &o);
@@ -234,10 +247,11 @@ static int consume_part(void *ctx, int dir_fd, const char *name, const char *pat
 	if (type == DT_DIR || !atoll_participant_selected(c->p, path, false))
 		return 0;
 	r = fs_stat_at(dir_fd, name, FS_STAT_ID, &st);
-	return r < 0 ? r : consume(c->b, path, &st);
+	return r < 0 ? r : consume(c->p, c->b, path, &st);
 }
 
-static int consume_entry(struct dir_batch *b, const struct manifest_op *o)
+static int consume_entry(struct atoll_participant *p, struct dir_batch *b,
+                         const struct manifest_op *o)
 {
 	cleanup_close int fd = FD_NONE;
 	const char *name;
@@ -248,7 +262,7 @@ static int consume_entry(struct dir_batch *b, const struct manifest_op *o)
 		r = fs_stat_at(fd, name, FS_STAT_ID, &st);
 	if (r == -ENOENT || r == -ENOTDIR)
 		return 0; /* deleted with a directory above it, or by a name that is not there */
-	return r < 0 ? r : consume(b, o->path, &st);
+	return r < 0 ? r : consume(p, b, o->path, &st);
 }
 
 int dir_stage_consumed(struct atoll_participant *p, struct dir_batch *b, const struct changeset *cs)
@@ -267,9 +281,11 @@ int dir_stage_consumed(struct atoll_participant *p, struct dir_batch *b, const s
 		if (o.flags & MANIFEST_PART)
 			r = walk_tree(b->work_fd, o.path, consume_part, NULL, &c);
 		else if (o.op == CHANGE_DELETE || o.flags & MANIFEST_STAGED)
-			r = consume_entry(b, &o);
+			r = consume_entry(p, b, &o);
 		if (r < 0)
-			return error_sys(&p->err, r, "look in the workspace at", o.path);
+			return p->err.code
+			               ? r
+			               : error_sys(&p->err, r, "look in the workspace at", o.path);
 	}
 	return 0;
 }
@@ -330,6 +346,8 @@ static int give_up(struct atoll_participant *p, struct dir_batch *b, const struc
 		r = fs_stat_at(fd, name, FS_STAT_ID, &o.old_stat);
 	if (r < 0 && r != -ENOENT && r != -ENOTDIR)
 		return r;
+	if (r >= 0 && b->work_apart)
+		return refuse_apart(p);
 	if (r >= 0) {
 		o.op = CHANGE_DELETE;
 		o.new_stat = (struct fs_stat){ 0 };
@@ -367,7 +385,7 @@ int dir_stage_theirs(struct atoll_participant *p, struct dir_batch *b, const str
 		r = give_up(p, b, &c);
 		if (r >= 0)
 			r = list_theirs(b, &c, &m);
-		if (r < 0)
+		if (r < 0 && !p->err.code)
 			r = error_sys(&p->err, r, "look at", c.path);
 	}
 	if (r >= 0 && cs->theirs.n) {

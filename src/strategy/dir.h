@@ -49,6 +49,7 @@ struct dir_batch {
 	bool *keep;         /* per m.ops: an undo leaves it alone; NULL: none */
 	struct usage goes;  /* originals that the slots will hold */
 	bool measured;      /* goes is known: by prepare, in this process */
+	bool work_apart;    /* on another mount than the slots: nothing moves to them; by prepare */
 	struct dir_copied {
 		uint64_t work_ino; /* with several names */
 		char *path;        /* of its copy, below bN */

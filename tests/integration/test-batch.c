@@ -623,7 +623,66 @@ static int child_keep(const char *dir, const char *arg)
 	return 0;
 }
 
-/* A workspace in the store and a resource elsewhere: nothing can be moved from the one to the other. */
+static struct atoll_plan *plan_apart(struct fix *f, const char *root, const char *kind)
+{
+	const struct atoll_resource r = { .root = root, .strategy = kind, .work_in_store = true };
+	struct atoll_plan *p = fix_plan(f, NULL);
+
+	expect_ok(f, atoll_plan_add(p, &r, f->res));
+	return p;
+}
+
+/* A workspace in the store and a resource elsewhere: what would have to be moved from the one to the other
+ * once it is decided is refused before. */
+static void atm_11_a_part_is_refused_on_another_mount(void **state)
+{
+	struct fix *f = *state;
+	const char *mount = other_mount(f);
+
+	for (size_t i = 0; i < KINDS; i++) {
+		bool stays = strcmp(kinds[i], "copy") == 0;
+		struct quarrel q = { .root = fix_path(f, "%s/%s", mount, kinds[i]) };
+		const char *a = fix_path(f, "%s/a", q.root), *b = fix_path(f, "%s/b", q.root);
+		char *seen, *now;
+
+		put_dir(q.root, 0755);
+		fill_tree(f, q.root);
+		q.p = plan_apart(f, q.root, kinds[i]);
+		run_ok(f, q.p, q.root, edits);
+		seen = list_view(f, q.p, q.root);
+		q.before = man_take(q.root);
+		for (int dry = 0; dry < 2 && !stays; dry++) {
+			expect_code(f, commit_part(f, q.p, dry ? ATOLL_DRY_RUN : 0, NULL, b, NULL),
+			            -ATOLL_E_UNSUPPORTED);
+			expect(strstr(atoll_result_message(f->res), "on another mount") != NULL);
+			expect(strstr(atoll_result_hint(f->res), "commit all of it") != NULL);
+		}
+		free(q.before);
+		put_text(a, "their a\n");
+		q.before = man_take(q.root);
+		expect_code(f, commit_settled(f, &q, NULL, NULL, a), -ATOLL_E_UNSUPPORTED);
+		expect_eq(fix_notes(f, ATOLL_NOTE_KEPT), 0);
+		expect_eq(fix_plan_state(f, q.p), ATOLL_PLAN_OPEN);
+		expect_man(q.root, q.before);
+		now = list_view(f, q.p, q.root);
+		expect_str(now, seen);
+
+		/* All of it can be, and what needs no move. */
+		if (stays)
+			expect_ok(f, commit_part(f, q.p, 0, NULL, b, NULL));
+		expect_ok(f, commit_settled(f, &q, NULL, a, NULL));
+		expect_text(a, "A\n");
+		expect(!exists(b));
+		expect_rollback(f, q.p);
+		expect_man(q.root, q.before);
+		expect_stop(f, q.p);
+		free(q.before);
+		free(seen);
+		free(now);
+	}
+}
+
+/* Nothing can be moved from the one to the other. */
 static void stm_03_work_is_kept_on_another_mount(void **state)
 {
 	static const char *const points[] = { NULL, "overlay.keep.returned", "txn.undo.kept" };
@@ -832,6 +891,7 @@ int main(int argc, char **argv)
 		mtest(cch_02_a_strategy_that_cannot_choose_says_so),
 		mtest(der_18_a_path_belongs_to_the_innermost_resource),
 		mtest(stm_03_kept_work_commits_to_the_same),
+		mtest(atm_11_a_part_is_refused_on_another_mount),
 		mtest(stm_03_work_is_kept_on_another_mount),
 		mtest(stm_03_work_is_not_dropped_for_a_record_that_cannot_be_read),
 		mtest(der_03_conflicts_are_settled_for_ours),
