@@ -26,6 +26,7 @@
 #include "fs/walk.h"
 #include "strategy/overlay-impl.h"
 #include "util/cleanup.h"
+#include "util/crashpoint.h"
 #include "util/mem.h"
 
 #define MADE "made"
@@ -37,25 +38,34 @@ struct keeping {
 	int beside_fd; /* what holds the upper, and is on its mount */
 };
 
-/* An entry comes into the upper, whole or not at all. A workspace may be on another mount than the slots:
- * then it is a copy, complete beside the upper before it shows there, and what is in the slot goes with the
- * batch, when the copy is on disk. */
-static int bring(struct keeping *k, int from_fd, const char *from, int to_fd, const char *to)
+/* The copy of FROM, complete and on disk, is MADE. */
+static int copy_beside(struct keeping *k, int from_fd, const char *from)
 {
-	int r = fs_move(from_fd, from, to_fd, to);
+	cleanup_syncset struct syncset *sync = syncset_new();
+	int r = remove_tree_at(k->beside_fd, MADE);
 
-	if (r != -EXDEV)
-		return r;
-	r = remove_tree_at(k->beside_fd, MADE);
 	if (r >= 0)
 		r = copy_tree_at(from_fd, from, k->beside_fd, MADE);
 	/* The marks are no part of an entry. */
 	if (r >= 0 && overlay_is_opaque(from_fd, from, k->marks) == 1)
 		r = overlay_set_opaque(k->beside_fd, MADE, k->marks);
 	if (r >= 0)
-		r = fs_move(k->beside_fd, MADE, to_fd, to);
+		r = syncset_add_tree(sync, k->beside_fd, MADE);
+	return r < 0 || sabotage("keep-copy") ? r : syncset_run(sync);
+}
+
+/* An entry comes into the upper, whole or not at all. A workspace may be on another mount than the slots:
+ * then it is a copy, complete beside the upper and on disk before it shows there, for what shows there is
+ * taken for newer work. What is in the slot goes with the batch. */
+static int bring(struct keeping *k, int from_fd, const char *from, int to_fd, const char *to)
+{
+	int r = fs_move(from_fd, from, to_fd, to);
+
+	if (r != -EXDEV)
+		return r;
+	r = copy_beside(k, from_fd, from);
 	if (r >= 0)
-		r = syncset_add_tree(k->p->batch.sync, to_fd, to);
+		r = fs_move(k->beside_fd, MADE, to_fd, to);
 	return r < 0 ? r : syncset_add(k->p->batch.sync, to_fd, "");
 }
 

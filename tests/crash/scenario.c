@@ -4,7 +4,7 @@
  * plan "p" of the store BASE/store, through the public interface alone. Trees are made, edited
  * and compared by the Python that runs it.
  *
- *   start[=DIR:STRATEGY,...]  add=DIR[:STRATEGY]  path  exec[=SHELL COMMAND]  diff
+ *   start[=DIR:STRATEGY,...]  add=DIR[:STRATEGY[+store]]  path  exec[=SHELL COMMAND]  diff
  *   commit[=no-undo|dry-run|partial|part]  rollback[=keep-theirs|keep-work]  refresh  reset
  *   stop[=force]  recover[=all]  purge
  *
@@ -178,19 +178,23 @@ static int final_abort(struct atoll_participant *p)
 
 /* ---- the verbs ---- */
 
-/* "DIR[:STRATEGY]" as a resource; *ret_root is to be freed. */
+/* "DIR[:STRATEGY[+store]]" as a resource, with `+store` its work in the store; *ret_root is to be freed. */
 static int read_resource(const struct run *run, const char *arg, char **ret_root,
                          struct atoll_resource *ret)
 {
-	char *strategy;
+	char *strategy, *store;
 
 	if (asprintf(ret_root, "%s/%s", run->base, arg) < 0)
 		return -ENOMEM;
 	strategy = strrchr(*ret_root, ':');
 	if (strategy)
 		*strategy++ = '\0';
+	store = strategy ? strstr(strategy, "+store") : NULL;
+	if (store)
+		*store = '\0';
 	*ret = (struct atoll_resource){ .root = *ret_root,
-		                        .strategy = strategy ? strategy : "copy" };
+		                        .strategy = strategy ? strategy : "copy",
+		                        .work_in_store = store != NULL };
 	return 0;
 }
 

@@ -10,6 +10,7 @@ changes them until an fsync of that file or directory, or a syncfs, that began l
 Prints TAP.
 """
 
+import contextlib
 import os
 import re
 import subprocess
@@ -336,6 +337,46 @@ def rules_of_undo(way, sabotage):
         return t.bad
 
 
+@contextlib.contextmanager
+def store_apart(world):
+    """The store is on another mount than the resources."""
+    store = world.base / 'store'
+    store.mkdir(0o700)
+    subprocess.run(['mount', '-t', 'tmpfs', '-o', 'mode=0700', 'apart', str(store)], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(['umount', '-l', str(store)], check=True)
+
+
+def rules_of_kept_work(way, sabotage):
+    """What an undo returns to a workspace on another mount is a copy. Where it shows it is taken for newer
+    work by a recovery, so it is on disk before; and all of it before the slots go."""
+    if os.geteuid() != 0:
+        raise Skip('needs root')
+    with World(['o1']) as world, store_apart(world):
+        world.must('start', 'add=o1:overlay+store')
+        world.edit()
+        world.must('commit')
+        world.must('exec=true')  # in a new workspace: that of the commit had all of it
+        t = record(world, 'rollback=keep-work', way=way, sabotage=sabotage)
+        disk, brought = Disk([]), 0
+        for call in t.calls[:t.at('txn.undo.kept')]:
+            if call.name.startswith('rename') and call.paths()[0].endswith('/made'):
+                made = call.paths()[0]
+                left = [path for kind, path in disk.dirty if kind == 'data' and below(path, made)]
+                t.check(not left, f'shown before it was on disk: {left[:4]}')
+                brought += 1
+            if not is_note(call):
+                disk.apply(call)
+        t.check(brought, 'nothing was copied')
+        kept = t.recorded('txn.release.recorded')
+        t.check(kept > t.at('txn.undo.kept'), 'recorded before the barrier')
+        t.undo_data_kept(t.at('txn.undo.kept'), 'undo data removed before the work was on disk')
+        world.expect('old')
+        return t.bad
+
+
 def rules_of_undo_after_given_up(way, sabotage):
     """An undo that meant to keep somebody's changes was given up; the next must not keep them, not
     even after a power cut."""
@@ -492,6 +533,10 @@ def der_02_order_of_undo():
     return both_ways(rules_of_undo)
 
 
+def der_02_order_of_kept_work():
+    return both_ways(rules_of_kept_work)
+
+
 def der_02_order_of_undo_after_one_given_up():
     return both_ways(rules_of_undo_after_given_up)
 
@@ -562,6 +607,7 @@ def tst_05_left_out_in_commit():
 
 def tst_05_left_out_in_undo():
     return (must_complain(rules_of_undo, 'barrier-undo', 'registry-sync') +
+            must_complain(rules_of_kept_work, 'keep-copy') +
             must_complain(rules_of_undo_after_given_up, 'barrier-undo-1'))
 
 
@@ -591,6 +637,7 @@ if __name__ == '__main__':
         der_02_order_of_commit,
         der_02_others_on_disk_before_a_final_one,
         der_02_order_of_undo,
+        der_02_order_of_kept_work,
         der_02_order_of_undo_after_one_given_up,
         der_02_order_of_revocation,
         der_02_order_of_redo,
