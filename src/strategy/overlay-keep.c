@@ -36,6 +36,7 @@ struct keeping {
 	struct dir_batch *b;
 	enum overlay_marks marks;
 	int beside_fd; /* what holds the upper, and is on its mount */
+	char *noted;   /* directory of the upper, noted last for the barrier */
 };
 
 /* The copy of FROM, complete and on disk, is MADE. */
@@ -64,9 +65,36 @@ static int bring(struct keeping *k, int from_fd, const char *from, int to_fd, co
 	if (r != -EXDEV)
 		return r;
 	r = copy_beside(k, from_fd, from);
-	if (r >= 0)
-		r = fs_move(k->beside_fd, MADE, to_fd, to);
-	return r < 0 ? r : syncset_add(k->p->batch.sync, to_fd, "");
+	return r < 0 ? r : fs_move(k->beside_fd, MADE, to_fd, to);
+}
+
+/* The upper's directory PATH must be on disk before the slots go, whoever changed it: a run that died may have.
+ * By its path: a descriptor for each would be too many. */
+static int note_dir(struct keeping *k, const char *path)
+{
+	return k->p->batch.sync ? syncset_add(k->p->batch.sync, k->b->work_fd, path) : 0;
+}
+
+/* And all above it. */
+static int note_dirs(struct keeping *k, const char *path)
+{
+	int r;
+
+	/* Neighbours in a manifest share them. */
+	if (k->noted && strcmp(k->noted, path) == 0)
+		return 0;
+	free(k->noted);
+	k->noted = xstrdup(path);
+	r = note_dir(k, "");
+	for (size_t len = strcspn(path, "/"); *path && r >= 0;
+	     len += 1 + strcspn(path + len + 1, "/")) {
+		cleanup_free char *dir = xstrndup(path, len);
+
+		r = note_dir(k, dir);
+		if (!path[len])
+			break;
+	}
+	return r;
 }
 
 /* ---- how a directory looked ---- */
@@ -242,7 +270,8 @@ static int merge_level(struct keeping *k, const struct todo *at, struct strlist 
 		         overlay_is_opaque(to_fd, name, k->marks) == 0)
 			strlist_add(more, name);
 	}
-	return keep_time(to_fd, &was, r);
+	r = keep_time(to_fd, &was, r);
+	return r < 0 ? r : note_dir(k, at->to);
 }
 
 static int merge(struct keeping *k, const char *slot, const char *path)
@@ -309,12 +338,19 @@ static int place(struct keeping *k, size_t i, const struct manifest_op *o)
 	r = resolve_parent(k->b->work_fd, o->path, &fd, &name);
 	if (r < 0)
 		return r;
-	r = fs_stat_at(fd, name, 0, &st);
+	r = note_dirs(k, above);
+	if (r >= 0)
+		r = fs_stat_at(fd, name, 0, &st);
 	if (r == -ENOENT) {
 		r = dir_open_up(fd, "", &parent);
-		return r < 0 ? r : keep_time(fd, &parent, place_new(k, o, slot, fd, name));
+		if (r >= 0)
+			r = keep_time(fd, &parent, place_new(k, o, slot, fd, name));
+		return r < 0 || !S_ISDIR(in_slot.mode) ? r : note_dir(k, o->path);
 	}
-	if (r < 0 || !S_ISDIR(st.mode) || overlay_is_opaque(fd, name, k->marks) == 1)
+	if (r < 0 || !S_ISDIR(st.mode))
+		return r;
+	r = note_dir(k, o->path);
+	if (r < 0 || overlay_is_opaque(fd, name, k->marks) == 1)
 		return r;
 	r = S_ISDIR(in_slot.mode) ? merge(k, slot, o->path) : 0;
 	if (r >= 0 && is_dir_there(k, o->path))
@@ -348,9 +384,12 @@ int overlay_keep_batch(struct atoll_participant *p, struct dir_batch *b, enum ov
 	for (size_t i = 0; i < b->m.n_dirs && r >= 0; i++)
 		if (b->m.dirs[i].flags & MANIFEST_DIR_ATTR && *b->m.dirs[i].path) {
 			r = reach_dir(&k, b->m.dirs[i].path);
+			if (r > 0)
+				r = note_dirs(&k, b->m.dirs[i].path);
 			if (r < 0)
 				r = error_sys(&p->err, r, "return to the workspace",
 				              b->m.dirs[i].path);
 		}
+	free(k.noted);
 	return r < 0 ? r : 0;
 }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -735,6 +736,45 @@ static void stm_03_work_is_kept_on_another_mount(void **state)
 	}
 }
 
+/* However many directories it returns to, few descriptors are enough. */
+static void stm_03_work_is_kept_with_few_descriptors(void **state)
+{
+	enum { FEW = 128 };
+	struct fix *f = *state;
+	const char *root = fix_path(f, "%s/root", other_mount(f));
+	struct atoll_plan *p;
+	struct rlimit was, few;
+	char *before, *seen, *now;
+	int r;
+
+	put_dir(root, 0755);
+	for (int i = 0; i < 2 * FEW; i++)
+		put_dir(fix_path(f, "%s/d%d", root, i), 0755);
+	before = man_take(root);
+	p = plan_apart(f, root, "overlay");
+	run_ok(f, p, root, "for d in d*; do echo $d >$d/f; done");
+	expect_ok(f, atoll_plan_commit(p, 0, f->res));
+	run_ok(f, p, root, "echo newer >newer");
+	seen = list_view(f, p, root);
+	expect_eq(getrlimit(RLIMIT_NOFILE, &was), 0);
+	few = was;
+	few.rlim_cur = FEW;
+	expect_eq(setrlimit(RLIMIT_NOFILE, &few), 0);
+	r = atoll_plan_rollback(p, ATOLL_KEEP_WORK, f->res);
+	expect_eq(setrlimit(RLIMIT_NOFILE, &was), 0);
+	expect_ok(f, r);
+	expect_man(root, before);
+	now = list_view(f, p, root);
+	expect_str(now, seen);
+	expect_ok(f, atoll_plan_commit(p, 0, f->res));
+	expect_text(fix_path(f, "%s/d%d/f", root, FEW), fix_path(f, "d%d\n", FEW));
+	expect_rollback(f, p);
+	expect_stop(f, p);
+	free(before);
+	free(seen);
+	free(now);
+}
+
 /* Whether a batch used the workspace up is on record; a record that cannot be read is no answer. */
 static void stm_03_work_is_not_dropped_for_a_record_that_cannot_be_read(void **state)
 {
@@ -893,6 +933,7 @@ int main(int argc, char **argv)
 		mtest(stm_03_kept_work_commits_to_the_same),
 		mtest(atm_11_a_part_is_refused_on_another_mount),
 		mtest(stm_03_work_is_kept_on_another_mount),
+		mtest(stm_03_work_is_kept_with_few_descriptors),
 		mtest(stm_03_work_is_not_dropped_for_a_record_that_cannot_be_read),
 		mtest(der_03_conflicts_are_settled_for_ours),
 		mtest(der_03_conflicts_are_settled_for_theirs),
