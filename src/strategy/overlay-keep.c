@@ -314,7 +314,7 @@ static int place_new(struct keeping *k, const struct manifest_op *o, const char 
 		r = bring(k, k->b->batch_fd, slot, fd, name);
 	if (r >= 0 && o->flags & MANIFEST_TEMP && S_ISDIR(o->new_stat.mode))
 		r = fs_set_mode(fd, name, o->new_stat.mode & 07777);
-	return r == -ENOENT ? 0 : r; /* it was placed before and newer work deleted it */
+	return r;
 }
 
 static int place(struct keeping *k, size_t i, const struct manifest_op *o)
@@ -328,6 +328,8 @@ static int place(struct keeping *k, size_t i, const struct manifest_op *o)
 
 	dir_slot_name(i, slot);
 	r = fs_stat_at(k->b->batch_fd, slot, 0, &in_slot);
+	if (r < 0 && r != -ENOENT)
+		return r;
 	if ((r == -ENOENT && (o->op != CHANGE_DELETE || o->flags & MANIFEST_WORK)) ||
 	    o->flags & MANIFEST_THEIRS)
 		return 0;
@@ -391,5 +393,6 @@ int overlay_keep_batch(struct atoll_participant *p, struct dir_batch *b, enum ov
 				              b->m.dirs[i].path);
 		}
 	free(k.noted);
+	(void)remove_tree_at(beside_fd, MADE); /* of a run that died, for an entry that is there */
 	return r < 0 ? r : 0;
 }

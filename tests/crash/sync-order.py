@@ -393,9 +393,11 @@ def recovery_of_kept_work(way, sabotage):
         upper = max((world.base / 'store/plans').glob('*.w/u*'))
         both = [path for path in (upper, *upper.rglob('*')) if path.is_dir() and not path.is_symlink() and
                 (world.base / 'o1' / path.relative_to(upper)).is_dir()]
+        put(upper.parent / 'made', b'a copy that it had begun')
         t = record(world, 'recover', dirty={('entries', escaped(os.fsencode(path))) for path in both},
                    way=way, sabotage=sabotage)
         t.check(len(both) > 1, 'no directory is in both')
+        t.check(not (upper.parent / 'made').exists(), 'a copy that was begun is left')
         commits = [i for i, name in t.marks if name == 'registry.before-commit']
         t.clean_at('registry.before-commit',
                    [i > t.at('overlay.keep.returned') for i in commits].index(True))
