@@ -115,13 +115,13 @@ enum base_amend_kind {
 };
 struct base_amendment {
 	enum base_amend_kind kind;
-	char *path; /* "" (the root) only for BASE_META */
+	const char *path; /* "" (the root) only for BASE_META */
 	struct base_entry
 		e; /* its name and directory number are not looked at, only whether it is one */
 };
 /* Takes over nothing. V: amendments so far. */
 int base_amendment_add(struct spool *v, const struct base_amendment *a);
-/* Paths of V, in any order, differ; what lies below a new directory is named entry by entry. V is
+/* Paths of V are in any order; of several amendments of one, the first counts. What lies below a new directory is named entry by entry. V is
  * sorted. FD: a new file; DIR_FD: as base_writer_spill_to(). */
 int base_amend(const struct base *old, struct spool *v, int dir_fd, int fd, struct error *err);
 

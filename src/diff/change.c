@@ -180,6 +180,20 @@ int changeset_from(const struct changeset *cs, const char *path, size_t *ret)
 	return 0;
 }
 
+int changeset_find(const struct changeset *cs, const char *path, struct change *ret)
+{
+	size_t i;
+	int r = changeset_from(cs, path, &i);
+
+	if (r < 0 || i == cs->v.n)
+		return r;
+	r = changeset_get(&cs->v, i, ret);
+	if (r < 0 || strcmp(ret->path, path) == 0)
+		return r < 0 ? r : 1;
+	change_done(ret);
+	return 0;
+}
+
 static int by_dir_path(const void *a, const void *b)
 {
 	return path_compare(((const struct change_dir *)a)->path,

@@ -71,6 +71,8 @@ int changeset_get(const struct spool *v, size_t i, struct change *ret);
 int changeset_set(struct spool *v, size_t i, const struct change *c);
 /* The first change that is not before PATH; CS->v.n when there is none. */
 int changeset_from(const struct changeset *cs, const char *path, size_t *ret);
+/* The change of PATH: 1 with *ret, as changeset_get(); 0. */
+int changeset_find(const struct changeset *cs, const char *path, struct change *ret);
 void change_done(struct change *c);
 #define CHANGE_INIT    ((struct change){ 0 })
 #define cleanup_change __attribute__((__cleanup__(change_done)))

@@ -85,15 +85,9 @@ static bool same_owner_and_mode(const struct fs_stat *a, const struct fs_stat *b
 static int hash_xattrs(const struct tree_compare *t, const char *path, uint64_t *ret)
 {
 	cleanup_close int fd = FD_NONE;
-	cleanup_xattrs struct xattrs x = XATTRS_INIT;
-	int r;
+	int r = resolve_dir_path(t->orig_fd, path, &fd);
 
-	r = resolve_dir_path(t->orig_fd, path, &fd);
-	if (r == 0)
-		r = xattrs_read_at(fd, "", &x);
-	if (r == 0)
-		*ret = xattrs_hash(&x);
-	return r;
+	return r < 0 ? r : xattrs_hash_at(fd, "", ret);
 }
 
 /* No directory: still what the base record says, or what we made of it ourselves. */

@@ -127,15 +127,6 @@ static int whole_dir(struct walker *w, struct merged *m, const char *path,
 	return add(w, m, path, &c, base, work);
 }
 
-static int dir_xattrs(int dir_fd, const char *name, uint64_t *ret)
-{
-	cleanup_xattrs struct xattrs x = XATTRS_INIT;
-	int r = xattrs_read_at(dir_fd, name, &x);
-
-	*ret = r < 0 ? 0 : xattrs_hash(&x);
-	return r;
-}
-
 /* Attributes of a merged directory itself. NAME "" : the roots. */
 static int merged_attrs(struct walker *w, struct merged *m, int upper_fd, int orig_fd,
                         const char *name, const char *path, const struct fs_stat *base,
@@ -147,7 +138,7 @@ static int merged_attrs(struct walker *w, struct merged *m, int upper_fd, int or
 
 	if (!w->change_fn)
 		return 0;
-	r = dir_xattrs(orig_fd, name, &e.xattrs);
+	r = xattrs_hash_at(orig_fd, name, &e.xattrs);
 	if (r == 0)
 		r = tree_compare_dir(&w->owner, upper_fd, name, &e, work, &c.what);
 	if (r < 0)

@@ -155,6 +155,24 @@ int fs_rmdir_at(int dir_fd, const char *name)
 	return done(unlinkat(dir_fd, name, AT_REMOVEDIR));
 }
 
+int fs_write_at(int fd, const void *data, size_t len, uint64_t offset)
+{
+	const char *p = data;
+
+	while (len > 0) {
+		ssize_t n = pwrite(fd, p, len, (off_t)offset);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : -EIO;
+		p += n;
+		len -= (size_t)n;
+		offset += (uint64_t)n;
+	}
+	return 0;
+}
+
 int fs_write_all(int fd, const void *data, size_t len)
 {
 	const char *p = data;

@@ -29,6 +29,7 @@ int fs_symlink_at(const char *to, int dir_fd, const char *name);
 int fs_unlink_at(int dir_fd, const char *name); /* a file; absent is -ENOENT */
 int fs_rmdir_at(int dir_fd, const char *name);
 int fs_write_all(int fd, const void *data, size_t len);
+int fs_write_at(int fd, const void *data, size_t len, uint64_t offset);
 /* From the offset to the end; a NUL is put behind it. -ATOLL_E_TOO_BIG over MAX. */
 int fs_read_all(int fd, size_t max, char **ret_data, size_t *ret_len);
 

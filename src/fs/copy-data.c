@@ -5,6 +5,7 @@
  */
 #include "fs/copy.h"
 
+#include "fs/atomic.h"
 #include "fs/fs-impl.h"
 #include "util/cleanup.h"
 #include "util/progress.h"
@@ -93,22 +94,6 @@ static int by_step(step_fn step, struct segment *s)
 	return 0;
 }
 
-static int write_at(int fd, const char *p, size_t len, off_t at)
-{
-	while (len > 0) {
-		ssize_t n = pwrite(fd, p, len, at);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n < 0 ? -errno : -EIO;
-		p += n;
-		at += n;
-		len -= (size_t)n;
-	}
-	return 0;
-}
-
 static int by_loop(struct segment *s)
 {
 	cleanup_free char *buf = malloc(LOOP_CHUNK);
@@ -121,7 +106,7 @@ static int by_loop(struct segment *s)
 			continue;
 		if (n <= 0)
 			return n < 0 ? -errno : -EAGAIN; /* it was cut meanwhile */
-		r = write_at(s->dst, buf, (size_t)n, s->at);
+		r = fs_write_at(s->dst, buf, (size_t)n, (uint64_t)s->at);
 		s->at += n;
 		progress_add(0, (uint64_t)n);
 	}

@@ -54,22 +54,6 @@ void spool_spill_to(struct spool *s, int dir_fd)
 	s->dir_fd = dir_fd;
 }
 
-static int write_at(int fd, const char *data, size_t len, uint64_t offset)
-{
-	while (len > 0) {
-		ssize_t n = pwrite(fd, data, len, (off_t)offset);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n < 0 ? -errno : -EIO;
-		data += n;
-		len -= (size_t)n;
-		offset += (uint64_t)n;
-	}
-	return 0;
-}
-
 /* The tail to the file. When that cannot be done, it stays in memory for good. */
 static void spill(struct spool *s)
 {
@@ -82,7 +66,7 @@ static void spill(struct spool *s)
 	if (r >= 0 && !s->window)
 		s->window = calloc(1, sizeof(*s->window));
 	if (r >= 0 && s->window)
-		r = write_at(s->fd, s->tail, s->tail_len, s->file_len - s->over_len);
+		r = fs_write_at(s->fd, s->tail, s->tail_len, s->file_len - s->over_len);
 	if (r >= 0 && s->window) {
 		s->file_len += s->tail_len;
 		s->tail_len = 0;

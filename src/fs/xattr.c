@@ -257,6 +257,15 @@ uint64_t xattrs_hash(const struct xattrs *x)
 	return part[0] == 0 ? 1 : part[0];
 }
 
+int xattrs_hash_at(int dir_fd, const char *name, uint64_t *ret)
+{
+	cleanup_xattrs struct xattrs x = XATTRS_INIT;
+	int r = xattrs_read_at(dir_fd, name, &x);
+
+	*ret = r < 0 ? 0 : xattrs_hash(&x);
+	return r;
+}
+
 int xattrs_write_at(int dir_fd, const char *name, const struct xattrs *want)
 {
 	cleanup_xattrs struct xattrs have = XATTRS_INIT;

@@ -26,6 +26,8 @@ bool xattrs_has(const struct xattrs *x, const char *name);
 /* Both have NAME, with the same value. */
 bool xattrs_same(const struct xattrs *a, const struct xattrs *b, const char *name);
 uint64_t xattrs_hash(const struct xattrs *x); /* 0 when there are none */
+/* Of those that xattrs_read_at() reads; 0 on failure, too. */
+int xattrs_hash_at(int dir_fd, const char *name, uint64_t *ret);
 /* Makes the entry carry exactly WANT: sets, replaces, removes. Attributes this user may not
  * set (security.*, trusted.*) are skipped when they are already equal, else the error counts. */
 int xattrs_write_at(int dir_fd, const char *name, const struct xattrs *want);

@@ -48,11 +48,7 @@ static int open_work(struct atoll_participant *p, int *ret_fd)
 static int add(struct spool *a, enum base_amend_kind kind, const char *path,
                const struct base_entry *e)
 {
-	union {
-		const char *in;
-		char *out;
-	} u = { .in = path };
-	const struct base_amendment record = { .kind = kind, .path = u.out, .e = *e };
+	const struct base_amendment record = { .kind = kind, .path = path, .e = *e };
 
 	return base_amendment_add(a, &record);
 }
@@ -60,13 +56,10 @@ static int add(struct spool *a, enum base_amend_kind kind, const char *path,
 static int dir_xattrs(int root_fd, const char *path, uint64_t *ret)
 {
 	cleanup_close int fd = FD_NONE;
-	cleanup_xattrs struct xattrs x = XATTRS_INIT;
 	int r = resolve_dir_path(root_fd, path, &fd);
 
 	if (r >= 0)
-		r = xattrs_read_at(fd, "", &x);
-	if (r >= 0)
-		*ret = xattrs_hash(&x);
+		r = xattrs_hash_at(fd, "", ret);
 	return r == -ENOENT || r == -ENOTDIR || r == -ELOOP ? 0 : r;
 }
 
@@ -179,19 +172,28 @@ static int add_theirs(struct spool *a, int dir_fd, struct dir_batch *b, const st
 	return r;
 }
 
+/* All of LIST. */
+static int add_list(struct spool *a, struct dir_batch *b, const struct manifest *list,
+                    const struct manifest *work)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < list->ops.n && r >= 0; i++) {
+		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
+
+		r = manifest_get(list, i, &o);
+		if (r >= 0)
+			r = add_installed(a, b, work, o.path, &o.new_stat);
+	}
+	return r;
+}
+
 static int add_ops(struct spool *a, struct dir_batch *b, const struct manifest *installed,
                    const struct manifest *work)
 {
 	static const struct base_entry nothing;
-	int r = 0;
+	int r = add_list(a, b, installed, work);
 
-	for (size_t i = 0; i < installed->ops.n && r >= 0; i++) {
-		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
-
-		r = manifest_get(installed, i, &o);
-		if (r >= 0)
-			r = add_installed(a, b, work, o.path, &o.new_stat);
-	}
 	for (size_t k = 0; k < b->m.ops.n && r >= 0; k++) {
 		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
 		struct fs_stat st;
@@ -360,15 +362,8 @@ int copy_base_rebase(struct atoll_participant *p, struct dir_batch *b)
 static int add_now(struct spool *a, struct dir_batch *b, const struct manifest *now)
 {
 	static const struct base_entry nothing;
-	int r = 0;
+	int r = add_list(a, b, now, NULL);
 
-	for (size_t i = 0; i < now->ops.n && r >= 0; i++) {
-		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
-
-		r = manifest_get(now, i, &o);
-		if (r >= 0)
-			r = add_installed(a, b, NULL, o.path, &o.new_stat);
-	}
 	for (size_t k = 0; k < b->m.ops.n && r >= 0; k++) {
 		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
 		struct fs_stat st;

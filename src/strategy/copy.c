@@ -537,17 +537,12 @@ static int find_around(const struct changeset *cs, const char *path, struct chan
 /* The change of PATH's attributes alone: 1 with *ret. */
 static int find_attrs(const struct changeset *cs, const char *path, struct change *ret)
 {
-	cleanup_change struct change c = CHANGE_INIT;
-	size_t i;
-	int r = changeset_from(cs, path, &i);
+	int r = changeset_find(cs, path, ret);
 
-	if (r >= 0 && i < cs->v.n)
-		r = changeset_get(&cs->v, i, &c);
-	if (r < 0 || !c.path || c.op != CHANGE_ATTR || strcmp(c.path, path) != 0)
+	if (r <= 0 || ret->op == CHANGE_ATTR)
 		return r;
-	*ret = c;
-	c.path = NULL;
-	return 1;
+	change_done(ret);
+	return 0;
 }
 
 /* Is PATH, which somebody else changed, in the way of a change of ours? 2: both made the same. */

@@ -219,17 +219,12 @@ int overlay_base_record_dir(struct overlay_base *b, const char *path, const stru
 
 int overlay_base_xattrs(int orig_fd, const char *path, uint64_t *ret, struct fs_stat *ret_now)
 {
-	cleanup_xattrs struct xattrs x = XATTRS_INIT;
 	cleanup_close int fd = FD_NONE;
 	int r = resolve_dir_path(orig_fd, path, &fd);
 
 	if (r >= 0)
-		r = xattrs_read_at(fd, "", &x);
-	if (r >= 0 && ret_now)
-		r = fs_stat_at(fd, "", FS_STAT_ID, ret_now);
-	if (r >= 0)
-		*ret = xattrs_hash(&x);
-	return r;
+		r = xattrs_hash_at(fd, "", ret);
+	return r < 0 || !ret_now ? r : fs_stat_at(fd, "", FS_STAT_ID, ret_now);
 }
 
 struct observation {
@@ -247,12 +242,8 @@ struct observation {
 static int differs_in_attributes(const struct observation *o, const char *path)
 {
 	cleanup_change struct change c = CHANGE_INIT;
-	size_t i;
-	int r = changeset_from(o->cs, path, &i);
 
-	if (r >= 0 && i < o->cs->v.n)
-		r = changeset_get(&o->cs->v, i, &c);
-	return r < 0 ? r : c.path && strcmp(c.path, path) == 0;
+	return changeset_find(o->cs, path, &c);
 }
 
 static int observe_dir(void *ctx, const char *path, const struct fs_stat *base)
