@@ -213,6 +213,7 @@ static void no_answer(int status, struct error *err)
 		(void)error_set(err, -EIO,
 		                "how it ended is not known, atoll-helper could not tell: %s",
 		                strerror(WEXITSTATUS(status)));
+		error_hint(err, "what it had written is in the plan: atoll diff");
 		return;
 	}
 	(void)error_set(err, -EIO, "atoll-helper ended without an answer (%s %d)",

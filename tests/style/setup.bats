@@ -193,6 +193,8 @@ sum() {
 		#!/bin/bash
 		[ "$1" = setup ] && exec mkdir -p "${@: -1}"
 		[ "$1" = test ] || exit 0
+		suite=words
+		[[ $* == *'--suite kill '* ]] && suite=crash+kill
 		base=$(sed -n 's/.*--logbase \([a-z]*\).*/\1/p' <<<"$*")
 		[[ $* == *--wrapper* ]] && base=$base-setpriv
 		mkdir -p "$3/meson-logs"
@@ -205,8 +207,8 @@ sum() {
 			if [ $program = wrong ] || { [ $program = shaky ] && [ ! -e "$log.once" ]; }; then
 				result=FAIL ok='not ok' failed=1
 			fi
-			printf '{"name": "s / %s", "result": "%s", "returncode": %d, "stdout": "1..1\\n%s 1 - x\\n"}\n' \
-				$program $result $failed "$ok" >>"$log"
+			printf '{"name": "p:%s / %s", "result": "%s", "returncode": %d, "stdout": "1..1\\n%s 1 - x\\n"}\n' \
+				$suite $program $result $failed "$ok" >>"$log"
 		done
 		: >"$log.once"
 		exit $failed
@@ -216,12 +218,12 @@ sum() {
 	echo "$output"
 	[[ $output == *'unsteady: style, command line, packages: shaky'* ]]
 	[[ $output == *'unsteady: concurrency with thread sanitizer: shaky'* ]]
-	[[ $output == *'failed: kills and rounds: s / shaky: x'* ]]
+	[[ $output == *'failed: kills and rounds: p:crash+kill / shaky: x'* ]]
 	[[ ${lines[-1]} == *' passed, 1 failed' ]]
 	rm -rf "$tree"/build*
 	PATH=$BATS_TEST_TMPDIR/bin:$PATH PROGRAMS='good wrong' run "$tree/setup" --no-deps test
 	[[ $output != *'unsteady: '* ]]
-	[[ $output == *'failed: style, command line, packages: s / wrong: x'* ]]
+	[[ $output == *'failed: style, command line, packages: p:words / wrong: x'* ]]
 	[ "$status" -eq 1 ]
 }
 
