@@ -873,6 +873,7 @@ static void token_fork_in_the_middle_of_a_request(void **state)
 	struct atoll_tokens *t = open_tokens(fix_path(f, "%s/tokens", f->dir));
 	struct atoll_token_handle *known = handle_of(t, "known"), *asked = handle_of(t, "asked");
 	const struct atoll_token_call poll_it = { .wait_ms = -1 };
+	struct pollfd p = { .events = POLLIN };
 	struct atoll_token_wait *w;
 	struct atoll_token *token;
 	pid_t pid;
@@ -902,6 +903,9 @@ static void token_fork_in_the_middle_of_a_request(void **state)
 	expect_eq(waitpid(pid, &s, 0), pid);
 	expect(WIFEXITED(s) && WEXITSTATUS(s) == 0);
 	expect_eq(atoll_token_get(asked, -1, 0, &token, NULL), 0);
+	/* The token is there before those who wait for it are told. */
+	p.fd = atoll_token_wait_fd(w);
+	expect_eq(poll(&p, 1, 60000), 1);
 	expect_eq(atoll_token_wait_result(w, NULL, NULL), 0);
 	expect_eq(atomic_load(&server.requests), 2); /* the child found the parent's in the file */
 	atoll_token_wait_free(w);
