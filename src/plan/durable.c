@@ -68,8 +68,7 @@ void durable_notes_add(struct durable_notes *notes, const struct sandboxes *boxe
 void durable_count(struct sandbox_row *row)
 {
 	row->exec_n++;
-	cleanup_freep(&row->boot_id);
-	row->boot_id = xstrdup(clock_boot_id());
+	sandbox_written(row);
 }
 
 void durable_note_later(const struct sandbox_row *row)

@@ -221,8 +221,7 @@ static int drop_one(struct plan_op *op, struct sandbox_row *row, struct error *e
 		return r;
 	row->stale = participant_stale(s.part);
 	row->generation = participant_generation(s.part);
-	cleanup_freep(&row->boot_id);
-	row->boot_id = xstrdup(clock_boot_id());
+	sandbox_written(row);
 	return 0;
 }
 

@@ -68,8 +68,7 @@ static int write_accepted(struct registry *reg, void *ctx, struct error *err)
 		if (row->state != ATOLL_SANDBOX_ERRORED || sandbox_is_remains(row) ||
 		    strcmp(row->boot_id, clock_boot_id()) == 0)
 			continue;
-		cleanup_freep(&row->boot_id);
-		row->boot_id = xstrdup(clock_boot_id());
+		sandbox_written(row);
 		r = registry_sandbox_update(reg, row, err);
 		if (r == 0)
 			r = registry_sandbox_set_state(reg, row->id, ATOLL_SANDBOX_ACTIVE, "", err);

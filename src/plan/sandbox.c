@@ -211,6 +211,22 @@ int sandbox_verify_root(const struct sandbox_row *row, struct error *err)
 	return -ATOLL_E_CONFLICT;
 }
 
+void sandbox_written(struct sandbox_row *row)
+{
+	cleanup_close int fd = FD_NONE;
+	cleanup_free char *now = NULL;
+
+	if (strchr(row->root_id, ':') && strcmp(row->boot_id, clock_boot_id()) != 0)
+		fd = open(row->root, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	/* What cannot be told, or is another, the next use finds again. */
+	if (fd >= 0 && sandbox_root_id(fd, row->root, &now, NULL) == 0 && same_identity(row, now)) {
+		free(row->root_id);
+		row->root_id = take_ptr(now);
+	}
+	cleanup_freep(&row->boot_id);
+	row->boot_id = xstrdup(clock_boot_id());
+}
+
 static int area_gone(const struct sandbox_row *row, const char *path, const char *plan_name,
                      struct error *err)
 {
