@@ -125,6 +125,20 @@ static int load_frame(struct atoll_participant *p, int area_fd, struct overlay_b
 	return r;
 }
 
+/* There are none yet, or the machine went down before those of a command were on disk, which the commands do
+ * not wait for. Without them nobody knows what a view was made of: everything in it is suspect. */
+static int without_records(struct atoll_participant *p, struct overlay_base *b, int r)
+{
+	if (r != -ENOENT && r != -ATOLL_E_DAMAGED)
+		return r;
+	error_done(&p->err);
+	if (r == -ATOLL_E_DAMAGED) {
+		b->strict = true;
+		b->looked = true;
+	}
+	return 0;
+}
+
 int overlay_base_load_unjudged(struct atoll_participant *p, int area_fd, struct overlay_base *ret)
 {
 	char name[OVERLAY_BASE_NAME_LEN];
@@ -134,10 +148,7 @@ int overlay_base_load_unjudged(struct atoll_participant *p, int area_fd, struct 
 		return r;
 	overlay_base_file_name(p, "records", name);
 	r = manifest_read(area_fd, name, "", &ret->records, &p->err);
-	if (r != -ENOENT)
-		return r;
-	error_done(&p->err); /* none yet */
-	return 0;
+	return r < 0 ? without_records(p, ret, r) : 0;
 }
 
 int overlay_base_load(struct atoll_participant *p, int area_fd, struct overlay_base *ret)
@@ -154,7 +165,7 @@ int overlay_base_next_record(struct atoll_participant *p, struct overlay_base *b
 	if (r <= 0)
 		b->at = NULL;
 	b->at_is_judged = false;
-	return r < 0 ? r : 0;
+	return r < 0 ? without_records(p, b, r) : 0;
 }
 
 int overlay_base_open(struct atoll_participant *p, int area_fd, struct overlay_base *ret)
@@ -170,10 +181,7 @@ int overlay_base_open(struct atoll_participant *p, int area_fd, struct overlay_b
 	r = manifest_reader_open(area_fd, name, &ret->reader, &p->err);
 	if (r >= 0)
 		return overlay_base_next_record(p, ret);
-	if (r != -ENOENT)
-		return r;
-	error_done(&p->err); /* none yet */
-	return 0;
+	return without_records(p, ret, r);
 }
 
 void overlay_base_done(struct overlay_base *b)
@@ -341,11 +349,6 @@ static int save(struct atoll_participant *p, int area_fd, struct overlay_base *b
 	return r < 0 ? error_sys(&p->err, r, "write the records in", p->area) : 0;
 }
 
-int overlay_base_save(struct atoll_participant *p, int area_fd, struct overlay_base *b)
-{
-	return save(p, area_fd, b, false);
-}
-
 int overlay_base_save_whole(struct atoll_participant *p, int area_fd, struct overlay_base *b)
 {
 	return save(p, area_fd, b, true);
@@ -364,7 +367,7 @@ int overlay_base_sync(struct atoll_participant *p, int area_fd)
 }
 
 int overlay_base_observe(struct atoll_participant *p, int area_fd, const struct upper_compare *u,
-                         const struct changeset *cs, struct overlay_base *b)
+                         const struct changeset *cs, struct overlay_base *b, bool whole)
 {
 	struct observation o = { .p = p,
 		                 .area_fd = area_fd,
@@ -388,5 +391,5 @@ int overlay_base_observe(struct atoll_participant *p, int area_fd, const struct 
 		return p->err.code ? r : error_sys(&p->err, r, "record the base of", p->root);
 	if (b->records.ops.n == o.n)
 		return 0;
-	return overlay_base_save(p, area_fd, b);
+	return save(p, area_fd, b, whole);
 }

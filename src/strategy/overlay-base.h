@@ -34,7 +34,7 @@ struct overlay_base {
 	char boot_id[40];
 	bool multigrain;
 	bool looked;                    /* at the clock: STRICT is known */
-	bool strict;                    /* the clock went back since */
+	bool strict;                    /* the clock went back since, or the records are damaged */
 	struct manifest restored;       /* what our own batches left there (dir.h) */
 	struct manifest_reader *reader; /* of an opened one; NULL: there are no records */
 	const struct manifest_op *at;   /* where the reader is; NULL: at the end */
@@ -55,9 +55,10 @@ int overlay_base_open(struct atoll_participant *p, int area_fd, struct overlay_b
 void overlay_base_done(struct overlay_base *b);
 #define cleanup_overlay_base __attribute__((__cleanup__(overlay_base_done)))
 
-/* Records what is new in CS and among the merged directories, and saves when anything was. */
+/* Records what is new in CS and among the merged directories, and saves when anything was. WHOLE: the
+ * records are never less than they were, also after a power cut; who does not ask for it does not wait. */
 int overlay_base_observe(struct atoll_participant *p, int area_fd, const struct upper_compare *u,
-                         const struct changeset *cs, struct overlay_base *b);
+                         const struct changeset *cs, struct overlay_base *b, bool whole);
 
 /* With the next barrier: before the decision of a batch after which they are read and written anew. */
 int overlay_base_sync(struct atoll_participant *p, int area_fd);

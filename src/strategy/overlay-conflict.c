@@ -341,7 +341,7 @@ int overlay_base_refresh(struct atoll_participant *p, int area_fd, const struct 
 	if (r < 0)
 		return p->err.code ? r : error_sys(&p->err, r, "record the base of", p->root);
 	/* The records first: with them an older T0 is only more careful. */
-	r = overlay_base_save(p, area_fd, &to);
+	r = overlay_base_save_whole(p, area_fd, &to);
 	crashpoint("overlay.refresh.recorded");
 	overlay_base_file_name(p, "t", name);
 	if (r >= 0)

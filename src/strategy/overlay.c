@@ -114,7 +114,7 @@ static int overlay_observe(struct atoll_participant *p)
 	if (r >= 0)
 		r = overlay_base_load_unjudged(p, v.dir_fd, &v.base);
 	if (r >= 0)
-		r = overlay_base_observe(p, v.dir_fd, &v.u, &v.cs, &v.base);
+		r = overlay_base_observe(p, v.dir_fd, &v.u, &v.cs, &v.base, false);
 	if (r >= 0)
 		p->counted = true;
 	view_done(&v);
@@ -229,7 +229,7 @@ static int prepare_commit(struct atoll_participant *p)
 	if (r >= 0)
 		r = view_open(p, &v);
 	if (r >= 0)
-		r = overlay_base_observe(p, v.dir_fd, &v.u, &v.cs, &v.base);
+		r = overlay_base_observe(p, v.dir_fd, &v.u, &v.cs, &v.base, true);
 	p->changes = 0;
 	if (r >= 0)
 		r = dir_select(p, &source, &v.cs);
@@ -435,7 +435,7 @@ static int overlay_refresh(struct atoll_participant *p)
 	if (r >= 0)
 		r = view_open(p, &v);
 	if (r >= 0)
-		r = overlay_base_observe(p, v.dir_fd, &v.u, &v.cs, &v.base);
+		r = overlay_base_observe(p, v.dir_fd, &v.u, &v.cs, &v.base, true);
 	if (r >= 0)
 		r = overlay_base_refresh(p, v.dir_fd, &v.u, &v.cs, &v.base, t0, multigrain);
 	p->changes = 0;

@@ -8,6 +8,10 @@ plan_with_changes() {
 	two_dirs
 	old=$(tree a b)
 	atoll start p --dir a --dir b >/dev/null 2>&1
+	make_changes
+}
+
+make_changes() {
 	atoll exec p -- sh -c '
 		cd "$ATOLL_RESOURCE_1" && echo changed >one && rm two &&
 		cd "$ATOLL_RESOURCE_2" && echo four >four'
@@ -242,4 +246,30 @@ db.commit()' "$ATOLL_HOME/atoll.db"
 	says 'no regular file any more'
 	rmdir "$work-journal"
 	run -0 atoll commit p
+}
+
+@test "der_02 cli records of a view that a power cut tore are no dead end, and make everything suspect" {
+	two_dirs
+	old=$(tree a b)
+	atoll start p --dir a --dir b --strategy overlay >/dev/null 2>&1
+	make_changes
+	records=$(find "$ATOLL_HOME" "$work" -path '*-1/*' -name 'records[0-9]*')
+	[ -s "$records" ]
+	size=$(stat -c %s "$records")
+	for left in 0 40 $((size - 1)); do
+		truncate -s "$left" "$records"
+		truncate -s "$size" "$records" # as ext4 and XFS leave it: the length, and zeros
+		run -0 atoll diff p
+		says one
+		run -3 atoll commit p --dry-run
+	done
+	truncate -s 40 "$records"
+	run -3 atoll commit p
+	says "$work/a/one"
+	says "$work/a/two"
+	[ "$(tree a b)" = "$old" ]
+	run -0 atoll commit p --ours a
+	committed_now
+	atoll rollback p
+	[ "$(tree a b)" = "$old" ]
 }
