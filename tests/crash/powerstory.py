@@ -7,6 +7,7 @@ the real program made of it. BUSY: on a machine with much to write. All of it ca
 
 import os
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 from crashlib import Broken, World  # first: it says where the others are
@@ -61,11 +62,14 @@ class Trees:
         return subprocess.run([os.environ['ATOLL'], *words], cwd='/', env={**os.environ, 'ATOLL_HOME': str(self.world.base / 'store')},
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
 
+    def must(self, *words):
+        done = self.atoll(*words)
+        if done.returncode:
+            raise Broken(f'{words[0]}: exit {done.returncode}: {done.stdout.strip()}')
+
     def recovered(self, mark, thorough):
         """'old' or 'new', as MARK allows. THOROUGH: and then one can go on."""
-        done = self.atoll('recover')
-        if done.returncode:
-            raise Broken(f'recover: exit {done.returncode}: {done.stdout.strip()}')
+        self.must('recover')
         state = self.world.expect(*ALLOWED[mark])
         if thorough:
             if state == 'old' and mark.startswith('commit'):
@@ -73,6 +77,68 @@ class Trees:
                 self.world.expect('new' if self.atoll('commit', 'p').returncode == 0 else 'old')
             self.world.stop_and_count()
         return state
+
+
+class Parts(Trees):
+    """A part of the work is committed, then the rest; an undo makes all of it work again, and that is committed:
+    records of what the workspace began from take each other's names after a decision."""
+
+    paths = ['a.txt', 'gone', 'gonetree', 'd/e/f', 'newtree/2/3', 'swapfile', 'locked', 'xadir']
+    # Verb, where it dies, what is there before and after it.
+    steps = [('commit=part', DECIDED, 'old', 'part'), ('commit', DECIDED, 'part', 'new'),
+             ('rollback=keep-work', UNDO_DECIDED, 'new', 'old'), ('commit', DECIDED, 'old', 'new')]
+
+    def __init__(self, killed=False, busy=False, env=()):
+        super().__init__(killed, busy, env)
+        self.trees = {}
+
+    def prepare(self, where):
+        self.world = World(['o1', 'c1'], where=where)
+        self.world.open_plan()
+        self.world.edit()
+        self.trees['new'] = self.trees['old'] = self.world.new
+        self.world.expect_part([path.encode() for path in self.paths])
+        self.trees['part'] = self.world.new
+
+    def expect(self, *states):
+        """As the world's; 'part' is another kind of new."""
+        for state in states:
+            self.world.new = self.trees[state]
+            with suppress(Broken):
+                self.world.expect('old' if state == 'old' else 'new')
+                return state
+        raise Broken(f'not {" or ".join(states)}: {self.why()}')
+
+    def why(self):
+        try:
+            return self.world.state()
+        except Broken as why:
+            return str(why)
+
+    def act(self, disk):
+        part = {**self.env, 'SCENARIO_PART': '\n'.join(self.paths)}
+        for number, (verb, point, _, after) in enumerate(self.steps):
+            disk.mark(f'begun {number}')
+            if self.killed:
+                self.world.kill(point, verb, env=part)
+            self.world.must('recover=all' if self.killed else verb, env=part)
+            disk.mark(f'done {number}')
+            self.expect(after)
+
+    def recovered(self, mark, thorough):
+        how, _, number = mark.partition(' ')
+        before, after = self.steps[int(number)][2:] if mark else ('old', 'old')
+        self.must('recover')
+        state = self.expect(*{before, after} if how == 'begun' else {after})
+        if state != 'new':  # All of the work was on disk before, if not known to be. The rest of it goes through.
+            self.must('recover', '--accept', 'p')
+            self.must('commit', 'p')
+            self.expect('new')
+        if thorough:
+            self.must('rollback', 'p')
+            self.expect('old')
+            self.world.stop_and_count()
+        return 'new' if state == 'part' else state
 
 
 class Four:
@@ -141,6 +207,7 @@ class All(Four):
 
 
 # Which of a hundred images are of which.
-STORIES = {'trees': (Trees(), 25), 'trees-busy': (Trees(busy=True), 15), 'trees-killed': (Trees(killed=True), 28),
-           'four': (Four(), 10), 'four-killed': (Four(killed=True), 6), 'four-busy': (Four(killed=True, busy=True), 12),
+STORIES = {'trees': (Trees(), 22), 'trees-busy': (Trees(busy=True), 12), 'trees-killed': (Trees(killed=True), 22),
+           'parts': (Parts(), 6), 'parts-busy': (Parts(killed=True, busy=True), 10),
+           'four': (Four(), 8), 'four-killed': (Four(killed=True), 6), 'four-busy': (Four(killed=True, busy=True), 10),
            'all': (All(), 4)}
