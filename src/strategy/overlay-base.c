@@ -64,6 +64,14 @@ int overlay_base_stamp(struct atoll_participant *p, int area_fd)
 	return r < 0 ? error_sys(&p->err, r, "write", p->area) : 0;
 }
 
+/* Without a clock to go by everything is suspect. */
+static void suspect_all(struct overlay_base *b)
+{
+	b->strict = true;
+	b->looked = true;
+}
+
+/* Nobody waits until it is on disk: the machine may have gone down before. */
 static int read_stamp(struct atoll_participant *p, int area_fd, struct overlay_base *b)
 {
 	cleanup_close int fd = FD_NONE;
@@ -74,13 +82,15 @@ static int read_stamp(struct atoll_participant *p, int area_fd, struct overlay_b
 
 	overlay_base_file_name(p, "t", name);
 	fd = openat(area_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0)
+	if (fd < 0 && errno != ENOENT)
 		return error_sys(&p->err, -errno, "open the stamp in", p->area);
-	r = fs_read_all(fd, 200, &text, &len);
+	r = fd < 0 ? 0 : fs_read_all(fd, 200, &text, &len);
 	if (r < 0)
 		return error_sys(&p->err, r, "read the stamp in", p->area);
-	if (sscanf(text, "%" SCNd64 " %d %" SCNd64 " %39s", &b->t0_ns, &multigrain,
-	           &b->clock_offset_ns, b->boot_id) < 3)
+	if (len == 0 || text[0] == '\0')
+		suspect_all(b);
+	else if (sscanf(text, "%" SCNd64 " %d %" SCNd64 " %39s", &b->t0_ns, &multigrain,
+	                &b->clock_offset_ns, b->boot_id) < 3)
 		return error_set(&p->err, -ATOLL_E_DAMAGED, "the stamp in '%s' is damaged",
 		                 p->area);
 	b->multigrain = multigrain != 0;
@@ -132,10 +142,8 @@ static int without_records(struct atoll_participant *p, struct overlay_base *b, 
 	if (r != -ENOENT && r != -ATOLL_E_DAMAGED)
 		return r;
 	error_done(&p->err);
-	if (r == -ATOLL_E_DAMAGED) {
-		b->strict = true;
-		b->looked = true;
-	}
+	if (r == -ATOLL_E_DAMAGED)
+		suspect_all(b);
 	return 0;
 }
 

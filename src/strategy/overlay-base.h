@@ -33,9 +33,9 @@ struct overlay_base {
 	int64_t clock_offset_ns; /* CLOCK_REALTIME - CLOCK_BOOTTIME when T0 was stamped */
 	char boot_id[40];
 	bool multigrain;
-	bool looked;                    /* at the clock: STRICT is known */
-	bool strict;                    /* the clock went back since, or the records are damaged */
-	struct manifest restored;       /* what our own batches left there (dir.h) */
+	bool looked;              /* at the clock: STRICT is known */
+	bool strict;              /* the clock went back since, or what was noted is damaged */
+	struct manifest restored; /* what our own batches left there (dir.h) */
 	struct manifest_reader *reader; /* of an opened one; NULL: there are no records */
 	const struct manifest_op *at;   /* where the reader is; NULL: at the end */
 	bool at_is_judged;              /* as a change itself */
