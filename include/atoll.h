@@ -876,7 +876,8 @@ ATOLL_API int atoll_tokens_start_clear(struct atoll_tokens *t, const char *id,
  *   path     where commands write (capability PATH)
  *   mounts   say with atoll_participant_mount() what a command sees where, and with
  *            atoll_participant_env() what it finds in its environment (capability MOUNTS)
- *   observe  after a command: note what the base was under what it changed (optional)
+ *   observe  after a command: note what the base was under what it changed (optional).
+ *            ATOLL_NO_CHANGE: the workspace holds nothing, as when it was made
  *   diff     report changes with atoll_participant_change() (capability DIFF)
  *   content  within diff: open one side of a change just reported; see atoll_change_open() (optional)
  *   lines    within diff: a change just reported as text; see atoll_change_lines() (optional)
@@ -926,8 +927,11 @@ ATOLL_API int atoll_tokens_start_clear(struct atoll_tokens *t, const char *id,
 /* Others may see its commit at once and build on it, so it comes after those that nobody notices.
  * Without UNDO it comes later still, and without PREPARE last of all. */
 #define ATOLL_CAP_LATE 0x80u
+/* A new workspace holds nothing, observe says whether it still does, and one that holds nothing can be
+ * made anew at any time. */
+#define ATOLL_CAP_EMPTY 0x100u
 
-/* Answers of prepare. */
+/* Answers of prepare; the second of observe, too. */
 #define ATOLL_READY     0
 #define ATOLL_NO_CHANGE 1
 /* Ready, but this time commit may still fail and cannot be taken back: refused beside others unless

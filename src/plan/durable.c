@@ -4,6 +4,10 @@
  * in the background then makes the workspace durable and writes the number of the last command into
  * "durable" in the area. Only if the machine went down in between does
  * the number fall short in the next boot.
+ *
+ * Of a workspace that begins empty nothing can be half on disk before a command has left something in
+ * it, and until then the number of commands stays 0: nobody waits for the disk before a command, and
+ * nothing is synced after it. In the next boot such a workspace is looked at instead.
  */
 #include "plan/sandbox.h"
 
@@ -35,13 +39,22 @@ static int run_helper(const char *file, const char *const *argv)
 	return null_fd < 0 ? -errno : child_spawn_detached(&opt);
 }
 
-/* What has no workspace of its own has nothing of ours to lose. */
-static bool has_workspace(const struct sandbox_row *row)
+static bool can(const struct sandbox_row *row, unsigned capability)
 {
 	const struct atoll_strategy *s = NULL;
 
-	return strategy_find(row->strategy, &s, NULL) == 0 &&
-	       (s->capabilities & ATOLL_CAP_PREPARE) != 0;
+	return strategy_find(row->strategy, &s, NULL) == 0 && (s->capabilities & capability) != 0;
+}
+
+/* What has no workspace of its own has nothing of ours to lose. */
+static bool has_workspace(const struct sandbox_row *row)
+{
+	return can(row, ATOLL_CAP_PREPARE);
+}
+
+bool durable_unused(const struct sandbox_row *row)
+{
+	return row->exec_n == 0 && !row->stale && can(row, ATOLL_CAP_EMPTY);
 }
 
 void durable_notes_done(struct durable_notes *notes)
@@ -71,13 +84,18 @@ void durable_count(struct sandbox_row *row)
 	sandbox_written(row);
 }
 
+void durable_uncount(struct sandbox_row *row)
+{
+	row->exec_n--;
+}
+
 void durable_note_later(const struct sandbox_row *row)
 {
 	cleanup_free char *file = NULL;
 	char number[NUMBER_LEN];
 	const char *const argv[] = { "atoll-helper", "--sync", row->work, row->area, number, NULL };
 
-	if (!has_workspace(row))
+	if (!has_workspace(row) || durable_unused(row))
 		return;
 	(void)snprintf(number, sizeof(number), "%" PRIu64, row->exec_n);
 	file = exec_helper_path();
@@ -98,11 +116,34 @@ bool durable_noted(const struct sandbox_row *row)
 	return strtoull(text, &end, 10) == row->exec_n && end != text && errno == 0;
 }
 
-bool durable_lost(const struct sandbox_row *row)
+bool durable_other_boot(const struct sandbox_row *row)
 {
 	if (row->state != ATOLL_SANDBOX_ACTIVE && row->state != ATOLL_SANDBOX_CREATED)
 		return false;
-	if (row->stale || !*clock_boot_id() || strcmp(row->boot_id, clock_boot_id()) == 0)
-		return false;
-	return has_workspace(row) && !durable_noted(row);
+	return !row->stale && *clock_boot_id() && strcmp(row->boot_id, clock_boot_id()) != 0 &&
+	       has_workspace(row);
+}
+
+/* One whose directories never reached the disk holds nothing either. */
+static bool holds_nothing(struct atoll *a, const char *plan_name, const struct sandbox_row *row)
+{
+	cleanup_sandbox struct sandbox s = SANDBOX_INIT;
+	cleanup_error struct error e = ERROR_INIT;
+	int r = sandbox_find_area(row, plan_name, &e);
+
+	if (r == 0)
+		r = sandbox_open(&s, a, plan_name, row, &e);
+	if (r == 0)
+		r = participant_observe(s.part, &e);
+	return r == ATOLL_NO_CHANGE || r == -ENOENT;
+}
+
+enum durable_fate durable_fate(struct atoll *a, const char *plan_name,
+                               const struct sandbox_row *row)
+{
+	if (!durable_other_boot(row))
+		return DURABLE_KEPT;
+	if (durable_unused(row))
+		return holds_nothing(a, plan_name, row) ? DURABLE_ANEW : DURABLE_LOST;
+	return durable_noted(row) ? DURABLE_KEPT : DURABLE_LOST;
 }

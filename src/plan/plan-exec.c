@@ -2,7 +2,9 @@
 /*
  * Working in a plan: a path is given out, or a command is run. Before either, the registry says
  * durably that the workspace may be written to in this boot; afterwards the helper, in the
- * background, makes the work durable and notes it (durable.c).
+ * background, makes the work durable and notes it. Only while nothing is in a workspace that begins
+ * empty may a command begin before that is on disk, and if it leaves nothing it was not counted
+ * (durable.c).
  */
 #include "plan/plan.h"
 
@@ -86,6 +88,8 @@ struct use {
 	struct control control;       /* FD_NONE: none */
 	char *no_place;               /* why a directory is not where it was wished; or NULL */
 	bool recorded;
+	bool early;      /* the command begins before that is on disk */
+	bool idle;       /* it left nothing in any workspace */
 	int64_t changes; /* afterwards, entries; -1: nobody counted */
 };
 
@@ -111,7 +115,8 @@ static int write_use(struct registry *reg, void *ctx, struct error *err)
 static bool in_use(const struct plan_op *op, const struct sandbox_row *row, bool was_stale)
 {
 	return op->plan.state == ATOLL_PLAN_OPEN && row->state == ATOLL_SANDBOX_ACTIVE &&
-	       !was_stale && strcmp(row->boot_id, clock_boot_id()) == 0 && !durable_noted(row);
+	       row->exec_n > 0 && !was_stale && strcmp(row->boot_id, clock_boot_id()) == 0 &&
+	       !durable_noted(row);
 }
 
 int plan_path(struct atoll_plan *p, const char *sandbox, char **ret_path, struct error *err)
@@ -210,23 +215,26 @@ static int open_all(struct plan_op *op, struct strlist *paths, struct error *err
 
 /* What the base was under what the command changed, before anybody changes it further. The number
  * of entries changed, or -1 when one of the strategies does not count. */
-static int64_t observe(struct plan_op *op)
+static void observe(struct use *use)
 {
-	int64_t changes = 0;
+	struct plan_op *op = use->op;
 
+	use->changes = 0;
+	use->idle = true;
 	for (size_t i = 0; i < op->boxes.n; i++) {
 		cleanup_sandbox struct sandbox s = SANDBOX_INIT;
 		cleanup_error struct error e = ERROR_INIT;
+		int r = sandbox_open(&s, op->a, op->plan.name, &op->boxes.v[i], &e);
 
+		if (r == 0)
+			r = participant_observe(s.part, &e);
+		use->idle &= r == ATOLL_NO_CHANGE;
 		/* A failure only means that the commit will look again, with less to go by. */
-		if (sandbox_open(&s, op->a, op->plan.name, &op->boxes.v[i], &e) == 0 &&
-		    participant_observe(s.part, &e) >= 0 && participant_counts(s.part) &&
-		    changes >= 0)
-			changes += (int64_t)participant_changes(s.part);
+		if (r >= 0 && participant_counts(s.part) && use->changes >= 0)
+			use->changes += (int64_t)participant_changes(s.part);
 		else
-			changes = -1;
+			use->changes = -1;
 	}
-	return changes;
 }
 
 /* Once, though a command may be tried twice. */
@@ -235,14 +243,15 @@ static int record_use(struct use *use, struct error *err)
 	int r = 0;
 
 	if (!use->recorded)
-		r = store_write(use->op->a, REGISTRY_DURABLE, write_use, use, err);
+		r = store_write(use->op->a, use->early ? REGISTRY_NORMAL : REGISTRY_DURABLE,
+		                write_use, use, err);
 	use->recorded = r == 0;
 	crashpoint("plan.exec.after-record");
 	return r;
 }
 
 /* The registry's sync takes as long as building the views does, so both at once; the command
- * begins when the registry has it on disk that it may write. */
+ * begins when the registry has it on disk that it may write. An early one runs while it is synced. */
 static int follow(struct use *use, const struct exec_options *opt, struct exec_usage *ret,
                   struct error *err)
 {
@@ -258,13 +267,19 @@ static int follow(struct use *use, const struct exec_options *opt, struct exec_u
 		return r;
 	}
 	exec_go(use->exec);
+	if (use->early)
+		r = registry_sync(use->op->a->reg, err);
+	if (r < 0) {
+		exec_close(take_ptr(use->exec));
+		return r;
+	}
 	registry_tend(use->op->a->reg);
 	r = exec_wait(use->exec, ret, err);
-	use->changes = observe(use->op);
-	if (r == 0)
-		exec_note(use->exec);
-	else
+	observe(use);
+	if (r < 0)
 		exec_close(take_ptr(use->exec)); /* it may be tried in another way */
+	else if (!use->early || !use->idle)
+		exec_note(use->exec);
 	return r;
 }
 
@@ -336,8 +351,9 @@ static int run(struct use *use, const struct atoll_exec *exec, const struct strl
 }
 
 struct exec_record {
-	const struct sandboxes *boxes;
+	struct sandboxes *boxes;
 	struct job_row *job;
+	bool uncount; /* it left nothing where nothing was */
 	struct exec_row row;
 	int code;
 	const char *message;
@@ -350,6 +366,10 @@ static int write_exec(struct registry *reg, void *ctx, struct error *err)
 
 	if (r == 0 && rec->job)
 		r = registry_job_end(reg, rec->job, err);
+	for (size_t i = 0; r == 0 && rec->uncount && i < rec->boxes->n; i++) {
+		durable_uncount(&rec->boxes->v[i]);
+		r = registry_sandbox_update(reg, &rec->boxes->v[i], err);
+	}
 	if (r == 0)
 		r = registry_event_add(reg, rec->row.plan, "exec", rec->code, rec->message, err);
 	return r < 0 ? r : usage_write(reg, rec->boxes, err);
@@ -370,6 +390,7 @@ static void record_exec(const struct use *use, const char *line, int64_t started
 		r < 0 ? xstrdup(line) : xasprintf("%s: exit %d", line, usage->exit_code);
 	struct exec_record rec = { .boxes = &op->boxes,
 		                   .job = use->job,
+		                   .uncount = use->early && use->idle && r == 0,
 		                   .row = { .argv = line,
 		                            .started_ms = started_ms,
 		                            .ended_ms = clock_real_ms(),
@@ -504,7 +525,10 @@ static int exec_locked(struct use *use, const struct atoll_exec *exec, struct ex
 		           op->plan.name, op->plan.name);
 		return -ATOLL_E_STATE;
 	}
+	/* A job is on disk before it begins. */
+	use->early = !use->job && op->plan.state == ATOLL_PLAN_OPEN;
 	for (size_t i = 0; r == 0 && i < op->boxes.n; i++) {
+		use->early &= durable_unused(&op->boxes.v[i]);
 		r = open_workspace(op, &op->boxes.v[i], views_give, &views, err);
 		durable_count(&op->boxes.v[i]);
 	}

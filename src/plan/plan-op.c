@@ -64,20 +64,39 @@ static int find_unsettled(struct atoll *a, const char *plan_id, const struct san
 
 /* ---- recovery ---- */
 
-static int write_lost(struct registry *reg, void *ctx, struct error *err)
-{
-	const struct sandboxes *boxes = ctx;
-	char why[128];
-	int r = 0;
+struct boot {
+	struct sandboxes *boxes;
+	enum durable_fate fates[LIMIT_SANDBOXES];
+};
 
-	for (size_t i = 0; r == 0 && i < boxes->n; i++) {
-		if (!durable_lost(&boxes->v[i]))
-			continue;
+static int write_one_lost(struct registry *reg, const struct sandbox_row *row, struct error *err)
+{
+	char why[128];
+
+	if (row->exec_n == 0)
+		(void)snprintf(why, sizeof(why),
+		               "the machine went down while its first command began");
+	else
 		(void)snprintf(why, sizeof(why),
 		               "the machine went down before the work of command %llu was on disk",
-		               (unsigned long long)boxes->v[i].exec_n);
-		r = registry_sandbox_set_state(reg, boxes->v[i].id, ATOLL_SANDBOX_ERRORED, why,
-		                               err);
+		               (unsigned long long)row->exec_n);
+	return registry_sandbox_set_state(reg, row->id, ATOLL_SANDBOX_ERRORED, why, err);
+}
+
+static int write_fates(struct registry *reg, void *ctx, struct error *err)
+{
+	const struct boot *b = ctx;
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < b->boxes->n; i++) {
+		struct sandbox_row *row = &b->boxes->v[i];
+
+		if (b->fates[i] == DURABLE_LOST) {
+			r = write_one_lost(reg, row, err);
+		} else if (b->fates[i] == DURABLE_ANEW) {
+			row->stale = true;
+			r = registry_sandbox_update(reg, row, err);
+		}
 	}
 	return r;
 }
@@ -129,14 +148,17 @@ static int mark_dead(struct plan_op *op, struct error *err)
 /* Work that another boot's crash may have damaged is never used unasked. */
 static int mark_lost(struct plan_op *op, struct error *err)
 {
+	struct boot b = { .boxes = &op->boxes };
 	bool any = false;
 	int r;
 
-	for (size_t i = 0; i < op->boxes.n; i++)
-		any |= durable_lost(&op->boxes.v[i]);
+	for (size_t i = 0; i < op->boxes.n && i < LIMIT_SANDBOXES; i++) {
+		b.fates[i] = durable_fate(op->a, op->plan.name, &op->boxes.v[i]);
+		any |= b.fates[i] != DURABLE_KEPT;
+	}
 	if (!any)
 		return 0;
-	r = store_write(op->a, REGISTRY_DURABLE, write_lost, &op->boxes, err);
+	r = store_write(op->a, REGISTRY_DURABLE, write_fates, &b, err);
 	return r < 0 ? r : plan_op_reload(op, err);
 }
 

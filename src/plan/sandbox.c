@@ -230,10 +230,19 @@ void sandbox_written(struct sandbox_row *row)
 static int area_gone(const struct sandbox_row *row, const char *path, const char *plan_name,
                      struct error *err)
 {
-	(void)error_set(err, -ENOENT,
-	                "the work on '%s' is gone: somebody removed '%s'; the resource itself is "
-	                "as it was",
-	                row->root, path);
+	/* Nothing of it was put on disk before its first command was. */
+	if (strcmp(row->boot_id, clock_boot_id()) != 0 && row->exec_n <= 1)
+		(void)error_set(
+			err, -ENOENT,
+			"the work on '%s' is lost: the machine went down before '%s' was on "
+			"disk; the resource itself is as it was",
+			row->root, path);
+	else
+		(void)error_set(
+			err, -ENOENT,
+			"the work on '%s' is gone: somebody removed '%s'; the resource itself "
+			"is as it was",
+			row->root, path);
 	error_cause(err, "open", path, ENOENT, NULL);
 	error_hint(err, "atoll reset %s begins again from what is there now", plan_name);
 	return -ENOENT;
@@ -451,6 +460,13 @@ int sandbox_forget(struct registry *reg, const struct sandbox_row *row, struct e
 
 /* ---- looking ---- */
 
+/* Its directories did not outlive the boot they were made in; the next use makes them anew. */
+static bool never_on_disk(const struct sandbox_row *row)
+{
+	return durable_other_boot(row) && durable_unused(row) &&
+	       sandbox_find_area(row, "", NULL) == -ENOENT;
+}
+
 int sandbox_diff(struct atoll *a, const char *plan_name, const struct sandbox_row *row,
                  atoll_change_fn fn, void *user, struct error *err)
 {
@@ -459,6 +475,8 @@ int sandbox_diff(struct atoll *a, const char *plan_name, const struct sandbox_ro
 
 	/* A stale workspace holds nothing that counts any more. */
 	if (!sandbox_is_live(row) || sandbox_is_remains(row) || row->stale)
+		return 0;
+	if (never_on_disk(row))
 		return 0;
 	r = sandbox_find_area(row, plan_name, err);
 	if (r == 0)

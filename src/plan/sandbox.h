@@ -34,7 +34,10 @@
  * The machine may go down before a command's writes are on disk. boot_id is the boot of the last
  * command, exec_n counts them, and the file "durable" in the area holds the number up to which
  * all is known to be on disk (durable.c). In another boot, a smaller number makes the sandbox
- * ERRORED: its work is shown and kept, and never committed unasked.
+ * ERRORED: its work is shown and kept, and never committed unasked. A workspace that begins empty
+ * (ATOLL_CAP_EMPTY) and never held anything has exec_n 0: its commands are counted while they run, and
+ * afterwards if they left something. In another boot it is looked at: empty, it is made anew (stale);
+ * else it is ERRORED, for the machine went down before its first command was on record.
  */
 #ifndef PLAN_SANDBOX_H
 #define PLAN_SANDBOX_H
@@ -128,7 +131,19 @@ void durable_notes_done(struct durable_notes *notes);
 #define cleanup_durable_notes __attribute__((__cleanup__(durable_notes_done)))
 /* Everything up to exec_n is noted as durable. */
 bool durable_noted(const struct sandbox_row *row);
-/* Its last command ran in another boot and may not have reached the disk. */
-bool durable_lost(const struct sandbox_row *row);
+/* No command has left anything in a workspace that begins empty. */
+bool durable_unused(const struct sandbox_row *row);
+/* A command counted by durable_count() left nothing in one that was unused. */
+void durable_uncount(struct sandbox_row *row);
+/* It may be used, and its last command ran in another boot. */
+bool durable_other_boot(const struct sandbox_row *row);
+
+enum durable_fate {
+	DURABLE_KEPT, /* all of it is on disk */
+	DURABLE_ANEW, /* it holds nothing: to be made anew, as its directories may be incomplete */
+	DURABLE_LOST, /* what its last command did may not have reached the disk */
+};
+enum durable_fate durable_fate(struct atoll *a, const char *plan_name,
+                               const struct sandbox_row *row);
 
 #endif

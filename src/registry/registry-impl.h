@@ -59,6 +59,8 @@ struct registry_backend {
 	/* The transaction is over, whatever the answer. As registry_commit(). */
 	int (*commit)(struct backend *b, struct error *err);
 	void (*rollback)(struct backend *b);
+	/* As registry_sync(). */
+	int (*sync)(struct backend *b, struct error *err);
 	/* As registry_tend(); under the store lock. */
 	void (*tend)(struct backend *b);
 

@@ -208,6 +208,18 @@ void registry_rollback(struct registry *r)
 	errno = saved;
 }
 
+int registry_sync(struct registry *r, struct error *err)
+{
+	int k = check_process(r, err);
+
+	if (k < 0)
+		return k;
+	connection_lock(r);
+	k = r->ops->sync(r->backend, err);
+	connection_unlock(r);
+	return k;
+}
+
 void registry_tend(struct registry *r)
 {
 	const struct ticket_options try_it = { .command = program_invocation_short_name };

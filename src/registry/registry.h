@@ -153,6 +153,9 @@ int registry_begin(struct registry *r, enum registry_durability d, struct error 
  * handle takes no further transaction then; a new one reads what became of it. */
 int registry_commit(struct registry *r, struct error *err);
 void registry_rollback(struct registry *r); /* harmless when none is open */
+/* What was committed with REGISTRY_NORMAL is on disk when it returns. Takes no lock; a failure is that
+ * of a synchronous write. */
+int registry_sync(struct registry *r, struct error *err);
 /* Housekeeping, for whoever waits for something else anyway: later commands start sooner. Does not
  * wait for the store, and cannot fail. */
 void registry_tend(struct registry *r);

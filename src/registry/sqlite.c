@@ -119,6 +119,29 @@ int sqlite_commit(struct backend *b, struct error *err)
 	return r;
 }
 
+/* One fdatasync of the WAL, as a durable commit does it. */
+static int backend_sync(struct backend *b, struct error *err)
+{
+	sqlite3_file *wal = NULL;
+	int rc;
+
+	if (b->failed)
+		return sqlite_unknown(b->path, b->failed_errno, err);
+	if (!b->db || b->reading || sabotage("registry-sync"))
+		return 0;
+	atomic_store(&b->fork.busy, true);
+	errno = 0;
+	rc = sqlite3_file_control(b->db, "main", SQLITE_FCNTL_JOURNAL_POINTER, &wal);
+	if (rc == SQLITE_OK && wal && wal->pMethods)
+		rc = wal->pMethods->xSync(wal, SQLITE_SYNC_NORMAL);
+	if (rc != SQLITE_OK) {
+		b->failed = true;
+		b->failed_errno = errno;
+	}
+	atomic_store(&b->fork.busy, false);
+	return b->failed ? sqlite_unknown(b->path, b->failed_errno, err) : 0;
+}
+
 /* Only after a commit of ours it is known how long the WAL is. */
 static void backend_tend(struct backend *b)
 {
@@ -260,6 +283,7 @@ const struct registry_backend registry_sqlite = {
 	.begin = sqlite_begin,
 	.commit = sqlite_commit,
 	.rollback = sqlite_rollback,
+	.sync = backend_sync,
 	.tend = backend_tend,
 	.run = sqlite_run,
 	.check = backend_check,

@@ -103,6 +103,21 @@ static int view_open(struct atoll_participant *p, struct view *v)
 	return r < 0 ? r : overlay_base_load(p, v->dir_fd, &v->base);
 }
 
+/* Of an upper without changes: ATOLL_NO_CHANGE when it does not even have what equals the resource's.
+ * Then nothing has a base to be noted. */
+static int observe_nothing(struct atoll_participant *p, int upper_fd)
+{
+	cleanup_dirlist struct dirlist names = DIRLIST_INIT;
+	int r = dirlist_read(upper_fd, &names);
+
+	if (r < 0)
+		return error_sys(&p->err, r, "read", p->work);
+	for (size_t i = 0; i < names.n; i++)
+		if (!p->excludes || !strlist_has(p->excludes, names.v[i].name))
+			return 0;
+	return ATOLL_NO_CHANGE;
+}
+
 static int overlay_observe(struct atoll_participant *p)
 {
 	struct view v = VIEW_INIT;
@@ -111,9 +126,11 @@ static int overlay_observe(struct atoll_participant *p)
 	if (p->stale)
 		return 0;
 	r = view_changes(p, &v);
-	if (r >= 0)
+	if (r >= 0 && p->changes == 0)
+		r = observe_nothing(p, v.upper_fd);
+	if (r == 0)
 		r = overlay_base_load_unjudged(p, v.dir_fd, &v.base);
-	if (r >= 0)
+	if (r == 0)
 		r = overlay_base_observe(p, v.dir_fd, &v.u, &v.cs, &v.base, false);
 	if (r >= 0)
 		p->counted = true;
@@ -470,7 +487,7 @@ const struct atoll_strategy strategy_overlay = {
 	.name = "overlay",
 	.kind = "directory",
 	.capabilities = ATOLL_CAP_PREPARE | ATOLL_CAP_UNDO | ATOLL_CAP_DIFF | ATOLL_CAP_PATH |
-	                ATOLL_CAP_MOUNTS | ATOLL_CAP_SELECT | ATOLL_CAP_KEEP,
+	                ATOLL_CAP_MOUNTS | ATOLL_CAP_SELECT | ATOLL_CAP_KEEP | ATOLL_CAP_EMPTY,
 	.create = overlay_create,
 	.path = overlay_path,
 	.mounts = overlay_mounts,

@@ -76,6 +76,7 @@ static const char *missing_verb(const struct atoll_strategy *s)
 		{ (s->capabilities & ATOLL_CAP_PATH) != 0, s->path != NULL, "path" },
 		{ (s->capabilities & ATOLL_CAP_MOUNTS) != 0, s->mounts != NULL, "mounts" },
 		{ (s->capabilities & ATOLL_CAP_KEEP) != 0, s->keep != NULL, "keep" },
+		{ (s->capabilities & ATOLL_CAP_EMPTY) != 0, s->observe != NULL, "observe" },
 	};
 
 	for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++)
@@ -283,7 +284,7 @@ static int settle(struct atoll_participant *p, const char *verb, int r, int max,
 	}
 
 VERB(create, 0)
-VERB(observe, 0)
+VERB(observe, ATOLL_NO_CHANGE)
 VERB(prepare, ATOLL_FINAL)
 VERB(check, 0)
 VERB(commit, 0)

@@ -83,6 +83,7 @@ int participant_mounts(struct atoll_participant *p, participant_mount_fn fn, voi
                        struct error *err);
 /* NAME=VALUE each, or NAME for one to take away, as mounts said it; belongs to the participant. */
 const struct strlist *participant_env(const struct atoll_participant *p);
+/* Also ATOLL_NO_CHANGE. */
 int participant_observe(struct atoll_participant *p, struct error *err);
 /* Observing counts the changes: participant_changes(). */
 bool participant_counts(const struct atoll_participant *p);

@@ -226,6 +226,33 @@ def err_01_an_end_that_cannot_be_told_is_not_made_up():
     return complaints[:10]
 
 
+def err_01_a_command_that_cannot_be_recorded_is_ended():
+    """The first one of a plan begins while its record is synced. If that fails it does not go on, and what it did is kept."""
+    world = tempfile.mkdtemp(dir=TOP)
+    (Path(world) / 'd').mkdir()
+    env = dict(os.environ, ATOLL_HOME=f'{world}/home', LC_ALL='C.UTF-8')
+
+    def atoll(*words, fault=()):
+        done = subprocess.run([*fault, os.environ['ATOLL'], *words], cwd=world, env=env, capture_output=True, text=True,
+                              timeout=600, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    complaints = []
+    status, output = atoll('start', 'p', '--dir', 'd', '--strategy', 'overlay')
+    if status:
+        return [output]
+    status, output = atoll('exec', 'p', '--', 'sh', '-c', 'cd d; while :; do echo x > new; sleep 0.01; done',
+                           fault=(FAULT_AT, '1', 'EIO', 'fdatasync', f'{world}/calls'))
+    if status not in (7, 125) or 'Input/output error' not in output:
+        complaints.append(f'exit {status}: {output.strip()}')
+    # The lock is free, so nothing of it runs any more; the next one runs, and nothing goes on beside it.
+    status, output = atoll('exec', '--wait', '60', 'p', '--', 'sh', '-c', 'cd d; rm -f new; sleep 0.3; ls')
+    if status or output:
+        complaints.append(f'then: exit {status}: {output.strip()}')
+    status, output = atoll('stop', '--force', '--yes', 'p')
+    return complaints + ([output] if status else [])
+
+
 def git_05_nothing_stays_that_could_not_be_removed():
     """Locks of git's and of ours, which nobody else would know the owner of: gone, or named and then recovered."""
     complaints, done = [], 0
@@ -269,7 +296,8 @@ def atm_08_room_is_made_for_what_was_decided():
 VERBS = {'start': err_01_faults_in_start, 'commit': atm_04_faults_in_commit, 'part': atm_11_faults_in_a_part,
          'rollback': atm_04_faults_in_rollback, 'keep': stm_03_faults_in_keeping, 'recover': atm_04_faults_in_recovery,
          'stop': cln_03_faults_in_stop, 'removals': git_05_nothing_stays_that_could_not_be_removed,
-         'renames': atm_08_room_is_made_for_what_was_decided, 'exec': err_01_an_end_that_cannot_be_told_is_not_made_up}
+         'renames': atm_08_room_is_made_for_what_was_decided, 'exec': err_01_an_end_that_cannot_be_told_is_not_made_up,
+         'begin': err_01_a_command_that_cannot_be_recorded_is_ended}
 
 if __name__ == '__main__':
     PARSER = argparse.ArgumentParser()

@@ -7,6 +7,7 @@ the real program made of it. BUSY: on a machine with much to write. All of it ca
 
 import os
 import subprocess
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -206,8 +207,122 @@ class All(Four):
             cluster.stop('immediate')
 
 
+class First:
+    """The first commands of a plan. They begin before it is on disk that they did, so the workspace itself must tell whether
+    there is anything in it: what is committed is of whole commands, and what may be torn is refused."""
+
+    size = {'ext4': 96, 'xfs': 320, 'btrfs': 160}
+    busy = False
+    versions = ('old', 'one', 'two')
+    files, length = 24, 40000
+    # What a commit may make of the tree, by the last mark. In another boot a command's work counts only once it was noted.
+    commits = {'one': ('old', 'one'), 'two': ('one', 'two'), 'noted': ('two',)}
+
+    def __init__(self):
+        self.base = None
+
+    def text(self, version):
+        return f'{version}\n' * (self.length // (len(version) + 1))
+
+    def atoll(self, *words):
+        env = {**os.environ, 'ATOLL_HOME': str(self.base / 'store')}
+        return subprocess.run([os.environ['ATOLL'], *words], cwd='/', env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, check=False)
+
+    def must(self, *words):
+        done = self.atoll(*words)
+        if done.returncode:
+            raise Broken(f'{words[0]}: exit {done.returncode}: {done.stdout.strip()}')
+
+    def prepare(self, where):
+        self.base = Path(where)
+        (self.base / 'tree').mkdir()
+        for i in range(self.files):
+            (self.base / 'tree' / f'{i}').write_text(self.text('old'))
+        self.must('list')
+
+    def write(self, version):
+        """In place, as far as there is something in place."""
+        script = f'i=0; while [ $i -lt {self.files} ]; do yes {version} | head -c {len(self.text(version))} 1<> $i; ' \
+                 f'echo {version} > new-$i; i=$((i+1)); done'
+        self.must('exec', 'p', '--', 'sh', '-c', f'cd {self.base}/tree && {script}')
+
+    def noted(self, number):
+        """Until what the NUMBERth command left is on disk."""
+        for _ in range(6000):
+            notes = [note for note in self.base.rglob('durable') if note.read_text().strip() == str(number)]
+            if notes:  # it shows before it is on disk
+                area = os.open(notes[0].parent, os.O_RDONLY)
+                os.fsync(area)
+                os.close(area)
+                return
+            time.sleep(0.01)
+        raise Broken(f'command {number} was never noted')
+
+    def act(self, disk):
+        disk.mark('start')
+        self.must('start', 'p', '--dir', str(self.base / 'tree'))
+        disk.mark('started')
+        self.must('exec', 'p', '--', 'true')
+        disk.mark('one')
+        self.write('one')
+        self.noted(1)
+        disk.mark('two')
+        self.write('two')
+        self.noted(2)
+        disk.mark('noted')
+
+    def end(self):
+        pass
+
+    def state(self):
+        """The version of all files; Broken when they are not of one."""
+        found = set()
+        for i in range(self.files):
+            here, new = self.base / 'tree' / f'{i}', self.base / 'tree' / f'new-{i}'
+            version = next((v for v in self.versions if here.read_text() == self.text(v)), 'torn')
+            found.add(version)
+            found.add(new.read_text().strip() if new.exists() else 'old')
+        if len(found) != 1 or 'torn' in found:
+            raise Broken(f'the tree is of {sorted(found)}')
+        return found.pop()
+
+    def refused(self):
+        """It can be looked at and then accepted or given up, or it is said that nothing of it is there."""
+        done = self.atoll('diff', 'p')
+        if done.returncode and 'the machine went down before' not in done.stdout:
+            raise Broken(f'diff: exit {done.returncode}: {done.stdout.strip()}')
+        if not done.returncode:
+            self.must('recover', '--accept', 'p')
+        self.must('reset', 'p')
+        self.must('exec', 'p', '--', 'true')
+
+    def recovered(self, mark, thorough):
+        self.must('recover')
+        before = self.state()
+        if before != 'old':
+            raise Broken(f'{before} without a commit')
+        if mark in ('', 'start') and self.atoll('show', 'p').returncode:
+            return 'old'
+        allowed = self.commits.get(mark, ('old',))
+        if self.atoll('commit', 'p').returncode == 0:
+            state = self.state()
+            if state not in allowed:
+                raise Broken(f'committed {state} instead of one of {allowed}')
+        elif mark == 'noted':
+            raise Broken(f'what was noted was refused: {self.atoll("show", "p").stdout}')
+        else:
+            state = self.state()
+            if state != 'old':
+                raise Broken(f'refused, and {state}')
+            self.refused()
+        if thorough:
+            self.must('stop', '--force', '--yes', 'p')
+        return 'old' if state == 'old' else 'new'
+
+
 # Which of a hundred images are of which.
-STORIES = {'trees': (Trees(), 22), 'trees-busy': (Trees(busy=True), 12), 'trees-killed': (Trees(killed=True), 22),
-           'parts': (Parts(), 6), 'parts-busy': (Parts(killed=True, busy=True), 10),
-           'four': (Four(), 8), 'four-killed': (Four(killed=True), 6), 'four-busy': (Four(killed=True, busy=True), 10),
+STORIES = {'trees': (Trees(), 20), 'trees-busy': (Trees(busy=True), 11), 'trees-killed': (Trees(killed=True), 20),
+           'parts': (Parts(), 6), 'parts-busy': (Parts(killed=True, busy=True), 10), 'first': (First(), 8),
+           'four': (Four(), 7), 'four-killed': (Four(killed=True), 5), 'four-busy': (Four(killed=True, busy=True), 9),
            'all': (All(), 4)}

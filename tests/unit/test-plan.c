@@ -18,6 +18,7 @@
 
 #include "fs/atomic.h"
 #include "fs/remove.h"
+#include "plan/exec-option.h"
 #include "plan/plan-op.h"
 #include "plan/plan.h"
 #include "plan/sandbox.h"
@@ -174,6 +175,33 @@ static int write_other_boot(struct registry *reg, void *ctx, struct error *err)
 	return registry_sandbox_update(reg, row, err);
 }
 
+/* The same before any command. */
+static int write_boot_without_commands(struct registry *reg, void *ctx, struct error *err)
+{
+	struct sandbox_row *row = ctx;
+
+	free(row->boot_id);
+	row->boot_id = xstrdup("00000000-0000-0000-0000-000000000000");
+	row->exec_n = 0;
+	return registry_sandbox_update(reg, row, err);
+}
+
+static void the_only_box(struct fixture *f, struct sandboxes *ret)
+{
+	assert_int_equal(sandboxes_load(f->a->reg, f->p->id, ret, NULL), 0);
+	assert_int_equal(ret->n, 1);
+}
+
+static void pretend_boot_without_commands(struct fixture *f)
+{
+	cleanup_sandboxes struct sandboxes boxes = SANDBOXES_INIT;
+
+	the_only_box(f, &boxes);
+	assert_int_equal(
+		store_write(f->a, REGISTRY_DURABLE, write_boot_without_commands, &boxes.v[0], NULL),
+		0);
+}
+
 static void pretend_other_boot(struct fixture *f, const char *durable)
 {
 	cleanup_sandboxes struct sandboxes boxes = SANDBOXES_INIT;
@@ -202,7 +230,6 @@ static void work_that_reached_the_disk_survives_a_boot(void **state)
 	struct fixture *f = *state;
 	cleanup_free char *path = NULL;
 
-	wait_for_note(f);
 	assert_int_equal(plan_path(f->p, NULL, &path, NULL), 0);
 	put(path, "a", "two");
 	pretend_other_boot(f, "99");
@@ -216,7 +243,6 @@ static void work_that_may_be_lost_is_not_committed_unasked(void **state)
 	cleanup_free char *path = NULL;
 	enum atoll_sandbox_state s;
 
-	wait_for_note(f);
 	assert_int_equal(plan_path(f->p, NULL, &path, NULL), 0);
 	put(path, "a", "two");
 	pretend_other_boot(f, "98");
@@ -239,7 +265,6 @@ static void what_a_refresh_brought_in_may_be_lost(void **state)
 	struct fixture *f = *state;
 	cleanup_free char *path = NULL;
 
-	wait_for_note(f);
 	assert_int_equal(plan_path(f->p, NULL, &path, NULL), 0);
 	put(path, "mine", "two");
 	pretend_other_boot(f, "99");
@@ -260,7 +285,6 @@ static void work_that_may_be_lost_can_be_dropped(void **state)
 	cleanup_free char *path = NULL;
 	enum atoll_sandbox_state s;
 
-	wait_for_note(f);
 	assert_int_equal(plan_path(f->p, NULL, &path, NULL), 0);
 	put(path, "a", "two");
 	pretend_other_boot(f, "98");
@@ -269,6 +293,122 @@ static void work_that_may_be_lost_can_be_dropped(void **state)
 	assert_int_equal(s, ATOLL_SANDBOX_ACTIVE);
 	assert_int_equal(plan_diff(f->p, NULL, NULL, NULL), 0);
 	assert_int_equal(plan_commit(f->p, &everything, NULL, NULL), 0);
+}
+
+/* Its directories may be half on disk, for nobody waited for them. */
+static void an_unused_workspace_is_made_anew_in_another_boot(void **state)
+{
+	cleanup_sandboxes struct sandboxes before = SANDBOXES_INIT, after = SANDBOXES_INIT;
+	struct fixture *f = *state;
+	cleanup_free char *path = NULL, *upper = NULL;
+	enum atoll_sandbox_state s;
+
+	the_only_box(f, &before);
+	upper = xasprintf("%s/u1", before.v[0].work);
+	pretend_boot_without_commands(f);
+	assert_int_equal(plan_diff(f->p, NULL, NULL, NULL), 0);
+	assert_int_equal(remove_tree(upper), 0);
+	assert_int_equal(plan_path(f->p, NULL, &path, NULL), 0);
+	put(path, "a", "two");
+	the_only_box(f, &after);
+	assert_int_equal(after.v[0].generation, before.v[0].generation + 1);
+	assert_false(after.v[0].stale);
+	assert_int_equal(plan_sandbox_state(f->p, NULL, &s, NULL), 0);
+	assert_int_equal(s, ATOLL_SANDBOX_ACTIVE);
+	assert_int_equal(plan_diff(f->p, NULL, NULL, NULL), 1);
+	assert_int_equal(plan_commit(f->p, &everything, NULL, NULL), 0);
+}
+
+/* Also when not even the directory around it is there. */
+static void a_workspace_that_never_reached_the_disk_is_made_anew(void **state)
+{
+	cleanup_sandboxes struct sandboxes boxes = SANDBOXES_INIT;
+	struct fixture *f = *state;
+	cleanup_free char *path = NULL;
+
+	the_only_box(f, &boxes);
+	pretend_boot_without_commands(f);
+	assert_int_equal(remove_tree(boxes.v[0].area), 0);
+	assert_int_equal(plan_diff(f->p, NULL, NULL, NULL), 0);
+	assert_int_equal(plan_path(f->p, NULL, &path, NULL), 0);
+	put(path, "a", "two");
+	assert_int_equal(plan_commit(f->p, &everything, NULL, NULL), 0);
+}
+
+/* A power cut between the beginning of a command and the record of it. */
+static void work_that_nobody_recorded_is_kept_and_not_committed_unasked(void **state)
+{
+	cleanup_error struct error err = ERROR_INIT;
+	struct fixture *f = *state;
+	cleanup_free char *path = NULL;
+	enum atoll_sandbox_state s;
+
+	assert_int_equal(plan_path(f->p, NULL, &path, NULL), 0);
+	put(path, "a", "two");
+	pretend_boot_without_commands(f);
+	assert_int_equal(plan_commit(f->p, &everything, NULL, &err), -ATOLL_E_STATE);
+	assert_non_null(strstr(err.msg, "first command"));
+	assert_int_equal(plan_sandbox_state(f->p, NULL, &s, NULL), 0);
+	assert_int_equal(s, ATOLL_SANDBOX_ERRORED);
+	assert_int_equal(plan_diff(f->p, NULL, NULL, NULL), 1);
+	assert_int_equal(plan_stop(f->p, 0, NULL, NULL), -ATOLL_E_STATE);
+	assert_int_equal(plan_recover(f->a, "x", true, NULL, NULL), 0);
+	assert_int_equal(plan_commit(f->p, &everything, NULL, NULL), 0);
+}
+
+/* Mode bits of the root are no entry of the upper. */
+static void a_late_mode_of_the_root_is_work_too(void **state)
+{
+	struct fixture *f = *state;
+	cleanup_free char *path = NULL;
+
+	assert_int_equal(plan_path(f->p, NULL, &path, NULL), 0);
+	assert_int_equal(chmod(path, 0711), 0);
+	pretend_boot_without_commands(f);
+	assert_int_equal(plan_commit(f->p, &everything, NULL, NULL), -ATOLL_E_STATE);
+}
+
+static void run(struct fixture *f, const char *script)
+{
+	const char *const argv[] = { "sh", "-c", script, NULL };
+	const struct atoll_exec exec = { .argv = argv, .cwd = f->root, .timeout_ms = -1 };
+	const struct exec_wishes wishes = EXEC_WISHES_INIT;
+	struct atoll_exec_status status = { 0 };
+	struct plan_exec_result result = { .status = &status };
+
+	assert_int_equal(plan_exec(f->p, &exec, &wishes, &result, NULL), 0);
+	assert_int_equal(status.exit_code, 0);
+}
+
+static uint64_t commands(struct fixture *f)
+{
+	cleanup_sandboxes struct sandboxes boxes = SANDBOXES_INIT;
+
+	the_only_box(f, &boxes);
+	assert_int_equal(boxes.v[0].state, ATOLL_SANDBOX_ACTIVE);
+	return boxes.v[0].exec_n;
+}
+
+/* Neither before nor after it does anybody wait for the disk; what it leaves is counted and noted. */
+static void a_command_that_leaves_nothing_is_not_counted(void **state)
+{
+	cleanup_sandboxes struct sandboxes boxes = SANDBOXES_INIT;
+	struct fixture *f = *state;
+
+	run(f, "test \"$(cat a)\" = one; echo x > new; rm new");
+	assert_int_equal(commands(f), 0);
+	run(f, "true");
+	assert_int_equal(commands(f), 0);
+	/* Equal to the resource's, but there. */
+	run(f, "cat a > b; cat b > a; rm b");
+	assert_int_equal(commands(f), 1);
+	wait_for_note(f);
+	run(f, "true");
+	assert_int_equal(commands(f), 2);
+	wait_for_note(f);
+	the_only_box(f, &boxes);
+	pretend_other_boot(f, "99");
+	assert_int_equal(plan_diff(f->p, NULL, NULL, NULL), 1); /* its mtime */
 }
 
 /* ---- retention ---- */
@@ -424,6 +564,11 @@ int main(void)
 		cmocka_unit_test(plan_names),
 		cmocka_unit_test(secrets_are_left_out_of_command_lines),
 		WITH_PLAN(work_that_reached_the_disk_survives_a_boot),
+		WITH_PLAN(an_unused_workspace_is_made_anew_in_another_boot),
+		WITH_PLAN(a_workspace_that_never_reached_the_disk_is_made_anew),
+		WITH_PLAN(work_that_nobody_recorded_is_kept_and_not_committed_unasked),
+		WITH_PLAN(a_late_mode_of_the_root_is_work_too),
+		WITH_PLAN(a_command_that_leaves_nothing_is_not_counted),
 		WITH_PLAN(work_that_may_be_lost_is_not_committed_unasked),
 		WITH_PLAN(what_a_refresh_brought_in_may_be_lost),
 		WITH_PLAN(work_that_may_be_lost_can_be_dropped),

@@ -411,6 +411,32 @@ static void durable_commit_is_one_sync(void **state)
 	registry_close(r);
 }
 
+static void a_later_sync_that_fails_is_final(void **state)
+{
+	cleanup_registry struct registry *r = open_store();
+	cleanup_error struct error e = ERROR_INIT;
+
+	(void)state;
+	assert_int_equal(syncs_of_plan(r, REGISTRY_NORMAL, "a"), 0);
+	atomic_store(&sync_error, EIO);
+	assert_int_equal(registry_sync(r, &e), -ATOLL_E_NEEDS_RECOVERY);
+	atomic_store(&sync_error, 0);
+	assert_int_equal(e.os_errno, EIO);
+	error_done(&e);
+	assert_int_equal(registry_begin(r, REGISTRY_NORMAL, &e), -ATOLL_E_NEEDS_RECOVERY);
+}
+
+/* What was committed loosely, put on disk later. */
+static void a_commit_can_be_synced_later(void **state)
+{
+	cleanup_registry struct registry *r = open_store();
+
+	(void)state;
+	assert_int_equal(syncs_of_plan(r, REGISTRY_NORMAL, "a"), 0);
+	check_ok(registry_sync(r, err));
+	assert_int_equal(atomic_load(&syncs), 1);
+}
+
 static void wal_stays_small(void **state)
 {
 	cleanup_registry struct registry *r = open_store();
@@ -459,6 +485,8 @@ static void failed_sync_is_unknown(void **state)
 	assert_int_equal(registry_begin(r, REGISTRY_DURABLE, &e), -ATOLL_E_NEEDS_RECOVERY);
 	assert_int_equal(try_store_lock(), 0);
 	assert_true(plans_in(r) <= 1);
+	error_done(&e);
+	assert_int_equal(registry_sync(r, &e), -ATOLL_E_NEEDS_RECOVERY);
 	registry_close(r);
 	r = open_store();
 	assert_true(plans_in(r) <= 1);
@@ -1062,6 +1090,8 @@ int main(void)
 		store_test(damaged_rows_are_found),
 		store_test(damaged_pages_are_found),
 		store_test(durable_commit_is_one_sync),
+		store_test(a_commit_can_be_synced_later),
+		store_test(a_later_sync_that_fails_is_final),
 		store_test(wal_stays_small),
 		store_test(failed_sync_is_unknown),
 		store_test(killed_in_a_transaction),
