@@ -71,9 +71,23 @@ static int finalize(struct dir_batch *b, const char *slot, const struct manifest
 	return r;
 }
 
-/* Moves the entry with this identity from the workspace into its slot. */
-static int stage(struct dir_batch *b, const struct manifest_op *o, struct fs_id id,
-                 const char *slot)
+/* What somebody put in the place of an entry on its way out of the workspace goes back there, or is kept. */
+static int give_back(struct atoll_participant *p, struct dir_batch *b, struct dir_kth op,
+                     const char *slot)
+{
+	cleanup_close int dir_fd = FD_NONE;
+	const char *name;
+	int r = b->work_fd == FD_NONE ? -ENOENT
+	                              : resolve_parent(b->work_fd, op.o->path, &dir_fd, &name);
+
+	if (r >= 0)
+		r = fs_move(b->batch_fd, slot, dir_fd, name);
+	return r < 0 ? dir_keep_conflict(p, b, op.k, op.o, "put into the workspace meanwhile") : 0;
+}
+
+/* Moves the entry with this identity from the workspace into its slot. -ENOENT: it is not there. */
+static int stage(struct atoll_participant *p, struct dir_batch *b, struct dir_kth op,
+                 struct fs_id id, const char *slot)
 {
 	struct fs_stat st, before = { 0 }, parent = { 0 };
 	cleanup_close int dir_fd = FD_NONE;
@@ -82,11 +96,11 @@ static int stage(struct dir_batch *b, const struct manifest_op *o, struct fs_id 
 
 	if (b->work_fd == FD_NONE)
 		return -ENOENT;
-	r = resolve_parent(b->work_fd, o->path, &dir_fd, &name);
+	r = resolve_parent(b->work_fd, op.o->path, &dir_fd, &name);
 	if (r >= 0)
 		r = fs_stat_at(dir_fd, name, FS_STAT_ID, &st);
 	if (r < 0)
-		return r;
+		return r == -ENOTDIR || r == -ELOOP ? -ENOENT : r;
 	if (!fs_id_equal(st.id, id))
 		return -ENOENT;
 	r = dir_open_up(dir_fd, "", &parent);
@@ -98,8 +112,8 @@ static int stage(struct dir_batch *b, const struct manifest_op *o, struct fs_id 
 	if (r >= 0)
 		r = fs_stat_at(b->batch_fd, slot, FS_STAT_ID, &st);
 	if (r >= 0 && !fs_id_equal(st.id, id)) {
-		(void)fs_move(b->batch_fd, slot, dir_fd, name);
-		r = -ESTALE;
+		r = give_back(p, b, op, slot);
+		r = r < 0 ? r : -ENOENT;
 	}
 	if (parent.mode && (parent.mode & 0300) != 0300 && geteuid() != 0)
 		(void)fs_set_mode(dir_fd, "", parent.mode & 07777);
@@ -220,7 +234,8 @@ static int apply_new(struct atoll_participant *p, struct dir_batch *b, struct di
 	return r < 0 ? error_sys(&p->err, r, replace ? "replace" : "create", o->path) : 0;
 }
 
-/* The slot holds something else than the new entry: what was displaced. */
+/* The slot holds something else than the new entry: 1, what was displaced; 0, what somebody put in the place of
+ * the new entry while it was moved here. */
 static int already_done(struct atoll_participant *p, struct dir_batch *b,
                         const struct manifest_op *o, const struct fs_stat *in_slot)
 {
@@ -229,15 +244,42 @@ static int already_done(struct atoll_participant *p, struct dir_batch *b,
 	int fd, r;
 
 	if (fs_id_equal(in_slot->id, o->old_stat.id) || !o->new_stat.mode)
-		return 0;
+		return 1;
 	/* Something foreign was, if the new entry is in its place; else the staged entry itself was
 	 * swapped for another. */
 	r = dir_parent(b, b->root_fd, o->path, &fd, &name);
 	if (r >= 0)
 		r = fs_stat_at(fd, name, FS_STAT_ID, &st);
 	if (r >= 0 && fs_id_equal(st.id, o->new_stat.id))
+		return 1;
+	if (!(o->flags & MANIFEST_STAGED))
 		return 0;
 	return error_set(&p->err, -ATOLL_E_RECOVERY_MISSING, "the new version of '%s' was replaced",
+	                 o->path);
+}
+
+/* The new entry is neither in its slot nor in the workspace. It was moved to the target, which had nothing to
+ * displace; or somebody took it away: then nothing was done, and all can go back. */
+static int find_installed(struct atoll_participant *p, struct dir_batch *b,
+                          const struct manifest_op *o)
+{
+	const char *name;
+	struct fs_stat st;
+	int fd, r = dir_parent(b, b->root_fd, o->path, &fd, &name);
+
+	if (r >= 0)
+		r = fs_stat_at(fd, name, FS_STAT_ID, &st);
+	if (r >= 0 && fs_id_equal(st.id, o->new_stat.id))
+		return 0;
+	if (p->batch.recovering && o->op == CHANGE_CREATE)
+		return 0; /* installed, then moved or removed by somebody since */
+	if (o->flags & MANIFEST_STAGED)
+		return error_set(&p->err, -ATOLL_E_RECOVERY_MISSING,
+		                 "the new version of '%s' is gone", o->path);
+	atoll_participant_note(p, ATOLL_NOTE_CONFLICT, o->path,
+	                       "taken out of the workspace at the last moment");
+	return error_set(&p->err, -ATOLL_E_CONFLICT,
+	                 "the new version of '%s' was taken out of the workspace by somebody else",
 	                 o->path);
 }
 
@@ -254,29 +296,28 @@ static int apply_op(struct atoll_participant *p, struct dir_batch *b, struct dir
 	if (r < 0 && r != -ENOENT)
 		return error_sys(&p->err, r, "look at the slot of", o->path);
 	if (o->flags & MANIFEST_WORK) {
-		r = r == -ENOENT && o->op == CHANGE_DELETE ? stage(b, o, o->old_stat.id, slot) : 0;
-		return r < 0 && r != -ENOENT ? error_sys(&p->err, r, "take over", o->path) : 0;
+		r = r == -ENOENT && o->op == CHANGE_DELETE ? stage(p, b, op, o->old_stat.id, slot)
+		                                           : 0;
+		return r == -ENOENT || r >= 0 ? 0
+		       : p->err.code          ? r
+		                              : error_sys(&p->err, r, "take over", o->path);
 	}
-	if (r == 0 && !fs_id_equal(st.id, o->new_stat.id))
-		return already_done(p, b, o, &st);
+	if (r == 0 && !fs_id_equal(st.id, o->new_stat.id)) {
+		r = already_done(p, b, o, &st);
+		if (r != 0)
+			return r < 0 ? r : 0;
+		r = give_back(p, b, op, slot);
+		if (r < 0)
+			return r;
+		r = -ENOENT;
+	}
 	if (r == -ENOENT && o->new_stat.mode && !(o->flags & MANIFEST_STAGED)) {
-		r = stage(b, o, o->new_stat.id, slot);
+		r = stage(p, b, op, o->new_stat.id, slot);
 		if (r < 0 && r != -ENOENT)
-			return error_sys(&p->err, r, "stage", o->path);
+			return p->err.code ? r : error_sys(&p->err, r, "stage", o->path);
 	}
-	if (r == -ENOENT && o->new_stat.mode) {
-		/* In neither place: it was moved to the target (which had nothing to displace). */
-		r = dir_parent(b, b->root_fd, o->path, &fd, &name);
-		if (r >= 0)
-			r = fs_stat_at(fd, name, FS_STAT_ID, &st);
-		if (r >= 0 && fs_id_equal(st.id, o->new_stat.id))
-			return 0;
-		return p->batch.recovering && o->op == CHANGE_CREATE
-		               ? 0
-		               : /* installed, then moved or removed by somebody since */
-		               error_set(&p->err, -ATOLL_E_RECOVERY_MISSING,
-		                         "the new version of '%s' is gone", o->path);
-	}
+	if (r == -ENOENT && o->new_stat.mode)
+		return find_installed(p, b, o);
 	r = dir_parent(b, b->root_fd, o->path, &fd, &name);
 	if (r < 0)
 		return error_sys(&p->err, r, "open the directory of", o->path);

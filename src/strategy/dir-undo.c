@@ -106,9 +106,16 @@ static int take_again(struct atoll_participant *p, struct dir_batch *b, const st
 	return r < 0 && r != -ENOENT ? error_sys(&p->err, r, "give back", o->path) : 0;
 }
 
+/* Its place in the workspace is somebody else's by now. What he made there is newer, and stays. */
+static bool is_taken(int r)
+{
+	return r == -EEXIST || r == -ENOENT || r == -ENOTDIR || r == -ELOOP;
+}
+
 /* Returns a new entry from its slot to the workspace, whose work is kept. */
 static int unstage_op(struct atoll_participant *p, struct dir_batch *b, struct dir_kth op)
 {
+	static const char taken[] = "its place in the workspace is taken";
 	const struct manifest_op *o = op.o;
 	cleanup_close int dir_fd = FD_NONE;
 	struct fs_stat parent = { 0 }, before;
@@ -131,6 +138,8 @@ static int unstage_op(struct atoll_participant *p, struct dir_batch *b, struct d
 		                 "the workspace of '%s' is gone, its '%s' is kept in '%s'", p->root,
 		                 o->path, p->area);
 	r = resolve_parent(b->work_fd, o->path, &dir_fd, &name);
+	if (is_taken(r))
+		return dir_keep_conflict(p, b, op.k, o, taken);
 	if (r >= 0)
 		r = dir_open_up(dir_fd, "", &parent);
 	if (r >= 0)
@@ -147,6 +156,8 @@ static int unstage_op(struct atoll_participant *p, struct dir_batch *b, struct d
 		r = fs_set_mode(dir_fd, name, o->new_stat.mode & 07777);
 	if (parent.mode && geteuid() != 0 && (parent.mode & 0300) != 0300)
 		(void)fs_set_mode(dir_fd, "", parent.mode & 07777);
+	if (is_taken(r))
+		return dir_keep_conflict(p, b, op.k, o, taken);
 	return r < 0 ? error_sys(&p->err, r, "return to the workspace", o->path) : 0;
 }
 

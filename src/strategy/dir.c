@@ -214,6 +214,8 @@ int dir_open_up(int dir_fd, const char *name, struct fs_stat *ret_before)
 	return fs_set_mode(dir_fd, *name ? name : "", (ret_before->mode & 07777) | 0300);
 }
 
+#define KEPT_OF_ONE 1000u /* entries of one path, under conflicts/ */
+
 int dir_late_write(struct dir_batch *b, size_t k, const struct manifest_op *o)
 {
 	struct fs_stat st;
@@ -243,6 +245,10 @@ int dir_keep_conflict(struct atoll_participant *p, struct dir_batch *b, size_t k
 	dir_slot_name(k, slot);
 	(void)snprintf(name, sizeof(name), "b%u-%zu", p->batch.number, k);
 	r = fs_move(b->batch_fd, slot, fd, name);
+	for (unsigned n = 1; r == -EEXIST && n < KEPT_OF_ONE; n++) {
+		(void)snprintf(name, sizeof(name), "b%u-%zu.%u", p->batch.number, k, n);
+		r = fs_move(b->batch_fd, slot, fd, name);
+	}
 	if (r < 0 && r != -ENOENT)
 		return error_sys(&p->err, r, "keep", o->path);
 	where = xasprintf("%s; kept at %s/%s/%s", why, p->area, DIR_CONFLICTS, name);

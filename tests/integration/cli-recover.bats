@@ -273,3 +273,62 @@ db.commit()' "$ATOLL_HOME/atoll.db"
 	atoll rollback p
 	[ "$(tree a b)" = "$old" ]
 }
+
+# Two files of a `copy` are changed, one is new. killed_in_copy POINT: in the middle of their commit.
+killed_in_copy() {
+	two_dirs
+	old=$(tree a b)
+	atoll start p --dir a --strategy copy >/dev/null 2>&1
+	place=$(atoll path p)
+	echo mine >"$place/one"
+	echo mine >"$place/two"
+	mkdir "$place/deep"
+	echo mine >"$place/deep/new"
+	killed_at "$1" commit p
+}
+
+@test "der_01 cli work that somebody takes away after the decision is a conflict, and all go back" {
+	killed_in_copy txn.after-decision
+	rm "$place/two"
+	run -0 atoll recover
+	run -0 atoll log p
+	says "the new version of 'two' was taken out of the workspace by somebody else"
+	[ "$(tree a b)" = "$old" ]
+	[ "$(cat "$place/one" "$place/deep/new")" = "$(printf 'mine\nmine')" ]
+	run -0 atoll commit p
+	[ ! -e a/two ]
+	[ "$(cat a/one)" = mine ]
+}
+
+@test "der_01 cli a directory of the workspace that became a link after the decision takes nobody outside" {
+	mkdir outside
+	echo secret >outside/one
+	killed_in_copy txn.after-decision
+	mv "$place" "$place.aside"
+	mkdir "$place"
+	ln -s "$work/outside" "$place/deep"
+	cp "$place.aside/two" "$place/"
+	run -0 atoll recover
+	[ "$(tree a b)" = "$old" ]
+	[ "$(cat outside/*)" = secret ]
+	rm "$place/deep" "$place/two"
+	mv "$place.aside"/* "$place/"
+	run -0 atoll commit p
+	[ "$(cat a/one a/two a/deep/new)" = "$(printf 'mine\nmine\nmine')" ]
+}
+
+@test "der_01 cli what somebody wrote in the place of work that returns stays, and the work is kept" {
+	killed_in_copy dir.apply.op:2
+	[ ! -e "$place/one" ]
+	[ ! -e "$place/deep" ]
+	echo newer | tee "$place/one" >"$place/deep"
+	rm "$place/two"
+	run -0 atoll recover
+	[ "$(tree a b)" = "$old" ]
+	[ "$(cat "$place/one" "$place/deep")" = "$(printf 'newer\nnewer')" ]
+	kept=("$ATOLL_HOME"/plans/*/conflicts)
+	[ "$(find "${kept[0]}" -type f -exec cat {} +)" = "$(printf 'mine\nmine')" ]
+	run -0 atoll recover
+	run -0 atoll commit p
+	[ "$(cat a/one a/deep)" = "$(printf 'newer\nnewer')" ]
+}

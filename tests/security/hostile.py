@@ -27,6 +27,7 @@ IS_ROOT = os.geteuid() == 0
 STRATEGIES = ('copy', 'overlay')
 PATIENCE = 3600 if LONG else 120 if SANITIZED else 40   # seconds for a command of ours
 MEMORY = 256 << 20                            # bytes that one may take
+SWAPPED = 500 if LONG else 10                 # commits while links are swapped
 MANY = 1000000 if LONG else 2000 if SANITIZED else 20000
 LITTLE = (256 if LONG else 16) << 20          # bytes that one may take for each of MANY
 LONG_NAME = 'a-name-as-long-as-those-that-build-systems-and-caches-of-all-kinds-tend-to-make-'
@@ -44,7 +45,7 @@ class World:
     def __init__(self, base):
         self.base, self.root, self.outside = base, base / 'r', base / 'outside'
         self.env = {**os.environ, 'ATOLL_HOME': str(base / 'home'), 'NO_COLOR': '1'}
-        self.memory, self.patience = MEMORY, PATIENCE
+        self.memory, self.patience, self.code = MEMORY, PATIENCE, 0
         for folder in (self.root, self.outside, self.outside / 'd'):
             folder.mkdir()
         (self.root / 'plain').write_bytes(b'old')
@@ -67,6 +68,7 @@ class World:
                 os.killpg(p.pid, signal.SIGKILL)
                 p.communicate()
                 raise Broken(f'atoll {args[0]} hung') from None
+        self.code = p.returncode
         if p.returncode not in status:
             raise Broken(f'atoll {" ".join(args)}: {p.returncode}: {said[-500:]!r}')
         if SECRET in said:
@@ -128,6 +130,13 @@ def each_strategy(scenario):
 
 # ---- links that are swapped ----
 
+def plain_dir(path):
+    """Makes PATH one, and no link, which a turn that was cut off may have left or got back."""
+    if path.is_symlink():
+        path.unlink()
+    path.mkdir(exist_ok=True)
+
+
 class Swapper(threading.Thread):
     """Makes NAME in FOLDER a directory and a link to OUTSIDE by turns, and files come and go in it."""
 
@@ -138,14 +147,20 @@ class Swapper(threading.Thread):
 
     def turn(self):
         target, aside = self.folder / 'flip', self.folder / 'aside'
-        target.mkdir(exist_ok=True)
-        if aside.exists():
-            shutil.rmtree(aside)
+        plain_dir(target)
+        plain_dir(aside)
+        shutil.rmtree(aside)
         os.rename(target, aside)
-        os.symlink(self.outside, target)
-        os.unlink(target)
-        os.rename(aside, target)
-        (target / f'f{self.turns % 7}').write_bytes(b'new %d' % self.turns)
+        inside = os.open(aside, os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            os.symlink(self.outside, target)
+            os.unlink(target)
+            os.rename(aside, target)
+            file = os.open(f'f{self.turns % 7}', os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, dir_fd=inside)
+            os.write(file, b'new %d' % self.turns)
+            os.close(file)
+        finally:
+            os.close(inside)
         self.turns += 1
 
     def run(self):
@@ -164,11 +179,44 @@ class Swapper(threading.Thread):
         self.join()
 
 
+def content(root):
+    return {path.relative_to(root): path.read_bytes() if path.is_file() else None for path in root.rglob('*')}
+
+
+def test_hostile_links_swapped_while_we_commit():
+    """What is not committed changed nothing; if that is in doubt, then only until it is recovered. And a plan whose
+    workspace nobody swaps any more goes on."""
+    bad = []
+    try:
+        with world() as w:
+            (w.root / 'flip').mkdir()
+            for n in range(100):
+                (w.root / f'flip/k{n}').write_bytes(b'old')
+            w.start('copy')
+            for turn in range(SWAPPED):
+                work = w.workspace()
+                plain_dir(work / 'flip')
+                for n in range(100):
+                    (work / f'flip/k{n}').write_bytes(b'work %d' % turn)
+                before = content(w.root)
+                with Swapper(work, w.outside):
+                    w.atoll('commit', '--yes', 'p', status=(0, 1, 3, 4, 5, 6, 7))
+                code = w.code
+                w.atoll('recover')
+                if code != 0 and content(w.root) != before:
+                    raise Broken(f'a commit that ended with {code} changed something')
+                w.check_outside()
+            w.atoll('commit', '--yes', 'p')
+            w.stop()
+    except Broken as why:
+        bad.append(str(why))
+    return bad
+
+
 def test_hostile_links_swapped_while_we_walk():
     """In the workspace while it is compared, committed, reset and removed; in the resource while it is
     copied."""
     bad = []
-    # In doubt (7) is an answer, too, when somebody takes entries of ours away after a decision.
     any_answer = (0, 1, 3, 4, 5, 6, 7)
     try:
         with world() as w:
@@ -450,6 +498,7 @@ def test_hostile_odd_names():
 
 CHECKS = [
     test_hostile_links_swapped_while_we_walk,
+    test_hostile_links_swapped_while_we_commit,
     test_hostile_files_that_change_while_we_look,
     test_hostile_overlay_marks_mean_nothing,
     test_hostile_special_files_and_sizes,
