@@ -274,7 +274,14 @@ struct cursor {
 	const unsigned char *p;
 	size_t left;
 	bool bad;
+	bool no_memory; /* and that is why: nothing is known of the bytes */
 };
+
+/* What to say of bytes that could not be read. */
+static int cursor_error(const struct cursor *c)
+{
+	return c->no_memory ? -ENOMEM : -ATOLL_E_DAMAGED;
+}
 
 static const void *get_raw(struct cursor *c, size_t len)
 {
@@ -323,7 +330,7 @@ static void *get_bytes(struct cursor *c, size_t max, size_t *ret_len)
 		return NULL;
 	copy = malloc(len + 1);
 	if (!copy) {
-		c->bad = true;
+		c->bad = c->no_memory = true;
 		return NULL;
 	}
 	memcpy(copy, p, len);
@@ -389,7 +396,7 @@ static struct xattrs get_xattrs(struct cursor *c)
 		return x;
 	x.v = calloc(n, sizeof(*x.v));
 	if (!x.v) {
-		c->bad = true;
+		c->bad = c->no_memory = true;
 		return x;
 	}
 	for (; x.n < n && !c->bad; x.n++) {
@@ -451,7 +458,7 @@ int manifest_get(const struct manifest *m, size_t k, struct manifest_op *ret)
 	if (c.bad || c.left) {
 		/* It was valid when it was added, or read for the first time. */
 		manifest_op_done(&o);
-		return -ATOLL_E_DAMAGED;
+		return cursor_error(&c);
 	}
 	*ret = o;
 	return 0;
@@ -502,10 +509,11 @@ int manifest_find(const struct manifest *m, size_t n, const char *path, struct m
 	size_t i;
 	int r = spool_search(&m->ops, n, key_against, &key, &i);
 
-	if (r > 0)
-		r = manifest_get(m, i, &o) < 0 ? -EIO : 1;
 	if (r <= 0)
 		return r;
+	r = manifest_get(m, i, &o);
+	if (r < 0)
+		return r == -ENOMEM ? r : -EIO;
 	manifest_op_done(&(struct manifest_op){ .path = o.path });
 	o.path = NULL;
 	*ret = o;
@@ -622,9 +630,9 @@ int manifest_parse(const void *data, size_t len, struct manifest *ret, struct er
 		r = parse_dirs(&c, &m, h.n_dirs);
 	if (r < 0 || c.bad || c.left) {
 		manifest_done(&m);
-		if (r < 0)
-			return error_set(err, r, "manifest too big for memory");
-		return error_set(err, -ATOLL_E_DAMAGED, "manifest is damaged");
+		if (r >= 0 && !c.no_memory)
+			return error_set(err, -ATOLL_E_DAMAGED, "manifest is damaged");
+		return error_set(err, r < 0 ? r : -ENOMEM, "manifest too big for memory");
 	}
 	*ret = m;
 	return 0;
@@ -741,7 +749,7 @@ int manifest_reader_next(struct manifest_reader *m, const struct manifest_op **r
 	c = reader_take(m, OP_HEAD + path_len + OP_TAIL);
 	m->op = get_op(&c);
 	if (c.bad)
-		return reader_fail(-ATOLL_E_DAMAGED, err);
+		return reader_fail(cursor_error(&c), err);
 	*ret = &m->op;
 	return 1;
 }
@@ -812,7 +820,7 @@ static int read_dirs(struct manifest_reader *rd, uint64_t size, uint32_t n_dirs,
 	r = parse_dirs(&c, m, n_dirs);
 	if (r < 0)
 		return error_set(err, r, "manifest too big for memory");
-	return c.bad || c.left ? reader_fail(-ATOLL_E_DAMAGED, err) : 0;
+	return c.bad || c.left ? reader_fail(cursor_error(&c), err) : 0;
 }
 
 static int read_long(int fd, uint64_t size, const char *hash, struct manifest *ret,
