@@ -47,9 +47,10 @@ static int64_t end_late(struct peers *t)
 		int64_t at = atomic_load(&p->deadline);
 
 		if (at <= now) {
-			(void)shutdown(p->fd, SHUT_RDWR);
-			atomic_store(&p->deadline, CLOCK_NEVER);
+			/* Counted first: who sees its end and asks finds it counted. */
 			atomic_fetch_add(&t->late, 1);
+			atomic_store(&p->deadline, CLOCK_NEVER);
+			(void)shutdown(p->fd, SHUT_RDWR);
 		} else if (at < next) {
 			next = at;
 		}
