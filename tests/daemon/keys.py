@@ -18,6 +18,7 @@ from expect import Broken, need, same  # noqa: E402
 from served import Served  # noqa: E402
 
 CLIENT = os.environ.get('ATOLL_TEST_TOKEN_CLIENT', '')
+SECONDS_FOR_ONE = 2  # in which one more failure of an address is let pass, after the first 30
 
 
 def may(served, key, **more):
@@ -101,7 +102,7 @@ def test_keys_token_bodies(top):
             s.secrets.append(got.json['token'])
         # A key that ends sooner has tokens that do, too.
         short = s.key('short', 'admin', '--expires', '90s')
-        need(80 < s.call('POST', path, key=short).json['expires_in'] <= 90, 'a token outlives its key')
+        need(0 < s.call('POST', path, key=short).json['expires_in'] <= 90, 'a token outlives its key')
 
 
 def test_keys_by_http_are_those_of_the_command(top):
@@ -178,13 +179,16 @@ def test_keys_failures_are_limited_and_lock_nobody_out(top):
     with Served(top) as s:
         key = s.key('ci', 'admin')
         wrong = key[:-1] + ('0' if key[-1] != '0' else '1')
-        seen = []
-        for _ in range(40):
+        seen, begun = [], time.monotonic()
+        while seen[-5:] != [429] * 5:
             got = s.call('GET', '/v1/keys', key=wrong)
             seen.append(got.status)
             if got.status == 429:
                 need(1 <= int(got.headers['Retry-After']) <= 3, 'Retry-After')
-        same((seen[:30], seen[35:]), ([401] * 30, [429] * 5), 'the limit')
+            need(time.monotonic() - begun < PATIENCE, f'there is no limit: {seen}')
+        same(seen[:30], [401] * 30, 'below the limit')
+        most = 31 + (time.monotonic() - begun) / SECONDS_FOR_ONE
+        need(seen.count(401) <= most, f'the limit: {seen}')
         same(s.call('GET', '/v1/keys', key=key).status, 200, 'whoever has a key, at the same address')
         for _ in range(40):
             same(s.call('GET', '/v1/keys', key=wrong, by_socket=True).status, 401, 'on the socket')
@@ -245,7 +249,7 @@ def test_keys_used_while_they_are_revoked(top):
             threads = [threading.Thread(target=use) for _ in range(4)]
             for t in threads:
                 t.start()
-            while uses[0] < 40:
+            while uses[0] < 40 and not wrong:
                 time.sleep(0.005)
             s.atoll('token', 'revoke', f'k{number}', check=True)
             revoked.set()
@@ -406,10 +410,11 @@ def test_keys_audit_has_what_was_asked_and_how_it_went(top):
             same((last['request'], last['outcome']), (got.headers['X-Request-Id'], 'ok'), 'the last line')
         same(s.atoll('log', '--audit', '--check').returncode, 0, 'the chain')
         # Who is refused often is not written as often.
-        token, at = s.token(p), len(s.audit())
+        token, at, begun = s.token(p), len(s.audit()), time.monotonic()
         for _ in range(50):
             same(s.call('POST', '/v1/keys', key=token, body={}).status, 403, 'with a token')
-        need(25 <= len(s.audit()) - at <= 45, 'refusals fill the audit log')
+        most = 31 + (time.monotonic() - begun) / SECONDS_FOR_ONE
+        need(25 <= len(s.audit()) - at <= most, 'refusals fill the audit log')
 
 
 def test_keys_nothing_is_made_that_cannot_be_recorded(top):
@@ -478,7 +483,7 @@ def test_keys_the_token_cache_gets_tokens_of_a_real_daemon(top):
             client = Client(s, key, own_plan, by_socket)
             code, token, scope, left = client.say('get')
             s.secrets.append(token)
-            same((code, scope, 890 < int(left) <= 900), ('0', '"agent"', True), 'a token')
+            same((code, scope, 600 < int(left) <= 900), ('0', '"agent"', True), 'a token')
             need(may(s, token), 'it is in force')
             same(client.say('get')[1], token, 'from the cache')
             tokens = [c for c in s.credentials() if c['kind'] == 'token' and c['in_force']]
