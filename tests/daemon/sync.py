@@ -825,7 +825,7 @@ def sync_tokens_open_their_own_session(top):
             same(d.ask(f"DELETE /v1/sandboxes/{one['sandbox']}/auth").status, 200, 'revoked')
             while s.step():
                 pass
-        entered(d, one['plan']['id'], 5)
+        entered(d, one['plan']['id'], 5 * SOON)
 
 
 def sync_over_tls(top):
