@@ -94,7 +94,8 @@ def exec_bulk_both_ways(top):
 
 def exec_a_slow_reader_holds_the_command(top):
     with World(top) as d:
-        with Exec(d, d.plan('p'), argv=['sh', '-c', 'head -c 50000000 /dev/zero; echo end >&2']) as e:
+        with Exec(d, d.plan('p'), argv=['sh', '-c', 'echo begun >&2; head -c 50000000 /dev/zero; echo end >&2']) as e:
+            e.expect(b'begun')
             for _ in range(60):  # until it has all that it takes
                 before = rss(d)
                 time.sleep(0.5)
@@ -106,7 +107,7 @@ def exec_a_slow_reader_holds_the_command(top):
             while e.step():
                 size += len(e.stdout)
                 e.stdout.clear()
-            same((size, bytes(e.stderr), e.exit['exit_code']), (50000000, b'end\n', 0), 'all of it, in the end')
+            same((size, bytes(e.stderr), e.exit['exit_code']), (50000000, b'begun\nend\n', 0), 'all of it, in the end')
 
 
 def exec_input_that_nobody_reads(top):
@@ -502,6 +503,7 @@ def exec_starts_jobs(top):
         d.stop()
         jobs = json.loads(d.atoll('job', 'list', '--json').stdout)['jobs']
         same(jobs[0]['state'], 'running', 'it goes on without the daemon')
+        until(lambda: d.atoll('job', 'log', p, 'work').stdout.count(b'\n') >= 2, 'it prints')
         same(d.atoll('job', 'log', p, 'work').stdout, f'begun\n{d.dir}\n'.encode(), 'what it printed')
         d.atoll('job', 'stop', p, 'work')
         d.states.clear()
