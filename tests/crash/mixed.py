@@ -215,23 +215,22 @@ def kill_git(env, command, number, also):
         w.finish('new' if done.code == 0 else 'old', *(['new'] if done.code == DEAD else []))
 
 
+def signal_all(pids, number):
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
 def kill_holder(env, point):
     """Alone, or after atoll has died at POINT."""
     with Five(*env) as w:
         if point:
             need(w.kill(point), 'did not die')
-        for pid in w.holders():
-            os.kill(pid, signal.SIGKILL)
+        signal_all(w.holders(), signal.SIGKILL)  # when atoll has died it may be about to end by itself
         until(lambda: not w.holders(), 'the holder lives')
         if not point:
             need('transaction is gone' in w.fails(1, 'commit', 'p').err, 'not said')
         w.finish('old')
-
-
-def signal_all(pids, number):
-    for pid in pids:
-        with suppress(ProcessLookupError):
-            os.kill(pid, number)
 
 
 def hang(env, point):

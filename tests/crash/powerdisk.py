@@ -60,7 +60,7 @@ def mount(kind, image, where):
 
 def unmount(where):
     """What a command left to be synced in the background may hold it for a moment."""
-    for _ in range(400):
+    for _ in range(2400):
         if LIBC.umount2(os.fsencode(where), 0) == 0:
             return
         time.sleep(.025)

@@ -276,7 +276,7 @@ def tst_05_a_recovery_that_does_nothing_shows():
                 race(world, SECONDS)
                 world.must('recover')
                 world.fits_together()
-            except Broken as why:
+            except (Broken, subprocess.SubprocessError) as why:
                 complaint = f'{why}'[:900]
             print(f'# {world.found["died"]} died: {complaint[:100]}', flush=True)
             if 'fit together' in complaint:
