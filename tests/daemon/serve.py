@@ -40,11 +40,11 @@ def refused(top, *options, env=None):
     raise Broken(f'started with {options}')
 
 
-def until(true, what, patience=PATIENCE):
-    end = time.monotonic() + patience
+def until(true, what, pause=0.02):
+    end = time.monotonic() + PATIENCE
     while not true():
         need(time.monotonic() < end, what)
-        time.sleep(0.02)
+        time.sleep(pause)
 
 
 # ---- places ----
@@ -438,7 +438,7 @@ def nothing_is_left_of_connections(top):
             return len(list((base / 'fd').iterdir())), len(list((base / 'task').iterdir()))
         for place in d.places():
             d.ask('GET /healthz', place=place)
-        until(lambda: peers(d) == 1, 'only this one')
+        until(lambda: peers(d) == 1, 'only this one', 0.5)  # each time there is the one that asks
         before = held()
         for i in range(200):
             # Too many at once, for a daemon that has to wait for a processor, are ended by it.
