@@ -13,7 +13,7 @@ ROOT = Path(os.environ.get('ATOLL_SOURCE_ROOT', '.'))
 sys.path.insert(0, str(ROOT / 'tests/lib'))
 from atolld import Daemon, Skip, main  # noqa: E402
 from expect import need, same  # noqa: E402
-from remoted import GIT_ENV, World, look  # noqa: E402
+from remoted import GIT_ENV, World, look, wait_until  # noqa: E402
 from wire import Wire  # noqa: E402
 
 PORT = 8443
@@ -120,8 +120,12 @@ def link_cut_while_it_is_pushed_and_pulled(top):
         p.good('true')
         wire.tell('rate 500000')
         p.write('big', os.urandom(3_000_000))
-        it = p.start('true', stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        time.sleep(1.5)
+        passed = Path(top) / 'passed'
+        log = {'ATOLL_CRASHPOINT_LOG': str(passed)}
+        passed.touch()
+        it = p.start('true', stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, env=log)
+        wait_until(lambda: 'remote.push.scanned' in passed.read_text(), 'it pushes')
+        time.sleep(0.5)
         wire.tell('cut')
         same(it.wait(120), 125, it.stderr.read())
         it.stderr.close()
@@ -130,9 +134,9 @@ def link_cut_while_it_is_pushed_and_pulled(top):
              'pushed again')
         wire.tell('rate 500000')
         it = p.start('sh', '-c', 'head -c 3000000 /dev/urandom >made; echo new >f; echo ready', stdin=subprocess.DEVNULL,
-                     stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        it.stdout.readline()
-        time.sleep(1)
+                     stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=log)
+        wait_until(lambda: 'remote.run.done' in passed.read_text(), 'it pulls')
+        time.sleep(0.5)
         wire.tell('cut')
         said = it.communicate(timeout=120)[1]
         same((it.returncode, p.read('f'), p.has('made')), (0, b'old\n', False), said)
