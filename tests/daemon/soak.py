@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, os.environ['ATOLL_TEST_LIB'])
-from atolld import Daemon, main, request  # noqa: E402
+from atolld import PATIENCE, Daemon, main, request  # noqa: E402
 from expect import need, same  # noqa: E402
 
 ATOLL = os.environ['ATOLL']
@@ -211,7 +211,7 @@ class Soak:
 
     def nothing_is_left(self):
         need(str(self.top) not in Path('/proc/self/mountinfo').read_text(), 'no mount')
-        until = time.monotonic() + 30
+        until = time.monotonic() + PATIENCE
         while True:
             left = [p for p in self.processes() if p != self.daemon.process.pid]
             if not left:
@@ -255,7 +255,7 @@ def soak_without_leaks(top):
         first = s.held()
         s.run(SECONDS / 6, False)
         s.settle()
-        until = time.monotonic() + 20
+        until = time.monotonic() + PATIENCE
         while ((now := s.held())[0] > first[0] + 2 or now[1] > first[1]) and time.monotonic() < until:
             time.sleep(0.1)
         need(now[0] <= first[0] + 2 and now[1] <= first[1], f'descriptors, threads: {first}, then {now}')

@@ -48,7 +48,7 @@ class Case:
         env = dict(os.environ, ATOLL_HOME=str(self.home), HOME=str(self.home.parent), NO_COLOR='1')
         done = subprocess.run((AS_USER if self.who == 'user' else []) + [ATOLL, *argv], cwd=cwd or self.root,
                               env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                              errors='replace', timeout=60)
+                              errors='replace', timeout=300)
         if done.returncode != code:
             raise Broken(f'atoll {" ".join(argv[:6])}: exit {done.returncode}, not {code}: {done.stderr}')
         return done.stdout
@@ -220,7 +220,7 @@ def hung_mount_below(place, _kind, who, strategy):
     tiny = subprocess.Popen(['/usr/bin/python3', Path(__file__).with_name('tiny-fuse.py'), str(below), str(ready)])
     try:
         place.mounted.append(below)
-        for _ in range(500):
+        for _ in range(3000):
             if ready.exists():
                 break
             subprocess.run(['sleep', '.02'], check=True)
@@ -237,7 +237,7 @@ def hung_mount_below(place, _kind, who, strategy):
     finally:
         tiny.send_signal(18)
         subprocess.run(['umount', str(below)], check=False)
-        tiny.wait(10)
+        tiny.wait(60)
         place.mounted.remove(below)
     case.atoll('stop', 'p', '--yes', '--force')
 

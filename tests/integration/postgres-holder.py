@@ -67,6 +67,7 @@ class Holder:
                                      database=self.cluster.database)
 
 
+PATIENCE = 60  # seconds, for what must happen
 TABLE = 'drop table if exists t cascade; create table t(id int primary key, v text); ' \
         "insert into t select i, 'v' || i from generate_series(1, 5) i;"
 
@@ -146,7 +147,7 @@ def nothing_leaves_before_the_commit(cluster, top):
         same(holder.ask('changes'), 'C 1 0 1 public.t\nok', 'changes')
         same(holder.ask('check'), 'ok', 'check')
         same(holder.ask("prepare atoll:x'y"), 'ok', 'prepare')
-        same(holder.child.wait(10), 0, 'the holder ends')
+        same(holder.child.wait(PATIENCE), 0, 'the holder ends')
     same(cluster.sql('select count(*), min(id) from t'), '5|1', 'prepared is not committed')
     same(cluster.sql('select gid from pg_prepared_xacts'), "atoll:x'y", 'prepared')
     cluster.sql("commit prepared 'atoll:x''y'")
@@ -178,7 +179,7 @@ class raw_client:
 
     def __enter__(self):
         self.s = socket.socket(socket.AF_UNIX)
-        self.s.settimeout(10)
+        self.s.settimeout(PATIENCE)
         self.s.connect(str(self.holder.dir / 'clients/.s.PGSQL.5432'))
         body = struct.pack('!I', 196608) + b''.join(
             k.encode() + b'\0' + v.encode() + b'\0' for k, v in (
@@ -224,7 +225,7 @@ def strangers_are_refused(cluster, top):
                 need(kind == b'E' and state in body, f'{user} {database}: {body!r}')
         for junk in (b'GET / HTTP/1.1\r\n\r\n', b'\0\0\0\4', b'\xff' * 64, struct.pack('!II', 8, 196607)):
             with socket.socket(socket.AF_UNIX) as s:
-                s.settimeout(10)
+                s.settimeout(PATIENCE)
                 s.connect(str(holder.dir / 'clients/.s.PGSQL.5432'))
                 s.sendall(junk)
                 s.shutdown(socket.SHUT_WR)
@@ -398,7 +399,7 @@ def the_end_of_the_server_is_said(cluster, top):
                     user='postgres')
         kind, body = read_message(s)
         need(kind == b'E' and b'57P01' in body and b'gone' in body, f'{kind!r} {body!r}')
-        same(holder.child.wait(10), 1, 'the holder ends')
+        same(holder.child.wait(PATIENCE), 1, 'the holder ends')
         need('terminating connection' in (holder.dir / 'gone').read_text(), 'and says why')
 
 
@@ -418,7 +419,7 @@ def roles_without_a_schema(cluster, top):
     try:
         holder = Holder(cluster, top)
         need('error' in holder.said and 'no schema' in holder.said, holder.said)
-        holder.child.wait(10)
+        holder.child.wait(PATIENCE)
         with Holder(cluster, top, '--unguarded') as holder:
             need('final' in holder.ask('status'), 'status')
     finally:
