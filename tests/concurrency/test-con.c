@@ -341,8 +341,11 @@ static const char *temporary(struct fix *f, char *out, const char *name)
 	return out;
 }
 
-/* true: the newcomer was in the batch. */
-static bool one_random_round(struct fix *f, uint64_t *random)
+#define EARLIEST_US 100
+#define LATEST_US   10000000
+
+/* The commit begins up to MOST_US after the newcomer. true: that one was in the batch. */
+static bool one_random_round(struct fix *f, uint64_t *random, uint32_t most_us)
 {
 	char first_dir[PATH_MAX], late_dir[PATH_MAX], path[PATH_MAX + 16];
 	const char *first = temporary(f, first_dir, "first"),
@@ -358,7 +361,7 @@ static bool one_random_round(struct fix *f, uint64_t *random)
 	free(work);
 	put_text(path, "new\n");
 	start_call(&add, f, p, call_add_and_edit);
-	(void)usleep((useconds_t)(atest_random(random) % 20000));
+	(void)usleep((useconds_t)(atest_random(random) % most_us));
 	start_call(&commit, f, p, call_commit);
 	expect_eq(end_call(&commit), 0);
 	expect_eq(end_call(&add), 0);
@@ -384,10 +387,21 @@ static void con_03_random_rounds(void **state)
 	struct fix *f = *state;
 	uint64_t random = 303;
 	int rounds = atest_long() ? 10000 : 300;
+	uint32_t most_us = 20000;
 	int in = 0;
 
-	for (int i = 0; i < rounds; i++)
-		in += one_random_round(f, &random);
+	for (int i = 0; i < rounds; i++) {
+		bool was_in = one_random_round(f, &random, most_us);
+
+		in += was_in;
+		/* Towards the moment in which it changes, wherever that is on this machine. */
+		if (was_in)
+			most_us -= most_us / 8;
+		else if (most_us < LATEST_US)
+			most_us += most_us / 16 + 1;
+		most_us = most_us < EARLIEST_US ? EARLIEST_US : most_us;
+	}
+	print_message("# %d of %d were in, at the end within %u us\n", in, rounds, most_us);
 	/* Else one of the two was never tried. */
 	expect(in > 0 && in < rounds);
 }
