@@ -266,14 +266,22 @@ static void exec_control_end_ends_all(void **state)
 {
 	struct fix *f = *state;
 	struct atoll_plan *p = plan(f, "ends");
-	struct command mild = { 0 }, deaf = { 0 }, halted = { 0 };
+	struct command deaf = { 0 }, halted = { 0 };
 	int64_t began;
+	int code = -1;
 
-	begin(&mild, p, "trap 'exit 9' TERM; echo ready; while :; do sleep 0.05; done");
-	expect_said(&mild, "ready");
-	close_one(&mild.control[1]);
-	expect_eq(finish(&mild), 0);
-	expect_eq(mild.status.exit_code, 9);
+	/* It has half a second, in which others may have the processors now and then. */
+	for (int i = 0; i < 10 && code != 9; i++) {
+		struct command mild = { 0 };
+
+		begin(&mild, p, "trap 'exit 9' TERM; echo ready; while :; do sleep 0.05; done");
+		expect_said(&mild, "ready");
+		close_one(&mild.control[1]);
+		expect_eq(finish(&mild), 0);
+		code = mild.status.exit_code;
+		expect_msg(code == 9 || mild.status.term_signal == SIGKILL, "exit code %d", code);
+	}
+	expect_eq(code, 9);
 
 	begin(&deaf, p,
 	      "trap '' TERM HUP; setsid sleep 1000 & echo ready; while :; do sleep 1; done");
