@@ -16,6 +16,7 @@
 
 /* Another one when what goes in changes: digests of two versions must not be compared. */
 #define HEADER "atoll diff 1"
+#define LOOKS  16 /* at what is put in another's place meanwhile */
 #define CHUNK  65536
 
 struct digesting {
@@ -269,18 +270,61 @@ int digest_boxes(struct atoll *a, const char *plan_name, const struct sandboxes 
 	return 0;
 }
 
-int digest_plan(struct atoll_plan *p, char out[SHA256_TEXT_LEN], struct error *err)
+static int load_plan(struct atoll_plan *p, struct sandboxes *ret, struct error *err)
 {
-	cleanup_sandboxes struct sandboxes boxes = SANDBOXES_INIT;
-	struct digest d;
 	struct plan_row row;
 	int r = registry_plan_get(p->a->reg, p->id, &row, err);
 
+	return r < 0 ? r : sandboxes_load(p->a->reg, p->id, ret, err);
+}
+
+static bool same_work(const struct sandboxes *a, const struct sandboxes *b)
+{
+	bool same = a->n == b->n;
+
+	for (size_t i = 0; same && i < a->n; i++)
+		same = strcmp(a->v[i].id, b->v[i].id) == 0 && a->v[i].state == b->v[i].state &&
+		       a->v[i].generation == b->v[i].generation && a->v[i].stale == b->v[i].stale;
+	return same;
+}
+
+/* No lock is held: what is looked at may be put in another's place meanwhile, or go with its plan. 1: look
+ * again. */
+static int digest_once(struct atoll_plan *p, struct digest *ret, struct error *err)
+{
+	cleanup_sandboxes struct sandboxes boxes = SANDBOXES_INIT, now = SANDBOXES_INIT;
+	cleanup_error struct error later = ERROR_INIT;
+	int r = load_plan(p, &boxes, err), again;
+
+	if (r < 0)
+		return r;
+	r = digest_boxes(p->a, p->name, &boxes, ret, err);
 	if (r >= 0)
-		r = sandboxes_load(p->a->reg, p->id, &boxes, err);
-	if (r >= 0)
-		r = digest_boxes(p->a, p->name, &boxes, &d, err);
-	if (r >= 0)
+		return 0;
+	again = load_plan(p, &now, &later);
+	if (again == -ATOLL_E_NOT_FOUND) {
+		error_done(err);
+		error_move(err, &later);
+		return again;
+	}
+	return again < 0 || same_work(&boxes, &now) ? r : 1;
+}
+
+int digest_plan(struct atoll_plan *p, char out[SHA256_TEXT_LEN], struct error *err)
+{
+	struct digest d;
+	int r;
+
+	for (int look = 0; (r = digest_once(p, &d, err)) > 0; look++) {
+		error_done(err);
+		if (look < LOOKS)
+			continue;
+		(void)error_set(err, -EAGAIN, "'%s' was decided about while it was looked at",
+		                p->name);
+		error_hint(err, "look again");
+		return -EAGAIN;
+	}
+	if (r == 0)
 		memcpy(out, d.whole, sizeof(d.whole));
 	return r;
 }

@@ -333,7 +333,7 @@ static int look_again(struct atoll_plan *p, struct sandboxes *boxes, size_t i, s
 }
 
 /* No lock is held: a commit, a reset or a rollback may put another workspace in its place meanwhile, and
- * remove the one that is looked at. */
+ * remove the one that is looked at; a stop takes the plan away with it. */
 static int diff_one(struct atoll_plan *p, struct sandboxes *boxes, size_t i, struct counting *c,
                     struct error *err)
 {
@@ -347,9 +347,13 @@ static int diff_one(struct atoll_plan *p, struct sandboxes *boxes, size_t i, str
 		if (r >= 0 || c->ended)
 			return r;
 		again = look_again(p, boxes, i, &later);
-		if (again <= 0)
+		if (again == 0 || (again < 0 && again != -ATOLL_E_NOT_FOUND))
 			return r;
 		error_done(err);
+		if (again < 0) {
+			error_move(err, &later);
+			return again;
+		}
 		if (c->n == before && look < DIFF_LOOKS)
 			continue;
 		(void)error_set(err, -EAGAIN, "'%s' was decided about while it was looked at",

@@ -448,6 +448,41 @@ static void con_04_other_plans_go_on(void **state)
 	gate_free(t.g);
 }
 
+/* A diff takes no lock: of a plan that is stopped meanwhile it says so, and not what it stumbled over. */
+static int stop_meanwhile(void *user, struct atoll_participant *p, enum phase phase)
+{
+	struct fix *f = user;
+
+	(void)p;
+	(void)phase;
+	phase_clear();
+	expect_ok(f, atoll_plan_stop(fix_find(f, "short"), ATOLL_FORCE, f->res));
+	return -ENOENT; /* as somebody who looks for what is gone */
+}
+
+static void con_04_a_look_at_a_plan_that_goes(void **state)
+{
+	struct fix *f = *state;
+	const char *root = fix_dir(f, "root");
+
+	for (int form = 0; form < 2; form++) {
+		struct atoll_result *res = atoll_result_new();
+		struct atoll_plan *p = fix_plan(f, "short");
+		char digest[ATOLL_DIGEST_LEN];
+
+		fix_add(f, p, root, "failer");
+		put_text(fix_path(f, "%s/value", fix_work(f, p, root)), "new\n");
+		phase_hook(root, PHASE_DIFF, stop_meanwhile, f);
+		if (form == 0)
+			expect_eq(atoll_plan_diff(p, NULL, NULL, res), -ATOLL_E_NOT_FOUND);
+		else
+			expect_eq(atoll_plan_digest(p, digest, res), -ATOLL_E_NOT_FOUND);
+		expect_msg(strstr(atoll_result_message(res), "no plan") != NULL, "%s",
+		           atoll_result_message(res));
+		atoll_result_free(res);
+	}
+}
+
 /* ---- CON-05 ---- */
 
 static struct atoll_plan *calling_back;
@@ -848,6 +883,7 @@ int main(int argc, char **argv)
 		atest(con_03_a_newcomer_is_wholly_in_or_wholly_out),
 		atest(con_03_random_rounds),
 		atest(con_04_other_plans_go_on),
+		atest(con_04_a_look_at_a_plan_that_goes),
 		atest(con_05_calling_back_into_the_own_plan_is_told),
 		atest(con_05_a_random_mix_never_stops),
 		atest(lock_files_go_and_nobody_meets),
