@@ -282,16 +282,20 @@ static int read_text(const struct reading *rd, char **ret, size_t *ret_len)
 {
 	FILE *f = fopen(rd->file, "re");
 	cleanup_free char *text = NULL;
-	bool failed;
+	int failed = 0;
 
 	if (!f)
 		return error_sys(rd->err, -errno, "read", rd->file);
 	text = malloc(FILE_MAX_LEN + 1);
+	errno = 0;
 	*ret_len = text ? fread(text, 1, FILE_MAX_LEN + 1, f) : 0;
-	failed = !text || ferror(f);
+	if (!text)
+		failed = ENOMEM;
+	else if (ferror(f))
+		failed = errno ? errno : EIO;
 	(void)fclose(f);
 	if (failed)
-		return error_sys(rd->err, text ? -EIO : -ENOMEM, "read", rd->file);
+		return error_sys(rd->err, -failed, "read", rd->file);
 	if (*ret_len > FILE_MAX_LEN)
 		return error_set(rd->err, -ATOLL_E_TOO_BIG, "'%s' is too long for a plan",
 		                 rd->file);

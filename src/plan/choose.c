@@ -82,11 +82,11 @@ static int probe(struct atoll *a, const struct sandbox_row *row, int root_fd, bo
                  char **ret_why, struct error *err)
 {
 	cleanup_close int work_fd = open(row->work, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	struct mount_info lower, upper;
+	int r = work_fd < 0 ? -errno : mount_info(work_fd, &upper);
 	cleanup_free char *line = NULL, *known = read_probed(a);
 	cleanup_error struct error e = ERROR_INIT;
-	struct mount_info lower, upper;
 	enum exec_tier tier = EXEC_TIER_NONE;
-	int r = work_fd < 0 ? -errno : mount_info(work_fd, &upper);
 
 	if (r == 0)
 		r = mount_info(root_fd, &lower);

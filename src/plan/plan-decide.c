@@ -303,7 +303,7 @@ static void drop_all(struct drop *d)
 	}
 }
 
-#define BACK "the originals are back, but that is not all recorded"
+#define BACK "the originals are back, but not all of the rest is done"
 
 static int drop_work(struct drop *d, struct error *err)
 {
@@ -315,7 +315,7 @@ static int drop_work(struct drop *d, struct error *err)
 	r = plan_op_refused(d->op, r, d->undone ? BACK : "the work is kept", err);
 	if (r == 0 && d->code < 0) {
 		error_move(err, &d->first);
-		r = d->code;
+		r = d->undone ? plan_op_refused(d->op, d->code, BACK, err) : d->code;
 	}
 	return r;
 }

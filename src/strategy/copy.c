@@ -267,7 +267,8 @@ static int view_open(struct atoll_participant *p, struct view *v)
 	if (base_fd < 0)
 		return error_sys(&p->err, -errno, "open the base record in", p->work);
 	r = base_open(base_fd, &v->base, &p->err);
-	dir_restored_read(p, &v->restored);
+	if (r >= 0)
+		r = dir_restored_read(p, &v->restored);
 	v->p = p;
 	v->t = (struct tree_compare){ .work_fd = v->work_fd,
 		                      .orig_fd = v->root_fd,

@@ -165,13 +165,22 @@ int dir_restored_add(struct atoll_participant *p, struct dir_batch *b,
 	return save(p, b, &m, r);
 }
 
-void dir_restored_read(struct atoll_participant *p, struct manifest *ret)
+int dir_restored_read(struct atoll_participant *p, struct manifest *ret)
 {
 	cleanup_close int area_fd = dir_open_area(p);
+	int r;
 
-	/* Without it, entries put back look like somebody else's: safe, only tiresome. */
-	if (area_fd < 0 || manifest_read(area_fd, RESTORED, "", ret, NULL) < 0)
-		*ret = MANIFEST_INIT;
+	if (area_fd < 0)
+		return error_sys(&p->err, -errno, "open", p->area);
+	r = manifest_read(area_fd, RESTORED, "", ret, &p->err);
+	if (r >= 0)
+		return 0;
+	*ret = MANIFEST_INIT;
+	if (r != -ENOENT && r != -ATOLL_E_DAMAGED)
+		return r;
+	/* Torn, entries put back look like somebody else's: safe, only tiresome. */
+	error_done(&p->err);
+	return 0;
 }
 
 bool dir_restored_known(const void *restored, const char *path, const struct fs_stat *now)

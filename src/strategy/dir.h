@@ -234,7 +234,8 @@ int dir_restored_write(struct atoll_participant *p, struct dir_batch *b);
 /* The same for what the batch installed, and what it took over from somebody else. */
 int dir_restored_add(struct atoll_participant *p, struct dir_batch *b,
                      const struct manifest *installed, const struct manifest *theirs, bool back);
-void dir_restored_read(struct atoll_participant *p, struct manifest *ret);
+/* Of one that is not there, or torn, nothing. */
+int dir_restored_read(struct atoll_participant *p, struct manifest *ret);
 bool dir_restored_known(const void *restored, const char *path, const struct fs_stat *now);
 /* dir-release.c: why what is in the slot of OP, taken back by an undo, must be kept; NULL: it need not.
  * *ret_error: 0, or -errno when it could not be looked at; then it must, too. */

@@ -131,7 +131,7 @@ static int load_frame(struct atoll_participant *p, int area_fd, struct overlay_b
 	int r = read_stamp(p, area_fd, ret);
 
 	if (r >= 0)
-		dir_restored_read(p, &ret->restored);
+		r = dir_restored_read(p, &ret->restored);
 	return r;
 }
 

@@ -302,12 +302,14 @@ static int check_writable(struct atoll_participant *p, sqlite3 *db)
 		                 "you may read '%s' but not write to it, so nothing could be "
 		                 "committed",
 		                 p->root);
-	if (faccessat(AT_FDCWD, dir, W_OK | X_OK, AT_EACCESS) < 0)
-		return error_set(&p->err, -EACCES,
-		                 "you may not make files in '%s', where SQLite needs a journal to "
-		                 "commit to '%s'",
-		                 dir, p->root);
-	return 0;
+	if (faccessat(AT_FDCWD, dir, W_OK | X_OK, AT_EACCESS) == 0)
+		return 0;
+	if (errno != EACCES && errno != EPERM && errno != EROFS)
+		return error_sys(&p->err, -errno, "look at", dir);
+	return error_set(&p->err, -EACCES,
+	                 "you may not make files in '%s', where SQLite needs a journal to "
+	                 "commit to '%s'",
+	                 dir, p->root);
 }
 
 static int fill(struct atoll_participant *p, int dir_fd)
