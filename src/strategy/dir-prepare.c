@@ -366,6 +366,11 @@ static int build(struct atoll_participant *p, struct dir_batch *b, const struct 
 
 	b->work_apart = !mount_same(&work, &area);
 	r = dir_links_count(b, cs, &links);
+	/* Once it is decided, it must be possible to write that down. */
+	if (r >= 0 && MANIFEST_HEADER_SIZE + links.record > manifest_limit()) {
+		free(links.v);
+		return error_sys(&p->err, -EFBIG, "list all that would be new in", p->root);
+	}
 	for (size_t i = 0; i < cs->v.n && r >= 0; i++) {
 		cleanup_change struct change c = CHANGE_INIT;
 		bool copy = false;

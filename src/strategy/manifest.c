@@ -12,6 +12,7 @@
 
 #include "fs/atomic.h"
 #include "util/cleanup.h"
+#include "util/crashpoint.h"
 #include "util/limits.h"
 #include "util/mem.h"
 #include "util/strbuf.h"
@@ -128,6 +129,11 @@ int manifest_add_op(struct manifest *m, struct manifest_op *record)
 	return r;
 }
 
+uint64_t manifest_limit(void)
+{
+	return sabotage("manifest-limit") ? 100u << 10 : LIMIT_MANIFEST;
+}
+
 /* A file being written, and its hash. */
 struct output {
 	struct strbuf sb;
@@ -144,7 +150,7 @@ static int output_flush(struct output *o, size_t at_least)
 		return 0;
 	/* Nobody would read it. */
 	o->total += o->sb.len;
-	if (o->total > LIMIT_MANIFEST)
+	if (o->total > manifest_limit())
 		return -EFBIG;
 	hash_add(o->hash, o->sb.buf, o->sb.len);
 	r = fs_write_all(o->fd, o->sb.buf, o->sb.len);
@@ -596,7 +602,8 @@ struct header {
 	int64_t created_ns;
 	uint32_t n_ops, n_dirs;
 };
-#define HEADER_LEN (8 + 4 + 8 + 4 + 4)
+_Static_assert(MANIFEST_HEADER_SIZE == 8 + 4 + 8 + 4 + 4, "as put_header() writes it");
+#define HEADER_LEN MANIFEST_HEADER_SIZE
 
 static int parse_header(struct cursor *c, struct header *ret, struct error *err)
 {

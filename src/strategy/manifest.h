@@ -113,8 +113,12 @@ int manifest_writer_add(struct manifest_writer *w, const struct manifest_op *o);
 int manifest_writer_finish(struct manifest_writer *w);
 void manifest_writer_close(struct manifest_writer *w);
 
-#define MANIFEST_OP_SIZE 116 /* bytes of an operation on disk, without its path */
-#define MANIFEST_NAME    "manifest"
+/* Bytes that nobody writes more of, nor reads. */
+uint64_t manifest_limit(void);
+
+#define MANIFEST_HEADER_SIZE 28
+#define MANIFEST_OP_SIZE     116 /* bytes of an operation on disk, without its path */
+#define MANIFEST_NAME        "manifest"
 /* Writes file NAME in BATCH_FD (an older one is dropped first); not yet durable: the barrier's
  * business. */
 int manifest_write(const struct manifest *m, int batch_fd, const char *name,

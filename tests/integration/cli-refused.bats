@@ -236,3 +236,25 @@ load cli
 	[ "$(untouched a "$ATOLL_HOME/plans")" = "$before" ]
 	store_is_broken=1
 }
+
+@test "atm_01 cli what could not be listed once it is installed is refused before the decision" {
+	[ "$ATOLL_TEST_SABOTAGE" = 1 ] || skip 'a build without -Dsabotage=true has no shorter lists'
+	for strategy in copy overlay; do
+		mkdir a
+		echo old >a/old
+		old=$(tree a)
+		atoll start p --dir a --strategy $strategy
+		atoll exec p -- sh -c 'mkdir "$ATOLL_RESOURCE_1/new" && cd "$ATOLL_RESOURCE_1/new" &&
+			long=$(head -c 100 /dev/zero | tr "\0" x) && for n in $(seq 700); do echo >"$long$n"; done'
+		ATOLL_CRASHPOINT=txn.after-decision ATOLL_SABOTAGE=manifest-limit run atoll commit p
+		status_is 1
+		says 'cannot list all that would be new in'
+		[ "$(tree a)" = "$old" ]
+		run -0 atoll commit p
+		[ "$(find a/new -type f | wc -l)" -eq 700 ]
+		atoll rollback p
+		[ "$(tree a)" = "$old" ]
+		atoll stop p
+		rm -r a
+	done
+}
