@@ -307,7 +307,18 @@ static int amend(struct atoll_participant *p, int dir_fd, const struct base *old
 typedef int (*gather_fn)(struct atoll_participant *p, struct dir_batch *b, int dir_fd,
                          const struct base *old, struct spool *a);
 
-static int rewrite(struct atoll_participant *p, struct dir_batch *b, gather_fn gather)
+uint64_t copy_base_size(const struct atoll_participant *p)
+{
+	cleanup_free char *path = NULL;
+	char name[NAME_LEN];
+	struct fs_stat st;
+
+	base_name(p, name);
+	path = xasprintf("%s/%s", p->work, name);
+	return fs_stat_at(AT_FDCWD, path, 0, &st) < 0 ? 0 : st.size;
+}
+
+static int rewrite_once(struct atoll_participant *p, struct dir_batch *b, gather_fn gather)
 {
 	cleanup_close int dir_fd = FD_NONE;
 	cleanup_base struct base *old = NULL;
@@ -326,6 +337,16 @@ static int rewrite(struct atoll_participant *p, struct dir_batch *b, gather_fn g
 		r = amend(p, dir_fd, old, &a);
 	spool_done(&a);
 	return r;
+}
+
+static int rewrite(struct atoll_participant *p, struct dir_batch *b, gather_fn gather)
+{
+	int r = rewrite_once(p, b, gather);
+
+	if (!dir_make_room(b, r))
+		return r;
+	error_done(&p->err);
+	return rewrite_once(p, b, gather);
 }
 
 static int gather_installed(struct atoll_participant *p, struct dir_batch *b, int dir_fd,

@@ -13,6 +13,8 @@
 #include "strategy/dir.h"
 
 /* Each can be repeated. */
+/* Bytes of the record as it is; 0 when that cannot be told. */
+uint64_t copy_base_size(const struct atoll_participant *p);
 int copy_base_rebase(struct atoll_participant *p, struct dir_batch *b);
 /* After an undo that kept the work: what is there now is the base again. */
 int copy_base_back(struct atoll_participant *p, struct dir_batch *b);

@@ -403,7 +403,10 @@ static int prepare_commit(struct atoll_participant *p)
 	cleanup_free char *work = work_path(p);
 	struct view v = VIEW_INIT;
 	struct changeset *cs = &v.cs;
-	struct dir_source source = { .expand = expand_copy, .ctx = &v.t, .stays = true };
+	struct dir_source source = { .expand = expand_copy,
+		                     .ctx = &v.t,
+		                     .stays = true,
+		                     .room = copy_base_size(p) };
 	int r;
 
 	p->changes = 0;
@@ -446,7 +449,10 @@ static int copy_prepare(struct atoll_participant *p)
 	if (r < 0)
 		return r;
 	work = work_path(p);
-	return p->batch.undoing ? dir_prepare_undo(p, work) : prepare_commit(p);
+	if (!p->batch.undoing)
+		return prepare_commit(p);
+	r = dir_prepare_undo(p, work);
+	return r < 0 || !p->keeps ? r : dir_set_aside(p, copy_base_size(p), r);
 }
 
 static int copy_check(struct atoll_participant *p)
@@ -465,7 +471,10 @@ static int copy_commit(struct atoll_participant *p)
 		return r;
 	if (!p->batch.redoing && !p->rest)
 		p->stale = true;
-	return p->stale ? 0 : copy_base_rebase(p, p->state);
+	r = p->stale ? 0 : copy_base_rebase(p, p->state);
+	if (r >= 0)
+		dir_let_go(p->state);
+	return r;
 }
 
 static int copy_abort(struct atoll_participant *p)
@@ -487,14 +496,10 @@ static int copy_undo(struct atoll_participant *p)
 	return r;
 }
 
-static int copy_keep(struct atoll_participant *p)
+static int keep_batch(struct atoll_participant *p, struct dir_batch *b)
 {
-	cleanup_free char *work = work_path(p);
-	struct dir_batch *b;
-	int r = dir_keep_load(p, work, &b);
+	int r = dir_used_up(p);
 
-	if (r >= 0)
-		r = dir_used_up(p);
 	if (r > 0)
 		r = dir_unstage(p, b);
 	if (r >= 0)
@@ -502,6 +507,21 @@ static int copy_keep(struct atoll_participant *p)
 	if (r >= 0)
 		p->stale = false;
 	return r;
+}
+
+static int copy_keep(struct atoll_participant *p)
+{
+	cleanup_free char *work = work_path(p);
+	struct dir_batch *b;
+	int r = dir_keep_load(p, work, &b);
+
+	if (r < 0)
+		return r;
+	r = keep_batch(p, b);
+	if (!dir_make_room(b, r))
+		return r;
+	error_done(&p->err);
+	return keep_batch(p, b);
 }
 
 /* ---- taking over what somebody else changed ---- */

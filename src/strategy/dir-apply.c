@@ -17,6 +17,27 @@
 #include "util/crashpoint.h"
 #include "util/mem.h"
 
+/* ---- with the disk full ---- */
+
+bool dir_make_room(struct dir_batch *b, int r)
+{
+	return (r == -ENOSPC || r == -EDQUOT) && fs_unlink_at(b->area_fd, DIR_BALLAST) == 0;
+}
+
+void dir_let_go(struct dir_batch *b)
+{
+	(void)fs_unlink_at(b->area_fd, DIR_BALLAST);
+}
+
+/* Renames that may need room in a directory. */
+static int with_ballast(struct dir_batch *b, int (*op)(int, const char *, int, const char *),
+                        int a_fd, const char *a, int c_fd, const char *c)
+{
+	int r = op(a_fd, a, c_fd, c);
+
+	return dir_make_room(b, r) ? op(a_fd, a, c_fd, c) : r;
+}
+
 /* ---- an entry on its way out of the workspace ---- */
 
 static int strip_at(int dir_fd, const char *name, uint32_t mode)
@@ -107,7 +128,7 @@ static int stage(struct atoll_participant *p, struct dir_batch *b, struct dir_kt
 	if (r >= 0)
 		r = dir_open_up(dir_fd, name, &before);
 	if (r >= 0)
-		r = fs_move(dir_fd, name, b->batch_fd, slot);
+		r = with_ballast(b, fs_move, dir_fd, name, b->batch_fd, slot);
 	/* Somebody who still has the workspace's path may have swapped it in between. */
 	if (r >= 0)
 		r = fs_stat_at(b->batch_fd, slot, FS_STAT_ID, &st);
@@ -121,17 +142,6 @@ static int stage(struct atoll_participant *p, struct dir_batch *b, struct dir_kt
 }
 
 /* ---- one operation ---- */
-
-/* Renames that may need room in a directory: with the disk full, the ballast makes some. */
-static int with_ballast(struct dir_batch *b, int (*op)(int, const char *, int, const char *),
-                        int a_fd, const char *a, int c_fd, const char *c)
-{
-	int r = op(a_fd, a, c_fd, c);
-
-	if ((r == -ENOSPC || r == -EDQUOT) && fs_unlink_at(b->area_fd, DIR_BALLAST) == 0)
-		r = op(a_fd, a, c_fd, c);
-	return r;
-}
 
 int dir_open_op(struct dir_batch *b, const struct manifest_op *o, int fd, const char *name,
                 const char *slot)
@@ -508,6 +518,8 @@ int dir_commit(struct atoll_participant *p, const char *work)
 		dir_restore_work(b);
 	if (r >= 0)
 		r = dir_sync_parents(p, b);
-	(void)fs_unlink_at(b->area_fd, DIR_BALLAST);
+	/* Where work is left behind, its base is written anew yet. */
+	if (!p->rest)
+		dir_let_go(b);
 	return r;
 }

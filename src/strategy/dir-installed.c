@@ -143,7 +143,7 @@ int dir_installed_write(struct atoll_participant *p, struct dir_batch *b)
 	error_done(&p->err);
 	r = write_record(b, again ? &was : NULL);
 	/* With the disk full there is what prepare has set aside for it. */
-	if ((r == -ENOSPC || r == -EDQUOT) && fs_unlink_at(b->area_fd, DIR_BALLAST) == 0)
+	if (dir_make_room(b, r))
 		r = write_record(b, again ? &was : NULL);
 	manifest_done(&was);
 	if (r < 0)

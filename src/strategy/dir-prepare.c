@@ -159,22 +159,40 @@ static int feasible(struct atoll_participant *p, struct dir_batch *b, const stru
 	return 0;
 }
 
-/* Space that apply may need when directories must grow, and for the record of what was installed; let
- * go when the disk is full then. */
-static int make_ballast(struct atoll_participant *p, struct dir_batch *b, uint64_t record)
+/* Space that apply may need when directories must grow, and for RECORDS; let go when the disk is full then. */
+static int make_ballast(struct atoll_participant *p, struct dir_batch *b, uint64_t records)
 {
 	cleanup_close int fd = FD_NONE;
-	int r = fs_create_at(b->area_fd, DIR_BALLAST, 0600, &fd);
+	uint64_t size = (64u << 10) + 256u * (uint64_t)b->m.ops.n + records;
+	struct fs_stat st;
+	int r = fs_stat_at(b->area_fd, DIR_BALLAST, 0, &st);
 
-	if (r == -EEXIST)
+	/* That of another batch: one that died, or of the same undo. */
+	if (r >= 0 && st.size >= size)
 		return 0;
+	(void)fs_unlink_at(b->area_fd, DIR_BALLAST);
+	r = fs_create_at(b->area_fd, DIR_BALLAST, 0600, &fd);
 	if (r >= 0)
-		r = fs_allocate(fd, (64u << 10) + 256u * (uint64_t)b->m.ops.n + record);
+		r = fs_allocate(fd, size);
 	if (r < 0) {
 		(void)fs_unlink_at(b->area_fd, DIR_BALLAST);
 		return error_sys(&p->err, r, "set space aside in", p->area);
 	}
 	return 0;
+}
+
+int dir_set_aside(struct atoll_participant *p, uint64_t room, int ready)
+{
+	struct dir_batch *b = p->state;
+	struct fs_stat st = { 0 };
+	int r;
+
+	if (!b || b->batch_fd == FD_NONE)
+		return ready;
+	(void)fs_stat_at(b->batch_fd, DIR_INSTALLED, 0,
+	                 &st); /* without it, nothing would be undone */
+	r = make_ballast(p, b, room + 4 * st.size);
+	return r < 0 ? r : ready;
 }
 
 /* ---- staging and the manifest ---- */
@@ -347,6 +365,7 @@ static int build(struct atoll_participant *p, struct dir_batch *b, const struct 
 	struct dir_links links = { 0 };
 	struct fs_stat area_st;
 	bool stays = source->stays && p->rest;
+	uint64_t records;
 	int r = mount_info(b->work_fd, &work);
 
 	progress_phase("preparing", 0);
@@ -367,6 +386,9 @@ static int build(struct atoll_participant *p, struct dir_batch *b, const struct 
 	b->work_apart = !mount_same(&work, &area);
 	r = dir_links_count(b, cs, &links);
 	/* Once it is decided, it must be possible to write that down. */
+	records = links.record;
+	if (p->rest) /* a base: sorted in one file, written to another, and how entries look since */
+		records += source->room + 4 * links.record;
 	if (r >= 0 && MANIFEST_HEADER_SIZE + links.record > manifest_limit()) {
 		free(links.v);
 		return error_sys(&p->err, -EFBIG, "list all that would be new in", p->root);
@@ -397,7 +419,7 @@ static int build(struct atoll_participant *p, struct dir_batch *b, const struct 
 	if (r >= 0)
 		r = add_dirs(p, b, cs);
 	if (r >= 0)
-		r = make_ballast(p, b, links.record);
+		r = make_ballast(p, b, records);
 	return r;
 }
 

@@ -156,5 +156,6 @@ int dir_release(struct atoll_participant *p)
 	r = p->batch.undoing ? rescue_undone(p, b) : rescue_late(p, b);
 	if (r < 0)
 		return r;
+	dir_let_go(b);
 	return dir_remove_batch(p, b);
 }

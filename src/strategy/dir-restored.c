@@ -165,6 +165,14 @@ int dir_restored_add(struct atoll_participant *p, struct dir_batch *b,
 	return save(p, b, &m, r);
 }
 
+uint64_t dir_restored_size(const struct atoll_participant *p)
+{
+	cleanup_close int area_fd = dir_open_area(p);
+	struct fs_stat st;
+
+	return area_fd < 0 || fs_stat_at(area_fd, RESTORED, 0, &st) < 0 ? 0 : st.size;
+}
+
 int dir_restored_read(struct atoll_participant *p, struct manifest *ret)
 {
 	cleanup_close int area_fd = dir_open_area(p);

@@ -111,6 +111,8 @@ struct dir_source {
 	/* Of a batch that leaves work behind: its entries stay in the workspace, the resource gets
 	 * copies. Else they are moved out, whiteouts too. */
 	bool stays;
+	/* Bytes that the strategy's own records take anew after such a batch, beside what it installs. */
+	uint64_t room;
 };
 /* Leaves in CS what the batch is to take (dir-select.c); p->rest: something was left out. */
 int dir_select(struct atoll_participant *p, const struct dir_source *source, struct changeset *cs);
@@ -199,6 +201,13 @@ int dir_parent(struct dir_batch *b, int root_fd, const char *path, int *ret_fd,
                const char **ret_name);
 /* The opened-up mode of a directory an ordinary owner locked, or its own. */
 int dir_open_up(int dir_fd, const char *name, struct fs_stat *ret_before);
+/* R is about a full disk, and there was the ballast, which is gone now: it is worth another try. */
+bool dir_make_room(struct dir_batch *b, int r);
+/* For an undo that keeps the work: ROOM for the strategy's own records, and for what it returns. R, or what
+ * went wrong. */
+int dir_set_aside(struct atoll_participant *p, uint64_t room, int r);
+/* The ballast is needed no more. */
+void dir_let_go(struct dir_batch *b);
 /* dir-links.c: how many names of each entry with several a change set commits. */
 struct dir_link_count {
 	struct fs_id id; /* ino only, inside directories */
@@ -234,6 +243,8 @@ int dir_restored_write(struct atoll_participant *p, struct dir_batch *b);
 /* The same for what the batch installed, and what it took over from somebody else. */
 int dir_restored_add(struct atoll_participant *p, struct dir_batch *b,
                      const struct manifest *installed, const struct manifest *theirs, bool back);
+/* Bytes of that record. */
+uint64_t dir_restored_size(const struct atoll_participant *p);
 /* Of one that is not there, or torn, nothing. */
 int dir_restored_read(struct atoll_participant *p, struct manifest *ret);
 bool dir_restored_known(const void *restored, const char *path, const struct fs_stat *now);

@@ -201,6 +201,18 @@ void overlay_base_done(struct overlay_base *b)
 	strlist_done(&b->moved_why);
 }
 
+uint64_t overlay_base_room(const struct atoll_participant *p)
+{
+	cleanup_free char *path = NULL;
+	char name[OVERLAY_BASE_NAME_LEN];
+	struct fs_stat st;
+
+	overlay_base_file_name(p, "records", name);
+	path = xasprintf("%s/%s", p->work, name);
+	/* To be sorted, and as they are written. */
+	return 2 * ((fs_stat_at(AT_FDCWD, path, 0, &st) < 0 ? 0 : st.size) + dir_restored_size(p));
+}
+
 /* ---- recording ---- */
 
 bool overlay_base_changed_since(const struct overlay_base *b, int64_t ctime_ns)

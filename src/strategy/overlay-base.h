@@ -60,6 +60,9 @@ void overlay_base_done(struct overlay_base *b);
 int overlay_base_observe(struct atoll_participant *p, int area_fd, const struct upper_compare *u,
                          const struct changeset *cs, struct overlay_base *b, bool whole);
 
+/* Bytes that overlay_base_rebase() may take, beside those of what was installed. */
+uint64_t overlay_base_room(const struct atoll_participant *p);
+
 /* With the next barrier: before the decision of a batch after which they are read and written anew. */
 int overlay_base_sync(struct atoll_participant *p, int area_fd);
 

@@ -144,8 +144,8 @@ static int save_records(struct atoll_participant *p, int area_fd)
 	return r == -EEXIST || r == -ENOENT ? 0 : r;
 }
 
-static int rebase(struct atoll_participant *p, int area_fd, struct dir_batch *b,
-                  const struct manifest *installed, bool back)
+static int rebase_once(struct atoll_participant *p, int area_fd, struct dir_batch *b,
+                       const struct manifest *installed, bool back)
 {
 	struct overlay_base to = OVERLAY_BASE_INIT;
 	struct manifest from = MANIFEST_INIT, theirs = MANIFEST_INIT;
@@ -177,6 +177,17 @@ static int rebase(struct atoll_participant *p, int area_fd, struct dir_batch *b,
 		r = dir_restored_add(p, b, installed, &theirs, back);
 	manifest_done(&theirs);
 	return r;
+}
+
+static int rebase(struct atoll_participant *p, int area_fd, struct dir_batch *b,
+                  const struct manifest *installed, bool back)
+{
+	int r = rebase_once(p, area_fd, b, installed, back);
+
+	if (!dir_make_room(b, r))
+		return r;
+	error_done(&p->err);
+	return rebase_once(p, area_fd, b, installed, back);
 }
 
 int overlay_base_rebase(struct atoll_participant *p, int area_fd, struct dir_batch *b,

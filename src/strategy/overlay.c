@@ -247,6 +247,7 @@ static int prepare_commit(struct atoll_participant *p)
 		r = view_open(p, &v);
 	if (r >= 0)
 		r = overlay_base_observe(p, v.dir_fd, &v.u, &v.cs, &v.base, true);
+	source.room = overlay_base_room(p);
 	p->changes = 0;
 	if (r >= 0)
 		r = dir_select(p, &source, &v.cs);
@@ -290,7 +291,10 @@ static int overlay_prepare(struct atoll_participant *p)
 	if (r < 0)
 		return r;
 	upper = overlay_layer_path(p, 'u');
-	return p->batch.undoing ? dir_prepare_undo(p, upper) : prepare_commit(p);
+	if (!p->batch.undoing)
+		return prepare_commit(p);
+	r = dir_prepare_undo(p, upper);
+	return r < 0 || !p->keeps ? r : dir_set_aside(p, overlay_base_room(p), r);
 }
 
 static int overlay_check(struct atoll_participant *p)
@@ -371,7 +375,10 @@ static int overlay_commit(struct atoll_participant *p)
 		return r;
 	if (!p->batch.redoing && !p->rest)
 		p->stale = true;
-	return p->stale ? 0 : rebase(p, p->state);
+	r = p->stale ? 0 : rebase(p, p->state);
+	if (r >= 0)
+		dir_let_go(p->state);
+	return r;
 }
 
 static int overlay_abort(struct atoll_participant *p)
@@ -402,16 +409,13 @@ static int overlay_undo(struct atoll_participant *p)
 	return r;
 }
 
-static int overlay_keep(struct atoll_participant *p)
+static int keep_batch(struct atoll_participant *p, struct dir_batch *b)
 {
-	cleanup_free char *upper = overlay_layer_path(p, 'u');
 	cleanup_close int dir_fd = FD_NONE;
 	struct manifest now = MANIFEST_INIT;
-	struct dir_batch *b;
-	int r = dir_keep_load(p, upper, &b);
+	int r;
 
-	if (r >= 0)
-		r = overlay_keep_batch(p, b, overlay_our_marks());
+	r = overlay_keep_batch(p, b, overlay_our_marks());
 	/* Of an upper that was used up nobody cared for the times. */
 	if (r >= 0)
 		r = dir_used_up(p);
@@ -429,6 +433,21 @@ static int overlay_keep(struct atoll_participant *p)
 		p->stale = false;
 	/* A mount of it shows what was there before. */
 	return r < 0 ? r : overlay_unmount(p);
+}
+
+static int overlay_keep(struct atoll_participant *p)
+{
+	cleanup_free char *upper = overlay_layer_path(p, 'u');
+	struct dir_batch *b;
+	int r = dir_keep_load(p, upper, &b);
+
+	if (r < 0)
+		return r;
+	r = keep_batch(p, b);
+	if (!dir_make_room(b, r))
+		return r;
+	error_done(&p->err);
+	return keep_batch(p, b);
 }
 
 static int overlay_refresh(struct atoll_participant *p)

@@ -8,6 +8,7 @@ import ctypes
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -44,8 +45,8 @@ class Case:
     def __init__(self, who, strategy, root, home):
         self.who, self.strategy, self.root, self.home = who, strategy, Path(root), Path(home)
 
-    def atoll(self, *argv, code=0, cwd=None):
-        env = dict(os.environ, ATOLL_HOME=str(self.home), HOME=str(self.home.parent), NO_COLOR='1')
+    def atoll(self, *argv, code=0, cwd=None, **more):
+        env = dict(os.environ, ATOLL_HOME=str(self.home), HOME=str(self.home.parent), NO_COLOR='1', **more)
         done = subprocess.run((AS_USER if self.who == 'user' else []) + [ATOLL, *argv], cwd=cwd or self.root,
                               env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True,
                               errors='replace', timeout=300)
@@ -242,6 +243,53 @@ def hung_mount_below(place, _kind, who, strategy):
     case.atoll('stop', 'p', '--yes', '--force')
 
 
+def fill_up(folder):
+    """Not a block is left on FOLDER's filesystem, once what it was about to write is written."""
+    with open(folder / 'filler', 'wb', buffering=0) as filler:
+        for size in (1 << 20, 1 << 12) * 3:
+            try:
+                while True:
+                    filler.write(bytes(size))
+            except OSError:
+                sh(f'sync -f {folder}')
+
+
+LONG = 'x' * 80
+DECIDED, UNDO_DECIDED = 'txn.after-decision', 'txn.undo.after-decision'
+
+
+def full_after_decision(place, kind, strategy, how):
+    """It died right after it had decided, and then the disk became full: what recovery needs was set aside. The store
+    is elsewhere."""
+    root = own(place.mount(kind, 'fs') / 'root', 'root')
+    case = Case('root', strategy, root, own(place.top / 'far', 'root') / 'home')
+    sh(f'for d in $(seq 20); do mkdir d$d; (cd d$d; seq 200 | sed s/^/{LONG}/ | xargs touch); done', cwd=root)
+    case.atoll('config', 'set', 'exec.min-free', '0')
+    case.atoll('start', 'p', '--dir', str(root), '--strategy', strategy)
+    case.exec(f'cd "$ATOLL_RESOURCE_1"; for f in d1/* d2/* d3/* d4/*; do echo new >$f; done; '
+              f'mkdir n; cd n; seq 1000 | sed s/^/{LONG}/ | xargs touch')
+    before = listing(root)
+    words = {'commit': ['commit', 'p'], 'part': ['commit', 'p', str(root / 'd1'), str(root / 'n')],
+             'undo': ['rollback', 'p'], 'keep': ['rollback', '--keep-work', 'p']}[how]
+    if words[0] == 'rollback':
+        case.atoll('commit', 'p')
+    case.atoll(*words, code=-signal.SIGKILL, ATOLL_CRASHPOINT=UNDO_DECIDED if words[0] == 'rollback' else DECIDED)
+    fill_up(root.parent)
+    case.atoll('recover')
+    (root.parent / 'filler').unlink()
+    changed = [(root / f'{d}/{LONG}7').read_text() for d in ('d1', 'd2', 'd3', 'd4')]
+    wanted = {'commit': ['new\n'] * 4, 'part': ['new\n', '', '', '']}.get(how, [''] * 4)
+    if changed != wanted or (root / 'n').exists() != (words[0] == 'commit'):
+        raise Broken(f'{changed}, not {wanted}')
+    if words[0] == 'rollback' and listing(root) != before:
+        raise Broken(f'not undone: {diff(before, listing(root))[:500]}')
+    if how in ('part', 'keep'):  # and what is work still, or again
+        case.atoll('commit', 'p')
+        if any((root / f'd{d}/{LONG}7').read_text() != 'new\n' for d in range(1, 5)):
+            raise Broken('the work is not there')
+    case.atoll('stop', 'p', '--yes', '--force')
+
+
 def attempt(number, name, test):
     top = tempfile.mkdtemp(prefix='atoll-fs-', dir=os.environ.get('ATOLL_TEST_DIR', '/var/tmp'))
     os.chmod(top, 0o755)
@@ -272,6 +320,10 @@ def all_tests():
                     yield (f'{test.__name__}_{kind}_{strategy}_{who}',
                            lambda p, t=test, k=kind, w=who, s=strategy: t(p, k, w, s))
         yield (f'ovl_04_05_hung_mount_below_{who}', lambda p, w=who: hung_mount_below(p, None, w, 'overlay'))
+    for strategy in ('overlay', 'copy'):
+        for how in ('commit', 'part', 'undo', 'keep'):
+            yield (f'atm_01_full_after_the_decision_{how}_{strategy}',
+                   lambda p, s=strategy, h=how: full_after_decision(p, 'ext4', s, h))
 
 
 def main():
