@@ -22,7 +22,7 @@ from pathlib import Path
 
 sys.path.insert(0, os.environ['ATOLL_TEST_LIB'])
 from atolld import PATIENCE, Daemon, main, request  # noqa: E402
-from expect import need, same  # noqa: E402
+from expect import Broken, need, same  # noqa: E402
 
 ATOLL = os.environ['ATOLL']
 SECONDS = 3600 if os.environ.get('ATOLL_LONG') == '1' else 6
@@ -94,11 +94,11 @@ class Soak:
         return int(head.split(b' ')[1]), head, rest
 
     def commit(self, sock, plan):
-        status, head, _ = self.ask(sock, f'GET /v1/plans/p{plan}/diff', None)
+        status, head, said = self.ask(sock, f'GET /v1/plans/p{plan}/diff', None)
         etag = re.search(rb'ETag: (\S+)', head)
         if status != 200 or not etag:
-            return status
-        return self.ask(sock, f'POST /v1/plans/p{plan}/commit?wait=5', {}, [f'If-Match: {etag[1].decode()}'])[0]
+            return status, head, said
+        return self.ask(sock, f'POST /v1/plans/p{plan}/commit?wait=5', {}, [f'If-Match: {etag[1].decode()}'])
 
     def step(self, rng):
         """One connection, a few requests; now and then it goes in the middle of one."""
@@ -111,10 +111,10 @@ class Soak:
                     sock.sendall(data[:rng.randrange(len(data) + 1)])
                     time.sleep(rng.random() * 0.02)
                     return 'went'
-                status = self.commit(sock, body) if line == 'commit' else self.ask(sock, line, body)[0]
+                status, _, said = self.commit(sock, body) if line == 'commit' else self.ask(sock, line, body)
                 self.count(what, status)
                 if status >= 500 and status not in (503,):
-                    self.broken.append(f'{line}: {status}')
+                    self.broken.append(f'{line}: {status} {said}')
                 if what == 'GET /v1/events':
                     time.sleep(rng.random() * 0.1)
                     return 'went'
@@ -187,9 +187,26 @@ class Soak:
     # ---- what is left ----
 
     def held(self):
+        """Descriptors but those of the database, which SQLite keeps to use again; threads; KiB."""
         base = Path(f'/proc/{self.daemon.process.pid}')
         size = int(re.search(r'VmRSS:\s+(\d+)', (base / 'status').read_text())[1])
-        return len(list((base / 'fd').iterdir())), len(list((base / 'task').iterdir())), size
+        fds = 0
+        for fd in (base / 'fd').iterdir():
+            try:
+                fds += not os.readlink(fd).endswith('/atoll.db')
+            except FileNotFoundError:
+                pass  # closed meanwhile
+        return fds, len(list((base / 'task').iterdir())), size
+
+    def grows(self, first):
+        """Does it still hold more than it did, once what happened has come to its end? How much."""
+        def more():
+            now = self.held()
+            return now if now[0] > first[0] + 2 or now[1] > first[1] or now[2] >= first[2] + 3 * 1024 else None
+        until = time.monotonic() + 15
+        while more() and time.monotonic() < until:
+            time.sleep(0.1)
+        return more()
 
     def settle(self):
         """Every plan is decided, and none is left."""
@@ -246,20 +263,20 @@ def soak_with_kills(top):
 
 
 def soak_without_leaks(top):
-    """One daemon, which is not killed: as in the first third, so at the end."""
+    """One daemon, which is not killed. At first it takes what it then has: what a slow machine does in a second may be
+    too little to warm it. Whoever leaks takes more each time."""
     s = Soak(top, SEED + 1)
+    seen = []
     try:
-        s.run(SECONDS / 6, False)
-        s.settle()
-        time.sleep(0.5)
-        first = s.held()
-        s.run(SECONDS / 6, False)
-        s.settle()
-        until = time.monotonic() + PATIENCE
-        while ((now := s.held())[0] > first[0] + 2 or now[1] > first[1]) and time.monotonic() < until:
-            time.sleep(0.1)
-        need(now[0] <= first[0] + 2 and now[1] <= first[1], f'descriptors, threads: {first}, then {now}')
-        need(now[2] < first[2] + 3 * 1024, f'kB: {first[2]}, then {now[2]}')
+        for _ in range(6):
+            s.run(SECONDS / 6, False)
+            s.settle()
+            if seen and not s.grows(seen[-1]):
+                break
+            time.sleep(0.5)
+            seen.append(s.held())
+        else:
+            raise Broken(f'descriptors, threads, KiB: {seen}')
         s.nothing_is_left()
     finally:
         print(f'# seed {SEED + 1}: {json.dumps(s.counts, sort_keys=True)}; {s.held() if s.daemon.process.poll() is None else None}')
