@@ -864,7 +864,7 @@ import execclient, socket, ssl, time
 class There:
     def connect(self, place, tls):
         from atolld import Wire
-        sock = socket.create_connection(('10.213.7.1', int(place)))
+        sock = socket.create_connection((sys.argv[7], int(place)))
         return Wire(ssl.create_default_context(cafile=tls).wrap_socket(sock, server_hostname='localhost'))
 s = Session(There(), sys.argv[3], place=sys.argv[2], tls=sys.argv[4], headers=['Authorization: Bearer ' + sys.argv[5]]).open()
 s.start('sh', '-c', 'echo ready; ' + ('exec yes' if sys.argv[6] == 'printing' else 'exec sleep 1000'))
@@ -876,11 +876,11 @@ time.sleep(1000)
 """
 
 
-def link_to(name):
+def link_to(name, net):
     """A pair of interfaces, one end in a network of its own; None where that cannot be had."""
     commands = [f'ip netns add {name}', f'ip link add {name} type veth peer name eth0 netns {name}',
-                f'ip addr add 10.213.7.1/24 dev {name}', f'ip link set {name} up',
-                f'ip -n {name} addr add 10.213.7.2/24 dev eth0', f'ip -n {name} link set eth0 up']
+                f'ip addr add {net}.1/24 dev {name}', f'ip link set {name} up',
+                f'ip -n {name} addr add {net}.2/24 dev eth0', f'ip -n {name} link set eth0 up']
     for command in commands:
         try:
             said = subprocess.run(command.split(), capture_output=True, check=False)
@@ -894,12 +894,13 @@ def link_to(name):
 
 def der_10_a_cut_link_frees_the_lock(top):
     """No byte says that the client is gone: the lock is free within five seconds all the same."""
-    name = link_to(f'atl{os.getpid() % 100000}') if os.geteuid() == 0 else None
+    net = f'10.213.{os.getpid() % 250}'  # two that run at once do not share one
+    name = link_to(f'atl{os.getpid() % 100000}', net) if os.geteuid() == 0 else None
     if not name:
         raise Skip('no network namespaces to cut a link between')
     try:
         cert, key = certificate(top)
-        with World(top, f'--socket={top}/sock', '--listen=10.213.7.1:0', '--host=localhost', f'--tls-cert={cert}',
+        with World(top, f'--socket={top}/sock', f'--listen={net}.1:0', '--host=localhost', f'--tls-cert={cert}',
                    f'--tls-key={key}') as d:
             port = next(p for p in d.places() if not p.startswith('unix:')).rpartition(':')[2]
             plan, _ = d.filled()
@@ -907,7 +908,7 @@ def der_10_a_cut_link_frees_the_lock(top):
             for how in ('running', 'printing'):
                 answer = d.ask(f'POST /v1/sandboxes/{sandbox}/auth', {}, headers=['Content-Type: application/json'])
                 client = subprocess.Popen(['ip', 'netns', 'exec', name, sys.executable, '-c', CUT, os.environ['ATOLL_TEST_LIB'],
-                                           port, plan, cert, answer.json()['token'], how], stdout=subprocess.PIPE)
+                                           port, plan, cert, answer.json()['token'], how, f'{net}.1'], stdout=subprocess.PIPE)
                 same(client.stdout.readline(), b'in\n', f'{how}: the client')
                 time.sleep(0.5)
                 subprocess.run(['ip', 'link', 'set', name, 'down'], check=True)
