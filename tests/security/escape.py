@@ -27,7 +27,7 @@ SABOTAGE = os.environ.get('ATOLL_TEST_SABOTAGE') == '1'
 NOBODY = 65534
 REFUSED, NOT_HERE = 1, 77
 LEAKED = 99
-SHM_KEY = 0x41746f6c
+SHM_KEY = 0x41746f6c + os.getpid()  # nobody else's, who may try the same now
 
 WRITES = 'readonly,landlock'  # a mount in front, a rule behind
 PID_ONE = 'capabilities,landlock,user-ns'
@@ -178,7 +178,7 @@ class World:
             **os.environ, 'ATOLL_HOME': f'{self.dir}/store', 'HOME': f'{self.dir}/home',
             'STORE': f'{self.dir}/store', 'OUT': f'{self.dir}/out', 'RES': f'{self.dir}/res',
             'GIVEN': f'{self.dir}/given', 'ABSTRACT': self.abstract(),
-            'ABSTRACT_DGRAM': self.abstract() + '-d', 'SHM_KEY': str(SHM_KEY + os.geteuid()),
+            'ABSTRACT_DGRAM': self.abstract() + '-d', 'SHM_KEY': str(SHM_KEY),
             'SSH_AUTH_SOCK': f'{self.dir}/home/agent/socket',
             'DBUS_SESSION_BUS_ADDRESS': 'unix:path=/run/bus',
             'XDG_CONFIG_HOME': f'{self.dir}/home/.config', 'ATOLL_CONFIG_SYSTEM': '/nonexistent',
@@ -240,7 +240,7 @@ class World:
     @staticmethod
     def make_memory():
         libc = ctypes.CDLL(None, use_errno=True)
-        return libc.shmget(SHM_KEY + os.geteuid(), 4096, 0o1600)
+        return libc.shmget(SHM_KEY, 4096, 0o1600)
 
     @staticmethod
     def make_key():
