@@ -41,12 +41,13 @@ FAULTS = [('ENOSPC', SPACE, True), ('ENOSPC', SYNC, False), ('EDQUOT', SPACE, Tr
 CAUSES = {
     'ENOSPC': ['No space left', 'ENOSPC', 'database or disk is full', 'disk I/O error', 'unable to open database'],
     'EDQUOT': ['quota exceeded', 'EDQUOT', 'disk I/O error', 'unable to open database', 'database or disk is full'],
-    'EIO': ['Input/output error', 'EIO', 'disk I/O error', 'unable to open database', 'I/O error', 'image is malformed'],
+    'EIO': ['Input/output error', 'EIO', 'disk I/O error', 'unable to open database', 'I/O error', 'image is malformed',
+            'locking protocol'],
     'EROFS': ['Read-only file system', 'EROFS', 'readonly database', 'disk I/O error', 'unable to open database'],
     'EMFILE': ['Too many open files', 'EMFILE', 'unable to open database'],
     'ENOMEM': ['Cannot allocate memory', 'ENOMEM', 'out of memory', 'disk I/O error'],
     'EOPNOTSUPP': ['not supported', 'EOPNOTSUPP'],
-    'EINTR': ['Interrupted system call', 'EINTR', 'disk I/O error', 'unable to open database'],
+    'EINTR': ['Interrupted system call', 'EINTR', 'disk I/O error', 'unable to open database', 'locking protocol'],
 }
 # SQLite does not keep why it could only read; a helper whose answer could not be written has no way to tell.
 ANY = ['readonly database', 'ended without an answer']
