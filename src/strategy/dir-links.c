@@ -6,28 +6,80 @@
  */
 #include "strategy/dir.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "fs/walk.h"
 #include "util/mem.h"
 
+#define LEAST_PLACES 256u /* a power of two */
+
+/* Where INO is, or would be, among the places, of which some are free. */
+static size_t *place_of(const struct dir_links *l, uint64_t ino)
+{
+	size_t i = (size_t)(ino * 0x9e3779b97f4a7c15u >> 32);
+
+	for (;; i++) {
+		size_t *place = &l->places[i & (l->n_places - 1)];
+
+		if (*place == 0 || l->v[*place - 1].id.ino == ino)
+			return place;
+	}
+}
+
+static const struct dir_link_count *find_link(const struct dir_links *l, uint64_t ino)
+{
+	size_t *place = l->n ? place_of(l, ino) : NULL;
+
+	return place && *place ? &l->v[*place - 1] : NULL;
+}
+
+static int add_places(struct dir_links *l)
+{
+	size_t n = l->n_places ? 2 * l->n_places : LEAST_PLACES;
+	size_t *places = calloc(n, sizeof(*places));
+
+	if (!places)
+		return -ENOMEM;
+	free(l->places);
+	l->places = places;
+	l->n_places = n;
+	for (size_t i = 0; i < l->n; i++)
+		*place_of(l, l->v[i].id.ino) = i + 1;
+	return 0;
+}
+
 static int count_link(struct dir_links *l, const struct fs_stat *st)
 {
-	int r;
+	size_t *place;
+	int r = 0;
 
 	if (S_ISDIR(st->mode) || st->nlink < 2)
 		return 0;
-	for (size_t i = 0; i < l->n; i++) {
-		if (l->v[i].id.ino == st->id.ino) {
-			l->v[i].seen++;
-			return 0;
-		}
+	if (2 * (l->n + 1) > l->n_places)
+		r = add_places(l);
+	if (r < 0)
+		return r;
+	place = place_of(l, st->id.ino);
+	if (*place) {
+		l->v[*place - 1].seen++;
+		return 0;
 	}
 	r = grow((void **)&l->v, &l->cap, l->n + 1, sizeof(*l->v));
-	if (r >= 0)
-		l->v[l->n++] = (struct dir_link_count){ st->id, st->nlink, 1 };
-	return r;
+	if (r < 0)
+		return r;
+	l->v[l->n++] = (struct dir_link_count){ st->id, st->nlink, 1 };
+	*place = l->n;
+	return 0;
+}
+
+void dir_links_done(struct dir_links *l)
+{
+	free(l->v);
+	free(l->places);
+	*l = (struct dir_links){ 0 };
 }
 
 static int count_below(void *ctx, int dir_fd, const char *name, const char *path,
@@ -72,12 +124,12 @@ struct leaves {
  * still reach the resource's file. */
 static bool link_leaves(const struct dir_links *l, const struct fs_stat *st)
 {
+	const struct dir_link_count *known;
+
 	if (S_ISDIR(st->mode) || st->nlink < 2)
 		return false;
-	for (size_t i = 0; i < l->n; i++)
-		if (l->v[i].id.ino == st->id.ino)
-			return l->v[i].seen < l->v[i].nlink;
-	return false;
+	known = find_link(l, st->id.ino);
+	return known && known->seen < known->nlink;
 }
 
 static int look_below(void *ctx, int dir_fd, const char *name, const char *path, unsigned char type)

@@ -268,17 +268,52 @@ static int add_op(struct atoll_participant *p, struct dir_batch *b, const struct
 	return r < 0 ? error_set(&p->err, r, "change set too big for memory") : 0;
 }
 
+static int by_path(const void *a, const void *b)
+{
+	const struct manifest_dir *x = a, *y = b;
+
+	return path_compare(x->path, y->path);
+}
+
+/* Directories come in order, twice: those whose time changed, then those with other attributes. */
+struct dirs_so_far {
+	size_t first;  /* how many the first time; sorted */
+	bool no_order; /* those behind them are not, after all */
+};
+
+static struct manifest_dir *find_dir(const struct dir_batch *b, const struct dirs_so_far *so_far,
+                                     const char *path)
+{
+	union {
+		const char *in;
+		char *out;
+	} key = { path };
+	const struct manifest_dir wanted = { .path = key.out };
+	struct manifest_dir *v = b->m.dirs, *found = NULL;
+	size_t n = b->m.n_dirs, first = so_far->first;
+
+	if (first)
+		found = bsearch(&wanted, v, first, sizeof(*v), by_path);
+	if (!found && n > first && !so_far->no_order)
+		found = bsearch(&wanted, v + first, n - first, sizeof(*v), by_path);
+	for (size_t i = n; i-- > first && !found && so_far->no_order;)
+		if (strcmp(v[i].path, path) == 0)
+			found = &v[i];
+	return found;
+}
+
 /* The record of directory PATH, made when missing. WORK: its state in the view. */
 static struct manifest_dir *dir_record(struct atoll_participant *p, struct dir_batch *b,
-                                       const char *path)
+                                       struct dirs_so_far *so_far, const char *path)
 {
-	struct manifest_dir d = { 0 };
+	struct manifest_dir d = { 0 }, *known = find_dir(b, so_far, path);
 	cleanup_close int fd = FD_NONE;
 	int r;
 
-	for (size_t i = b->m.n_dirs; i-- > 0;)
-		if (strcmp(b->m.dirs[i].path, path) == 0)
-			return &b->m.dirs[i];
+	if (known)
+		return known;
+	if (b->m.n_dirs > so_far->first && path_compare(b->m.dirs[b->m.n_dirs - 1].path, path) > 0)
+		so_far->no_order = true;
 	r = resolve_dir_path(b->root_fd, path, &fd);
 	if (r >= 0)
 		r = fs_stat_at(fd, "", FS_STAT_ID, &d.old_stat);
@@ -297,9 +332,10 @@ static struct manifest_dir *dir_record(struct atoll_participant *p, struct dir_b
 	return &b->m.dirs[b->m.n_dirs - 1];
 }
 
-static int add_attr(struct atoll_participant *p, struct dir_batch *b, const struct change *c)
+static int add_attr(struct atoll_participant *p, struct dir_batch *b, struct dirs_so_far *so_far,
+                    const struct change *c)
 {
-	struct manifest_dir *d = dir_record(p, b, c->path);
+	struct manifest_dir *d = dir_record(p, b, so_far, c->path);
 	cleanup_close int root = FD_NONE, work = FD_NONE;
 	int r;
 
@@ -325,25 +361,22 @@ static int add_attr(struct atoll_participant *p, struct dir_batch *b, const stru
 	return 0;
 }
 
-static int by_path(const void *a, const void *b)
-{
-	const struct manifest_dir *x = a, *y = b;
-
-	return path_compare(x->path, y->path);
-}
-
 static int add_dirs(struct atoll_participant *p, struct dir_batch *b, const struct changeset *cs)
 {
+	struct dirs_so_far so_far = { 0 };
 	int r = 0;
 
 	for (size_t i = 0; i < cs->n_dirs; i++) {
-		struct manifest_dir *d = dir_record(p, b, cs->dirs[i].path);
+		struct manifest_dir *d = dir_record(p, b, &so_far, cs->dirs[i].path);
 
 		if (!d)
 			return p->err.code;
 		d->flags |= MANIFEST_DIR_TIME;
 		d->new_stat.mtime_ns = cs->dirs[i].work_mtime_ns;
 	}
+	if (b->m.n_dirs)
+		qsort(b->m.dirs, b->m.n_dirs, sizeof(*b->m.dirs), by_path);
+	so_far = (struct dirs_so_far){ .first = b->m.n_dirs };
 	for (size_t i = 0; i < cs->v.n && r >= 0; i++) {
 		cleanup_change struct change c = CHANGE_INIT;
 
@@ -351,7 +384,7 @@ static int add_dirs(struct atoll_participant *p, struct dir_batch *b, const stru
 		if (r < 0)
 			return dir_unreadable(p, r);
 		if (c.op == CHANGE_ATTR)
-			r = add_attr(p, b, &c);
+			r = add_attr(p, b, &so_far, &c);
 	}
 	if (b->m.n_dirs)
 		qsort(b->m.dirs, b->m.n_dirs, sizeof(*b->m.dirs), by_path);
@@ -390,7 +423,7 @@ static int build(struct atoll_participant *p, struct dir_batch *b, const struct 
 	if (p->rest) /* a base: sorted in one file, written to another, and how entries look since */
 		records += source->room + 4 * links.record;
 	if (r >= 0 && MANIFEST_HEADER_SIZE + links.record > manifest_limit()) {
-		free(links.v);
+		dir_links_done(&links);
 		return error_sys(&p->err, -EFBIG, "list all that would be new in", p->root);
 	}
 	for (size_t i = 0; i < cs->v.n && r >= 0; i++) {
@@ -409,7 +442,7 @@ static int build(struct atoll_participant *p, struct dir_batch *b, const struct 
 			r = add_op(p, b, &c, area_st.mnt_id, source,
 			           copy || stays || b->work_apart);
 	}
-	free(links.v);
+	dir_links_done(&links);
 	if (r < 0 && !p->err.code)
 		return error_sys(&p->err, r, "look for hard links in", p->work);
 	if (r >= 0 && p->rest && !source->stays)

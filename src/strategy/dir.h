@@ -215,10 +215,13 @@ struct dir_link_count {
 	uint32_t seen;
 };
 struct dir_links {
-	struct dir_link_count *v; /* free() it */
+	struct dir_link_count *v;
 	size_t n, cap;
+	size_t *places; /* by inode: an index into V plus one, or 0; at least half of them are */
+	size_t n_places;
 	uint64_t record; /* bytes that the record of what was installed will take */
 };
+void dir_links_done(struct dir_links *l);
 int dir_links_count(struct dir_batch *b, const struct changeset *cs, struct dir_links *ret);
 /* *ret: a name of C, or of something below it, is left behind. */
 int dir_links_leave(struct dir_batch *b, const struct change *c, const struct dir_links *l,
