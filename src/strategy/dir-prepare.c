@@ -275,6 +275,14 @@ static int by_path(const void *a, const void *b)
 	return path_compare(x->path, y->path);
 }
 
+/* For a search: PATH beside a record's. */
+static int compare_to_dir(const void *path, const void *dir)
+{
+	const struct manifest_dir *d = dir;
+
+	return path_compare(path, d->path);
+}
+
 /* Directories come in order, twice: those whose time changed, then those with other attributes. */
 struct dirs_so_far {
 	size_t first;  /* how many the first time; sorted */
@@ -284,18 +292,13 @@ struct dirs_so_far {
 static struct manifest_dir *find_dir(const struct dir_batch *b, const struct dirs_so_far *so_far,
                                      const char *path)
 {
-	union {
-		const char *in;
-		char *out;
-	} key = { path };
-	const struct manifest_dir wanted = { .path = key.out };
 	struct manifest_dir *v = b->m.dirs, *found = NULL;
 	size_t n = b->m.n_dirs, first = so_far->first;
 
 	if (first)
-		found = bsearch(&wanted, v, first, sizeof(*v), by_path);
+		found = bsearch(path, v, first, sizeof(*v), compare_to_dir);
 	if (!found && n > first && !so_far->no_order)
-		found = bsearch(&wanted, v + first, n - first, sizeof(*v), by_path);
+		found = bsearch(path, v + first, n - first, sizeof(*v), compare_to_dir);
 	for (size_t i = n; i-- > first && !found && so_far->no_order;)
 		if (strcmp(v[i].path, path) == 0)
 			found = &v[i];
