@@ -483,6 +483,47 @@ static void con_04_a_look_at_a_plan_that_goes(void **state)
 	}
 }
 
+struct growing {
+	struct fix *f;
+	int left, done; /* times */
+};
+
+static int add_meanwhile(void *user, struct atoll_participant *p, enum phase phase)
+{
+	struct growing *g = user;
+
+	(void)p;
+	(void)phase;
+	if (g->left == 0)
+		return 0;
+	g->left--;
+	fix_add(g->f, fix_find(g->f, "moving"), fix_dir(g->f, fix_path(g->f, "more%d", g->done++)),
+	        "failer");
+	return -ENOENT;
+}
+
+/* A digest is one of all that is there: it looks again, and not for ever. */
+static void con_04_a_digest_of_what_is_changed_meanwhile(void **state)
+{
+	struct fix *f = *state;
+	struct growing g = { .f = f, .left = 1 };
+	const char *root = fix_dir(f, "root");
+	struct atoll_result *res = atoll_result_new();
+	struct atoll_plan *p = fix_plan(f, "moving");
+	char digest[ATOLL_DIGEST_LEN];
+
+	fix_add(f, p, root, "failer");
+	put_text(fix_path(f, "%s/value", fix_work(f, p, root)), "new\n");
+	phase_hook(root, PHASE_DIFF, add_meanwhile, &g);
+	expect_eq(atoll_plan_digest(p, digest, res), 0);
+	expect_eq(g.done, 1);
+	g.left = 1000;
+	expect_eq(atoll_plan_digest(p, digest, res), -EAGAIN);
+	expect(g.done > 10 && g.left > 900);
+	phase_clear();
+	atoll_result_free(res);
+}
+
 /* ---- CON-05 ---- */
 
 static struct atoll_plan *calling_back;
@@ -884,6 +925,7 @@ int main(int argc, char **argv)
 		atest(con_03_random_rounds),
 		atest(con_04_other_plans_go_on),
 		atest(con_04_a_look_at_a_plan_that_goes),
+		atest(con_04_a_digest_of_what_is_changed_meanwhile),
 		atest(con_05_calling_back_into_the_own_plan_is_told),
 		atest(con_05_a_random_mix_never_stops),
 		atest(lock_files_go_and_nobody_meets),
