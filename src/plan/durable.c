@@ -143,7 +143,11 @@ enum durable_fate durable_fate(struct atoll *a, const char *plan_name,
 {
 	if (!durable_other_boot(row))
 		return DURABLE_KEPT;
-	if (durable_unused(row))
+	if (durable_unused(row)) {
+		/* With the resource, what lies beside it may be away, too: looked at once it is back. */
+		if (sandbox_verify_root(row, NULL) < 0)
+			return DURABLE_KEPT;
 		return holds_nothing(a, plan_name, row) ? DURABLE_ANEW : DURABLE_LOST;
+	}
 	return durable_noted(row) ? DURABLE_KEPT : DURABLE_LOST;
 }

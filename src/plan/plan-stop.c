@@ -43,6 +43,9 @@ static bool box_has_work(struct atoll *a, const char *plan_name, const struct sa
 
 	if (row->state == ATOLL_SANDBOX_ERRORED)
 		return !sandbox_is_remains(row);
+	/* It could not be looked at in this boot. */
+	if (durable_other_boot(row) && durable_unused(row))
+		return true;
 	/* In the other states nobody has a path to write to. */
 	if (row->state != ATOLL_SANDBOX_ACTIVE || row->stale)
 		return false;
