@@ -68,7 +68,11 @@ static int write_accepted(struct registry *reg, void *ctx, struct error *err)
 		if (row->state != ATOLL_SANDBOX_ERRORED || sandbox_is_remains(row) ||
 		    strcmp(row->boot_id, clock_boot_id()) == 0)
 			continue;
-		sandbox_written(row);
+		/* It holds something: from here on it is one that was used. */
+		if (row->exec_n == 0)
+			durable_count(row);
+		else
+			sandbox_written(row);
 		r = registry_sandbox_update(reg, row, err);
 		if (r == 0)
 			r = registry_sandbox_set_state(reg, row->id, ATOLL_SANDBOX_ACTIVE, "", err);
@@ -86,6 +90,11 @@ static int accept_all(struct plan_op *op, const struct plan_row *row, struct ato
 
 	if (r < 0 || a.n == 0)
 		return r;
+	/* The next boot is not to ask again. */
+	for (size_t i = 0; i < op->boxes.n; i++)
+		if (op->boxes.v[i].state == ATOLL_SANDBOX_ERRORED &&
+		    strcmp(op->boxes.v[i].boot_id, clock_boot_id()) == 0)
+			durable_note_later(&op->boxes.v[i]);
 	text = xasprintf("what a machine crash may have damaged in plan %s is taken as it is",
 	                 row->name);
 	result_note(res, ATOLL_NOTE_INFO, "", "", text);
