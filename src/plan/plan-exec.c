@@ -390,7 +390,7 @@ static void record_exec(const struct use *use, const char *line, int64_t started
 		r < 0 ? xstrdup(line) : xasprintf("%s: exit %d", line, usage->exit_code);
 	struct exec_record rec = { .boxes = &op->boxes,
 		                   .job = use->job,
-		                   .uncount = use->early && use->idle && r == 0,
+		                   .uncount = use->early && use->idle,
 		                   .row = { .argv = line,
 		                            .started_ms = started_ms,
 		                            .ended_ms = clock_real_ms(),
@@ -600,6 +600,9 @@ int plan_exec(struct atoll_plan *p, const struct atoll_exec *exec, const struct 
 		output_drop(op.boxes.v[0].area, old_output);
 	finish_output(&use, r);
 	record_exec(&use, line, started_ms, &usage, r);
+	/* The helper, which is told to otherwise, has ended. */
+	for (size_t i = 0; r < 0 && use.recorded && !use.exec && i < op.boxes.n; i++)
+		durable_note_later(&op.boxes.v[i]);
 	exec_close(use.exec);
 	if (r == 0 && use.no_place)
 		result_note(ret->res, ATOLL_NOTE_WARNING, "", "", use.no_place);
