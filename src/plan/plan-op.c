@@ -94,7 +94,6 @@ static int write_fates(struct registry *reg, void *ctx, struct error *err)
 		if (b->fates[i] == DURABLE_LOST) {
 			r = write_one_lost(reg, row, err);
 		} else if (b->fates[i] == DURABLE_ANEW) {
-			row->stale = true;
 			r = registry_sandbox_update(reg, row, err);
 		}
 	}
@@ -145,6 +144,23 @@ static int mark_dead(struct plan_op *op, struct error *err)
 	return r < 0 || !any ? r : plan_op_reload(op, err);
 }
 
+/* By its own verb: a strategy does it at once, or with the next use (stale). */
+static enum durable_fate make_anew(struct plan_op *op, struct sandbox_row *row)
+{
+	cleanup_sandbox struct sandbox s = SANDBOX_INIT;
+	cleanup_error struct error e = ERROR_INIT;
+	int r = sandbox_open(&s, op->a, op->plan.name, row, &e);
+
+	if (r == 0)
+		r = participant_reset(s.part, &e);
+	if (r < 0)
+		return DURABLE_LOST;
+	row->stale = participant_stale(s.part);
+	row->generation = participant_generation(s.part);
+	sandbox_written(row);
+	return DURABLE_ANEW;
+}
+
 /* Work that another boot's crash may have damaged is never used unasked. */
 static int mark_lost(struct plan_op *op, struct error *err)
 {
@@ -154,6 +170,8 @@ static int mark_lost(struct plan_op *op, struct error *err)
 
 	for (size_t i = 0; i < op->boxes.n && i < LIMIT_SANDBOXES; i++) {
 		b.fates[i] = durable_fate(op->a, op->plan.name, &op->boxes.v[i]);
+		if (b.fates[i] == DURABLE_ANEW)
+			b.fates[i] = make_anew(op, &op->boxes.v[i]);
 		any |= b.fates[i] != DURABLE_KEPT;
 	}
 	if (!any)
