@@ -460,11 +460,12 @@ int sandbox_forget(struct registry *reg, const struct sandbox_row *row, struct e
 
 /* ---- looking ---- */
 
-/* Its directories did not outlive the boot they were made in; the next use makes them anew. */
+/* Its directories, or some of them, did not outlive the boot they were made in; the next use makes them
+ * anew. */
 static bool never_on_disk(const struct sandbox_row *row)
 {
 	return durable_other_boot(row) && durable_unused(row) &&
-	       sandbox_find_area(row, "", NULL) == -ENOENT;
+	       sandbox_verify_root(row, NULL) == 0;
 }
 
 int sandbox_diff(struct atoll *a, const char *plan_name, const struct sandbox_row *row,
@@ -476,10 +477,14 @@ int sandbox_diff(struct atoll *a, const char *plan_name, const struct sandbox_ro
 	/* A stale workspace holds nothing that counts any more. */
 	if (!sandbox_is_live(row) || sandbox_is_remains(row) || row->stale)
 		return 0;
-	if (never_on_disk(row))
-		return 0;
 	r = sandbox_find_area(row, plan_name, err);
 	if (r == 0)
 		r = sandbox_open(&s, a, plan_name, row, err);
-	return r < 0 ? r : participant_diff(s.part, fn, user, err);
+	if (r == 0)
+		r = participant_diff(s.part, fn, user, err);
+	if (r != -ENOENT || !never_on_disk(row))
+		return r;
+	if (err)
+		error_done(err);
+	return 0;
 }
