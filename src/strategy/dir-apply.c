@@ -268,11 +268,48 @@ static int already_done(struct atoll_participant *p, struct dir_batch *b,
 	                 o->path);
 }
 
+/* 1: a later operation than the Kth was carried out, and they are in their order. */
+static int came_further(struct atoll_participant *p, struct dir_batch *b, size_t k)
+{
+	struct fs_stat st;
+	int r = fs_stat_at(b->batch_fd, DIR_INSTALLED, 0, &st);
+
+	for (k++; r == -ENOENT && k < b->m.ops.n; k++) {
+		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
+		char slot[DIR_SLOT_LEN];
+		const char *name;
+		int fd;
+
+		r = dir_op(p, b, k, &o);
+		if (r < 0)
+			return r;
+		r = -ENOENT;
+		if (o.flags & MANIFEST_WORK)
+			continue;
+		dir_slot_name(k, slot);
+		r = fs_stat_at(b->batch_fd, slot, FS_STAT_ID, &st);
+		if (r >= 0 && fs_id_equal(st.id, o.new_stat.id))
+			return 0; /* it waits to be installed */
+		if (r != -ENOENT || !o.new_stat.mode)
+			continue;
+		r = dir_parent(b, b->root_fd, o.path, &fd, &name);
+		if (r >= 0)
+			r = fs_stat_at(fd, name, FS_STAT_ID, &st);
+		if (r >= 0 && !fs_id_equal(st.id, o.new_stat.id))
+			r = -ENOENT;
+		else if (r == -ENOTDIR || r == -ELOOP)
+			r = -ENOENT;
+	}
+	return r == -ENOENT ? 0
+	       : r < 0      ? error_sys(&p->err, r, "look how far it came in", p->area)
+	                    : 1;
+}
+
 /* The new entry is neither in its slot nor in the workspace. It was moved to the target, which had nothing to
  * displace; or somebody took it away: then nothing was done, and all can go back. */
-static int find_installed(struct atoll_participant *p, struct dir_batch *b,
-                          const struct manifest_op *o)
+static int find_installed(struct atoll_participant *p, struct dir_batch *b, struct dir_kth op)
 {
+	const struct manifest_op *o = op.o;
 	const char *name;
 	struct fs_stat st;
 	int fd, r = dir_parent(b, b->root_fd, o->path, &fd, &name);
@@ -281,8 +318,14 @@ static int find_installed(struct atoll_participant *p, struct dir_batch *b,
 		r = fs_stat_at(fd, name, FS_STAT_ID, &st);
 	if (r >= 0 && fs_id_equal(st.id, o->new_stat.id))
 		return 0;
-	if (p->batch.recovering && o->op == CHANGE_CREATE)
-		return 0; /* installed, then moved or removed by somebody since */
+	if (r < 0 && r != -ENOENT && r != -ENOTDIR && r != -ELOOP)
+		return error_sys(&p->err, r, "look at", o->path);
+	/* Installed, then moved or removed by somebody since? A slot is nobody else's. */
+	r = !p->batch.recovering || o->op != CHANGE_CREATE ? 0
+	    : o->flags & MANIFEST_STAGED                   ? 1
+	                                                   : came_further(p, b, op.k);
+	if (r != 0)
+		return r < 0 ? r : 0;
 	if (o->flags & MANIFEST_STAGED)
 		return error_set(&p->err, -ATOLL_E_RECOVERY_MISSING,
 		                 "the new version of '%s' is gone", o->path);
@@ -327,7 +370,7 @@ static int apply_op(struct atoll_participant *p, struct dir_batch *b, struct dir
 			return p->err.code ? r : error_sys(&p->err, r, "stage", o->path);
 	}
 	if (r == -ENOENT && o->new_stat.mode)
-		return find_installed(p, b, o);
+		return find_installed(p, b, op);
 	r = dir_parent(b, b->root_fd, o->path, &fd, &name);
 	if (r < 0)
 		return error_sys(&p->err, r, "open the directory of", o->path);
