@@ -300,6 +300,24 @@ killed_in_copy() {
 	[ "$(cat a/one)" = mine ]
 }
 
+@test "der_01 cli a new entry that somebody takes out of the workspace after the decision is not left out" {
+	killed_in_copy txn.after-decision
+	rm -r "$place/deep"
+	run -0 atoll recover
+	[ "$(tree a b)" = "$old" ]
+	echo newer >"$place/deep"
+	run -0 atoll commit p
+	[ "$(cat a/one a/two a/deep)" = "$(printf 'mine\nmine\nnewer')" ]
+}
+
+@test "der_01 cli a new entry that was installed and then removed by somebody stays removed" {
+	killed_in_copy txn.after-apply
+	rm -r a/deep
+	run -0 atoll recover
+	[ ! -e a/deep ]
+	[ "$(cat a/one a/two)" = "$(printf 'mine\nmine')" ]
+}
+
 @test "der_01 cli a directory of the workspace that became a link after the decision takes nobody outside" {
 	mkdir outside
 	echo secret >outside/one

@@ -202,6 +202,25 @@ static void pretend_boot_without_commands(struct fixture *f)
 		0);
 }
 
+/* The machine went down in peace. */
+static int write_next_boot(struct registry *reg, void *ctx, struct error *err)
+{
+	struct sandbox_row *row = ctx;
+
+	free(row->boot_id);
+	row->boot_id = xstrdup("00000000-0000-0000-0000-000000000000");
+	return registry_sandbox_update(reg, row, err);
+}
+
+static void pretend_next_boot(struct fixture *f)
+{
+	cleanup_sandboxes struct sandboxes boxes = SANDBOXES_INIT;
+
+	the_only_box(f, &boxes);
+	assert_int_equal(store_write(f->a, REGISTRY_DURABLE, write_next_boot, &boxes.v[0], NULL),
+	                 0);
+}
+
 static void pretend_other_boot(struct fixture *f, const char *durable)
 {
 	cleanup_sandboxes struct sandboxes boxes = SANDBOXES_INIT;
@@ -368,6 +387,40 @@ static void a_late_mode_of_the_root_is_work_too(void **state)
 	assert_int_equal(plan_commit(f->p, &everything, NULL, NULL), -ATOLL_E_STATE);
 }
 
+/* As with a disk that is not mounted yet. */
+static void nothing_is_dropped_while_the_resource_is_away(void **state)
+{
+	cleanup_sandboxes struct sandboxes boxes = SANDBOXES_INIT;
+	struct fixture *f = *state;
+	cleanup_free char *path = NULL, *again = NULL, *away = xasprintf("%s.away", f->root);
+
+	assert_int_equal(plan_path(f->p, NULL, &path, NULL), 0);
+	put(path, "a", "two");
+	the_only_box(f, &boxes);
+	pretend_boot_without_commands(f);
+	assert_int_equal(rename(f->root, away), 0);
+	assert_true(plan_path(f->p, NULL, &again, NULL) < 0);
+	assert_true(plan_stop(f->p, 0, NULL, NULL) < 0);
+	assert_int_equal(rename(away, f->root), 0);
+	assert_int_equal(plan_commit(f->p, &everything, NULL, NULL), -ATOLL_E_STATE);
+	assert_int_equal(plan_diff(f->p, NULL, NULL, NULL), 1);
+}
+
+static void accepted_work_is_not_asked_about_again(void **state)
+{
+	struct fixture *f = *state;
+	cleanup_free char *path = NULL;
+
+	assert_int_equal(plan_path(f->p, NULL, &path, NULL), 0);
+	put(path, "a", "two");
+	pretend_boot_without_commands(f);
+	assert_int_equal(plan_commit(f->p, &everything, NULL, NULL), -ATOLL_E_STATE);
+	assert_int_equal(plan_recover(f->a, "x", true, NULL, NULL), 0);
+	wait_for_note(f);
+	pretend_next_boot(f);
+	assert_int_equal(plan_commit(f->p, &everything, NULL, NULL), 0);
+}
+
 static void run(struct fixture *f, const char *script)
 {
 	const char *const argv[] = { "sh", "-c", script, NULL };
@@ -409,6 +462,26 @@ static void a_command_that_leaves_nothing_is_not_counted(void **state)
 	the_only_box(f, &boxes);
 	pretend_other_boot(f, "99");
 	assert_int_equal(plan_diff(f->p, NULL, NULL, NULL), 1); /* its mtime */
+}
+
+/* Nothing of it can be half on disk. */
+static void a_command_that_could_not_be_run_puts_nothing_in_doubt(void **state)
+{
+	static const char *const argv[] = { "/there/is/none", NULL };
+	const struct exec_wishes wishes = EXEC_WISHES_INIT;
+	struct fixture *f = *state;
+	const struct atoll_exec exec = { .argv = argv, .cwd = f->root };
+	struct atoll_exec_status status = { 0 };
+	struct plan_exec_result result = { .status = &status };
+
+	assert_true(plan_exec(f->p, &exec, &wishes, &result, NULL) < 0);
+	assert_int_equal(commands(f), 0);
+	run(f, "echo two > a");
+	wait_for_note(f);
+	assert_true(plan_exec(f->p, &exec, &wishes, &result, NULL) < 0);
+	wait_for_note(f);
+	pretend_next_boot(f);
+	assert_int_equal(plan_commit(f->p, &everything, NULL, NULL), 0);
 }
 
 /* ---- retention ---- */
@@ -569,6 +642,9 @@ int main(void)
 		WITH_PLAN(work_that_nobody_recorded_is_kept_and_not_committed_unasked),
 		WITH_PLAN(a_late_mode_of_the_root_is_work_too),
 		WITH_PLAN(a_command_that_leaves_nothing_is_not_counted),
+		WITH_PLAN(nothing_is_dropped_while_the_resource_is_away),
+		WITH_PLAN(accepted_work_is_not_asked_about_again),
+		WITH_PLAN(a_command_that_could_not_be_run_puts_nothing_in_doubt),
 		WITH_PLAN(work_that_may_be_lost_is_not_committed_unasked),
 		WITH_PLAN(what_a_refresh_brought_in_may_be_lost),
 		WITH_PLAN(work_that_may_be_lost_can_be_dropped),
