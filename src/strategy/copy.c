@@ -512,16 +512,8 @@ static int keep_batch(struct atoll_participant *p, struct dir_batch *b)
 static int copy_keep(struct atoll_participant *p)
 {
 	cleanup_free char *work = work_path(p);
-	struct dir_batch *b;
-	int r = dir_keep_load(p, work, &b);
 
-	if (r < 0)
-		return r;
-	r = keep_batch(p, b);
-	if (!dir_make_room(b, r))
-		return r;
-	error_done(&p->err);
-	return keep_batch(p, b);
+	return dir_keep(p, work, keep_batch);
 }
 
 /* ---- taking over what somebody else changed ---- */

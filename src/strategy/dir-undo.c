@@ -183,11 +183,20 @@ static int read_keep(struct atoll_participant *p, struct dir_batch *b)
 	return 0;
 }
 
-int dir_keep_load(struct atoll_participant *p, const char *work, struct dir_batch **ret)
+int dir_keep(struct atoll_participant *p, const char *work, dir_keep_fn keep)
 {
-	int r = dir_batch_load(p, work, ret);
+	struct dir_batch *b;
+	int r = dir_batch_load(p, work, &b);
 
-	return r < 0 ? r : read_keep(p, *ret);
+	if (r >= 0)
+		r = read_keep(p, b);
+	if (r < 0)
+		return r;
+	r = keep(p, b);
+	if (!dir_make_room(b, r))
+		return r;
+	error_done(&p->err);
+	return keep(p, b);
 }
 
 int dir_unstage(struct atoll_participant *p, struct dir_batch *b)

@@ -136,8 +136,10 @@ int dir_prepare_undo(struct atoll_participant *p, const char *work);
 /* Did this batch use up the workspace of generation p->generation, which is stale since? 1, 0, or it cannot
  * be told. */
 int dir_used_up(struct atoll_participant *p);
-/* keep: loads the batch with what --keep-theirs left alone. */
-int dir_keep_load(struct atoll_participant *p, const char *work, struct dir_batch **ret);
+/* keep: KEEP gets the batch with what --keep-theirs left alone; once more, with the room that was set aside,
+ * when there was none. */
+typedef int (*dir_keep_fn)(struct atoll_participant *p, struct dir_batch *b);
+int dir_keep(struct atoll_participant *p, const char *work, dir_keep_fn keep);
 /* The entries of its slots return to a workspace that it had used up. */
 int dir_unstage(struct atoll_participant *p, struct dir_batch *b);
 /* Adds how PATH below ROOT_FD and all below it looks; what is gone meanwhile is left out. -ENOENT,

@@ -438,16 +438,8 @@ static int keep_batch(struct atoll_participant *p, struct dir_batch *b)
 static int overlay_keep(struct atoll_participant *p)
 {
 	cleanup_free char *upper = overlay_layer_path(p, 'u');
-	struct dir_batch *b;
-	int r = dir_keep_load(p, upper, &b);
 
-	if (r < 0)
-		return r;
-	r = keep_batch(p, b);
-	if (!dir_make_room(b, r))
-		return r;
-	error_done(&p->err);
-	return keep_batch(p, b);
+	return dir_keep(p, upper, keep_batch);
 }
 
 static int overlay_refresh(struct atoll_participant *p)
