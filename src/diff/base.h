@@ -121,8 +121,8 @@ struct base_amendment {
 };
 /* Takes over nothing. V: amendments so far. */
 int base_amendment_add(struct spool *v, const struct base_amendment *a);
-/* Paths of V are in any order; of several amendments of one, the first counts. What lies below a new directory is named entry by entry. V is
- * sorted. FD: a new file; DIR_FD: as base_writer_spill_to(). */
+/* Paths of V are in any order; of several amendments of one, the first counts. What lies below a new
+ * directory is named entry by entry. V is sorted. FD: a new file; DIR_FD: as base_writer_spill_to(). */
 int base_amend(const struct base *old, struct spool *v, int dir_fd, int fd, struct error *err);
 
 #endif

@@ -213,8 +213,8 @@ static int open_all(struct plan_op *op, struct strlist *paths, struct error *err
 	return 0;
 }
 
-/* What the base was under what the command changed, before anybody changes it further. The number
- * of entries changed, or -1 when one of the strategies does not count. */
+/* What the base was under what the command changed, before anybody changes it further; and how much that
+ * is. */
 static void observe(struct use *use)
 {
 	struct plan_op *op = use->op;
@@ -262,12 +262,9 @@ static int follow(struct use *use, const struct exec_options *opt, struct exec_u
 	r = exec_start(opt, &use->exec, err);
 	if (r == 0)
 		r = record_use(use, err);
-	if (r < 0) {
-		exec_close(take_ptr(use->exec));
-		return r;
-	}
-	exec_go(use->exec);
-	if (use->early)
+	if (r == 0)
+		exec_go(use->exec);
+	if (r == 0 && use->early)
 		r = registry_sync(use->op->a->reg, err);
 	if (r < 0) {
 		exec_close(take_ptr(use->exec));
