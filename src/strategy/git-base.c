@@ -78,6 +78,8 @@ int git_head_read(struct atoll_participant *p, int git_fd, const char *name, cha
 
 	if (r >= 0)
 		r = fs_read_all(fd, HEAD_MAX, &text, &len);
+	if (r == -ENXIO) /* a whiteout */
+		r = -ENOENT;
 	if (r < 0)
 		return error_sys(&p->err, r, "read HEAD of", p->root);
 	text[strcspn(text, "\n")] = '\0';

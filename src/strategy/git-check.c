@@ -144,6 +144,51 @@ static bool has_entries(int git_fd, const char *name)
 	return fd >= 0 && dirlist_read(fd, &list) >= 0 && list.n > 0;
 }
 
+#define ODD_HINT "remove it, or put what it leads to in its place"
+
+int git_refuse_ref(struct atoll_participant *p, const char *path)
+{
+	cleanup_free char *what = xasprintf("has '.git/%s' among its refs, which is no file", path);
+
+	return refuse(p, what, ODD_HINT);
+}
+
+static int find_odd_ref(void *ctx, int dir_fd, const char *name, const char *path,
+                        unsigned char type)
+{
+	struct fs_stat st;
+
+	(void)type;
+	if (git_is_lock(name) || fs_stat_at(dir_fd, name, 0, &st) < 0 || S_ISDIR(st.mode) ||
+	    (S_ISREG(st.mode) && strchr(path, '/')))
+		return 0;
+	return git_refuse_ref(ctx, path);
+}
+
+static int check_for_odd_refs(struct atoll_participant *p, const struct git_state *st)
+{
+	int r = walk_tree(st->dir_fd, "refs", find_odd_ref, NULL, p);
+
+	return r < 0 && !p->err.code ? error_sys(&p->err, r, "look at the refs of", p->root) : r;
+}
+
+/* Git would write to what a link leads to. We would not find it there. */
+static int check_files(struct atoll_participant *p, const struct git_state *st)
+{
+	static const char *const names[] = { "HEAD", "index", "packed-refs" };
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		cleanup_free char *what = NULL;
+		struct fs_stat file;
+
+		if (fs_stat_at(st->dir_fd, names[i], 0, &file) < 0 || S_ISREG(file.mode))
+			continue;
+		what = xasprintf("has a '.git/%s' that is no file", names[i]);
+		return refuse(p, what, ODD_HINT);
+	}
+	return 0;
+}
+
 int git_check_repository(struct atoll_participant *p)
 {
 	struct git_state *st;
@@ -156,6 +201,10 @@ int git_check_repository(struct atoll_participant *p)
 		r = check_owner(p);
 	if (r >= 0)
 		r = check_settings(p, st);
+	if (r >= 0)
+		r = check_files(p, st);
+	if (r >= 0)
+		r = check_for_odd_refs(p, st);
 	if (r < 0)
 		return r;
 	if (has_entries(st->dir_fd, "modules"))

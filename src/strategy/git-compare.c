@@ -385,7 +385,13 @@ int git_compare_view(struct atoll_participant *p, struct git_view *v, const char
 	return r < 0 ? r : git_compare(p, v, rec, ret_conflicts);
 }
 
+bool git_staged_only(const struct git_record *rec)
+{
+	return rec->parts[GIT_INDEX].n && !rec->parts[GIT_REFS].n && !rec->parts[GIT_HEAD].n;
+}
+
 uint64_t git_count(const struct git_record *rec)
 {
-	return rec->parts[GIT_REFS].n + rec->parts[GIT_HEAD].n + rec->parts[GIT_STASH].n;
+	return rec->parts[GIT_REFS].n + rec->parts[GIT_HEAD].n + rec->parts[GIT_STASH].n +
+	       git_staged_only(rec);
 }

@@ -11,6 +11,7 @@
 
 #include "strategy/dir.h"
 #include "util/cleanup.h"
+#include "util/escape.h"
 #include "util/mem.h"
 #include "util/random.h"
 
@@ -118,6 +119,24 @@ static int say_commits(struct atoll_participant *p, const struct git_view *v, co
 	return say_lines(strbuf_str(&out), sign, fn, user);
 }
 
+/* Mode, id and path of each entry, as it was and as it will be. */
+static int say_staged(const struct git_swaps *s, atoll_line_fn fn, void *user)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < s->n && r >= 0; i++) {
+		const char *const values[] = { s->v[i].old_value, s->v[i].new_value };
+
+		for (int k = 0; k < 2 && r >= 0; k++) {
+			cleanup_free char *path = escape_dup(s->v[i].key);
+			cleanup_free char *line = xasprintf("%s %s", values[k], path);
+
+			r = *values[k] ? say_lines(line, "-+"[k], fn, user) : 0;
+		}
+	}
+	return r < 0 ? r : 1;
+}
+
 int git_lines(struct atoll_participant *p, const struct atoll_change *change, atoll_line_fn fn,
               void *user)
 {
@@ -125,7 +144,11 @@ int git_lines(struct atoll_participant *p, const struct atoll_change *change, at
 	struct git_state *st;
 	int r;
 
-	if (git_state(p, &st) < 0 || !st->shown || change->old_mode || change->new_mode)
+	if (git_state(p, &st) < 0 || change->old_mode || change->new_mode)
+		return 0;
+	if (st->staged)
+		return say_staged(st->staged, fn, user);
+	if (!st->shown)
 		return 0;
 	s = st->shown;
 	if (strcmp(s->key, "HEAD") == 0) {
@@ -183,6 +206,29 @@ static int report_refs(struct atoll_participant *p, struct git_view *v,
 	return r;
 }
 
+/* One line for all of it: the files have theirs. */
+static int report_index(struct atoll_participant *p, const struct git_record *rec)
+{
+	const struct git_swaps *s = &rec->parts[GIT_INDEX];
+	cleanup_free char *detail = NULL;
+	size_t added = 0, gone = 0;
+	struct git_state *st;
+	int r = git_staged_only(rec) ? git_state(p, &st) : 0;
+
+	if (r < 0 || !git_staged_only(rec))
+		return r;
+	for (size_t i = 0; i < s->n; i++) {
+		added += !*s->v[i].old_value;
+		gone += !*s->v[i].new_value;
+	}
+	detail = xasprintf("staged: %zu added, %zu changed, %zu removed", added,
+	                   s->n - added - gone, gone);
+	st->staged = s;
+	r = report(p, ".git/index", "old", "new", detail);
+	st->staged = NULL;
+	return r;
+}
+
 static int report_other(void *ctx, const char *path, enum atoll_change_kind kind, unsigned what,
                         const struct fs_stat *old_stat, const struct fs_stat *new_stat,
                         const char *link_target)
@@ -236,6 +282,8 @@ int git_diff(struct atoll_participant *p)
 	r = look(p, &v, &rec);
 	if (r >= 0)
 		r = report_refs(p, &v, &rec);
+	if (r >= 0)
+		r = report_index(p, &rec);
 	if (r < 0 && p->err.code) {
 		cleanup_error struct error e = ERROR_INIT;
 

@@ -156,6 +156,7 @@ struct refs_merge {
 	int to_fd; /* refs of ours */
 	bool is_upper;
 	size_t skip; /* length of "refs/", before what is below it */
+	char *odd;   /* what is neither a file nor a directory */
 };
 
 /* A small regular file, as a new one. */
@@ -179,6 +180,34 @@ static int copy_small(int from_fd, const char *from, int to_fd, const char *to, 
 	return r < 0 ? r : fs_write_all(out, text, len);
 }
 
+/* Is there a file NAME? In the upper of an overlay a mark says that there is none, and nothing but that does:
+ * what is left out counts as deleted in the plan. -ATOLL_E_UNSUPPORTED: it is something else. */
+static int has_file(int fd, const char *name, bool is_upper)
+{
+	struct fs_stat st;
+	int r = fs_stat_at(fd, name, 0, &st);
+
+	if (r == -ENOENT || (r >= 0 && is_upper && overlay_is_whiteout(&st)))
+		return 0;
+	return r < 0 ? r : S_ISREG(st.mode) ? 1 : -ATOLL_E_UNSUPPORTED;
+}
+
+/* The last name of PATH in the workspace's `.git`, from FROM_FD, or nothing where it has none. */
+static int copy_mine(struct atoll_participant *p, int from_fd, const char *path, int to_fd,
+                     size_t max)
+{
+	cleanup_free char *what = NULL;
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+	int r = has_file(from_fd, name, git_ground(p)->layered);
+
+	if (r == 1)
+		return copy_small(from_fd, name, to_fd, name, max);
+	if (r != -ATOLL_E_UNSUPPORTED)
+		return r;
+	what = xasprintf("'.git/%s' became something that is no file", path);
+	return refuse(p, what);
+}
+
 bool git_is_lock(const char *name)
 {
 	size_t len = strlen(name);
@@ -186,9 +215,16 @@ bool git_is_lock(const char *name)
 	return len > 5 && strcmp(name + len - 5, ".lock") == 0;
 }
 
+/* A link, where git would go on, and we do not. Left out, all behind it would count as deleted. */
+static int find_odd(struct refs_merge *m, const char *path)
+{
+	m->odd = xstrdup(path);
+	return -ATOLL_E_UNSUPPORTED;
+}
+
 static int merge_ref(void *ctx, int dir_fd, const char *name, const char *path, unsigned char type)
 {
-	const struct refs_merge *m = ctx;
+	struct refs_merge *m = ctx;
 	cleanup_close int fd = FD_NONE;
 	const char *last;
 	struct fs_stat st;
@@ -196,7 +232,7 @@ static int merge_ref(void *ctx, int dir_fd, const char *name, const char *path, 
 
 	(void)type;
 	if (strlen(path) < m->skip) /* where the walk begins */
-		return r < 0 ? r : 0;
+		return r >= 0 && !S_ISDIR(st.mode) ? find_odd(m, path) : r;
 	if (git_is_lock(name)) /* of whoever is at work there */
 		return 0;
 	if (r == -ENOENT)
@@ -212,56 +248,107 @@ static int merge_ref(void *ctx, int dir_fd, const char *name, const char *path, 
 		r = fs_mkdir_at(fd, last, 0700);
 		return r == -EEXIST ? 0 : r;
 	}
-	if (!S_ISREG(st.mode))
+	if (m->is_upper && overlay_is_whiteout(&st))
 		return 0;
+	if (!S_ISREG(st.mode))
+		return find_odd(m, path);
 	r = copy_small(dir_fd, name, fd, last, REF_MAX);
 	return r == -ENOENT ? 0 : r;
 }
 
-static int add_loose(int from_fd, int git_fd, bool is_upper)
+/* 0 or less; *ret_odd when it is for something that is no ref. */
+static int add_loose(int from_fd, int git_fd, bool is_upper, char **ret_odd)
 {
 	struct refs_merge m = { .is_upper = is_upper, .skip = strlen("refs/") };
 	cleanup_close int to_fd = FD_NONE;
 	int r = resolve_dir(git_fd, "refs", &to_fd);
 
 	m.to_fd = to_fd;
-	return r < 0 ? r : walk_tree(from_fd, "refs", merge_ref, NULL, &m);
+	if (r >= 0)
+		r = walk_tree(from_fd, "refs", merge_ref, NULL, &m);
+	*ret_odd = m.odd;
+	return r;
 }
 
-static int add_packed(int from_fd, int git_fd)
+/* Those of the workspace. */
+static int add_mine(struct atoll_participant *p, const struct git_view *v)
 {
-	int r = copy_small(from_fd, "packed-refs", git_fd, "packed-refs", PACKED_MAX);
+	cleanup_free char *odd = NULL, *what = NULL;
+	int r = add_loose(v->upper_fd, v->fd, git_ground(p)->layered, &odd);
 
-	return r == -ENOENT || r == -ENXIO ? 0 : r; /* none, or a whiteout */
+	if (!odd)
+		return r;
+	what = xasprintf("'.git/%s', which is no file, was put among the refs", odd);
+	return refuse(p, what);
+}
+
+/* Those of the repository. */
+static int add_theirs(struct atoll_participant *p, int from_fd, int to_fd)
+{
+	cleanup_free char *odd = NULL;
+	int r = add_loose(from_fd, to_fd, false, &odd);
+
+	return odd ? git_refuse_ref(p, odd) : r;
+}
+
+static int add_their_packed(struct atoll_participant *p, int from_fd, int to_fd)
+{
+	int r = has_file(from_fd, "packed-refs", false);
+
+	if (r == -ATOLL_E_UNSUPPORTED)
+		return git_refuse_ref(p, "packed-refs");
+	if (r == 1)
+		r = copy_small(from_fd, "packed-refs", to_fd, "packed-refs", PACKED_MAX);
+	return r == -ENOENT ? 0 : r; /* live: gone since */
 }
 
 /* Loose ones first, as git does: one that is packed meanwhile is then seen twice, not never. */
-int git_refs_copy(int from_fd, int to_fd)
+int git_refs_copy(struct atoll_participant *p, int from_fd, int to_fd)
 {
-	int r = add_loose(from_fd, to_fd, false);
+	int r = add_theirs(p, from_fd, to_fd);
 
-	return r < 0 ? r : add_packed(from_fd, to_fd);
+	return r < 0 ? r : add_their_packed(p, from_fd, to_fd);
+}
+
+static int check_refs_dir(struct atoll_participant *p, const struct git_view *v)
+{
+	bool layered = git_ground(p)->layered;
+	struct fs_stat st;
+	int r = fs_stat_at(v->upper_fd, "refs", 0, &st);
+
+	if (r < 0 && (r != -ENOENT || layered))
+		return r == -ENOENT ? 0 : r; /* nothing over those of the repository */
+	if (r < 0 || !S_ISDIR(st.mode) ||
+	    (layered && overlay_is_opaque(v->upper_fd, "refs", our_marks()) == 1))
+		return refuse(p, "the directory of all refs was removed or replaced");
+	return 0;
 }
 
 static int merge_refs(struct atoll_participant *p, const struct git_state *st,
                       const struct git_view *v)
 {
-	int r = add_loose(st->dir_fd, v->fd, false);
+	int r = add_theirs(p, st->dir_fd, v->fd);
 
-	if (r >= 0 && overlay_is_opaque(v->upper_fd, "refs", our_marks()) == 1)
-		return refuse(p, "the directory of all refs was replaced");
 	if (r >= 0 && upper_has(v, "refs"))
-		r = add_loose(v->upper_fd, v->fd, true);
-	if (r >= 0)
-		r = add_packed(upper_has(v, "packed-refs") ? v->upper_fd : st->dir_fd, v->fd);
-	return r;
+		r = add_mine(p, v);
+	if (r < 0)
+		return r;
+	return upper_has(v, "packed-refs")
+	               ? copy_mine(p, v->upper_fd, "packed-refs", v->fd, PACKED_MAX)
+	               : add_their_packed(p, st->dir_fd, v->fd);
 }
 
 static int put_refs(struct atoll_participant *p, const struct git_state *st,
                     const struct git_view *v)
 {
-	int r = git_ground(p)->layered ? merge_refs(p, st, v) : git_refs_copy(v->upper_fd, v->fd);
+	int r = check_refs_dir(p, v);
 
+	if (r >= 0 && git_ground(p)->layered) {
+		r = merge_refs(p, st, v);
+	} else if (r >= 0) {
+		r = add_mine(p, v);
+		r = r < 0 ? r : copy_mine(p, v->upper_fd, "packed-refs", v->fd, PACKED_MAX);
+	}
 	if (r < 0 && !p->err.code)
 		return error_sys(&p->err, r, "read the refs in the workspace of", p->root);
 	return r;
@@ -314,17 +401,17 @@ static int put_head(struct atoll_participant *p, const struct git_state *st,
 static int put_index(struct atoll_participant *p, const struct git_view *v)
 {
 	cleanup_dirlist struct dirlist names = DIRLIST_INIT;
-	int r = copy_small(v->upper_fd, "index", v->fd, "index", INDEX_MAX);
+	int r = copy_mine(p, v->upper_fd, "index", v->fd, INDEX_MAX);
 
-	if (r == -ENXIO || r == -ENOENT) /* deleted */
-		r = 0;
 	if (r >= 0)
 		r = dirlist_read(v->upper_fd, &names);
 	for (size_t i = 0; i < names.n && r >= 0; i++)
 		if (strncmp(names.v[i].name, "sharedindex.", 12) == 0 && names.v[i].type == DT_REG)
 			r = copy_small(v->upper_fd, names.v[i].name, v->fd, names.v[i].name,
 			               INDEX_MAX);
-	return r < 0 ? error_sys(&p->err, r, "read the index in the workspace of", p->root) : 0;
+	if (r < 0 && !p->err.code)
+		return error_sys(&p->err, r, "read the index in the workspace of", p->root);
+	return r < 0 ? r : 0;
 }
 
 static int put_stash(struct atoll_participant *p, const struct git_view *v)
@@ -339,11 +426,12 @@ static int put_stash(struct atoll_participant *p, const struct git_view *v)
 	if (r >= 0)
 		r = resolve_dir(v->upper_fd, "logs/refs", &from_fd);
 	if (r >= 0)
-		r = copy_small(from_fd, "stash", to_fd, "stash", PACKED_MAX);
-	/* The last one was dropped. */
-	return r < 0 && r != -ENXIO && r != -ENOENT
-	               ? error_sys(&p->err, r, "read the stash in the workspace of", p->root)
-	               : 0;
+		r = copy_mine(p, from_fd, "logs/refs/stash", to_fd, PACKED_MAX);
+	if (r == -ENOENT) /* no logs at all */
+		return 0;
+	if (r < 0 && !p->err.code)
+		return error_sys(&p->err, r, "read the stash in the workspace of", p->root);
+	return r < 0 ? r : 0;
 }
 
 static int make_dirs(struct atoll_participant *p, struct git_view *v, const char *name)

@@ -73,6 +73,7 @@ struct git_state {
 	/* During diff: what the change at hand is made of; for `lines`. */
 	const struct git_view *view;
 	const struct git_swap *shown;
+	const struct git_swaps *staged; /* or these, if it is the index */
 	/* What newer batches of the same undo will have put back. */
 	struct git_swaps undone[GIT_PART_END_];
 };
@@ -127,6 +128,8 @@ int git_prepare(struct atoll_participant *p);
 
 /* Is it a repository that can be worked with? Otherwise says what it is, and what to do. */
 int git_check_repository(struct atoll_participant *p);
+/* Says that PATH in `.git` is neither a ref nor a directory of refs. */
+int git_refuse_ref(struct atoll_participant *p, const char *path);
 /* The name of an operation that was begun and not ended, or NULL. MARKS: in the upper of an overlay. */
 const char *git_operation(int git_fd);
 
@@ -178,8 +181,8 @@ struct git_view {
 #define GIT_VIEW_INIT ((struct git_view){ .upper_fd = -1, .fd = -1 })
 /* By its name: of git at work. */
 bool git_is_lock(const char *name);
-/* Refs, loose and packed, into TO_FD, an empty directory but for `refs`. */
-int git_refs_copy(int from_fd, int to_fd);
+/* The repository's refs, loose and packed, into TO_FD, an empty directory but for `refs`. */
+int git_refs_copy(struct atoll_participant *p, int from_fd, int to_fd);
 /* Looks only. */
 int git_view_open(struct atoll_participant *p, struct git_view *v);
 /* Puts the repository together, in the area, as NAME. */
@@ -214,6 +217,8 @@ int git_compare(struct atoll_participant *p, struct git_view *v, struct git_reco
  * touched REC stays empty. */
 int git_compare_view(struct atoll_participant *p, struct git_view *v, const char *name,
                      struct git_record *rec, size_t *ret_conflicts);
+/* The index changed by itself. With a commit or another HEAD that is a matter of course, and not told. */
+bool git_staged_only(const struct git_record *rec);
 /* How many changes that is, for people. */
 uint64_t git_count(const struct git_record *rec);
 /* HEAD was moved by somebody else since the workspace was made. */

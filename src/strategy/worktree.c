@@ -196,11 +196,13 @@ static int put_refs(struct atoll_participant *p, const struct git_state *st, int
 	int r = fs_mkdir_at(to_fd, "refs", 0755);
 
 	if (r >= 0)
-		r = git_refs_copy(st->dir_fd, to_fd);
+		r = git_refs_copy(p, st->dir_fd, to_fd);
 	if (r >= 0)
 		r = copy_entry_at(st->dir_fd, "HEAD", to_fd, "HEAD", NULL, NULL);
 	if (r >= 0)
 		r = copy_entry_at(st->dir_fd, "index", to_fd, "index", NULL, NULL);
+	if (r < 0 && p->err.code)
+		return r;
 	return r < 0 && r != -ENOENT ? error_sys(&p->err, r, "copy the refs of", p->root) : 0;
 }
 

@@ -41,6 +41,22 @@ refuses() {
 	git -C ../odd config extensions.partialClone origin
 	refused 'is a partial clone'
 	git -C ../odd config --unset extensions.partialClone
+	# Git would follow it, and what is behind it would count as deleted.
+	ln -s main ../odd/.git/refs/heads/link
+	refused "has '.git/refs/heads/link' among its refs, which is no file"
+	rm ../odd/.git/refs/heads/link
+	mv ../odd/.git/refs ../refs
+	ln -s ../../refs ../odd/.git/refs
+	refused "has '.git/refs' among its refs"
+	rm ../odd/.git/refs
+	mv ../refs ../odd/.git/refs
+	git -C ../odd pack-refs --all
+	for name in HEAD:refs/heads/main index:far packed-refs:far; do
+		mv "../odd/.git/${name%:*}" ../odd/.git/far
+		ln -s "${name#*:}" "../odd/.git/${name%:*}"
+		refused "has a '.git/${name%:*}' that is no file"
+		mv ../odd/.git/far "../odd/.git/${name%:*}"
+	done
 	"$ATOLL" start q --git ../odd --strategy "$strategy"
 }
 
@@ -59,7 +75,127 @@ refuses() {
 		shallow the depth of the clone was changed
 	E
 	inside 'cp -a .git/refs refs; rm -r .git/refs; mv refs .git/refs'
-	refuses 4 'the directory of all refs was replaced'
+	refuses 4 'the directory of all refs was removed or replaced'
+}
+
+@test "git_01 refs that are gone or no files any more are refused, and not taken for none" {
+	local removed='the directory of all refs was removed or replaced' how words
+
+	repository
+	git branch other
+	for strategy in git worktree; do
+		# what is done to them, words
+		while IFS='|' read -r how words; do
+			started
+			inside 'echo x >>one; git commit -qam x; cp -a .git/refs kept'
+			inside "$how"
+			run "$ATOLL" diff p
+			status_is 0
+			says "M  $repo/.git  ($words"
+			says "M  $repo/one"
+			refuses 4 "$words" 'which cannot be committed' 'hint: take it back there'
+			inside 'rm -rf .git/refs; mv kept .git/refs'
+			# In an overlay it is another directory now.
+			[ "$strategy" = git ] || { committed; undone; }
+			"$ATOLL" stop p --force >/dev/null
+		done <<-E
+			rm -r .git/refs|$removed
+			rm -r .git/refs; echo x >.git/refs|$removed
+			rm -r .git/refs; ln -s ../kept .git/refs|$removed
+			mv .git/refs/heads .git/far; ln -s ../far .git/refs/heads|'.git/refs/heads', which is no file, was put among the refs
+			ln -s main .git/refs/heads/link|'.git/refs/heads/link', which is no file, was put among the refs
+			mkfifo .git/refs/heads/fifo|'.git/refs/heads/fifo', which is no file, was put among the refs
+		E
+	done
+	# One of the repository's own, since: neither is it followed, nor does it go.
+	strategy=git
+	started
+	inside 'echo x >>one; git commit -qam x'
+	ln -s main .git/refs/heads/link
+	refuses 6 "has '.git/refs/heads/link' among its refs, which is no file"
+	rm .git/refs/heads/link
+	committed
+	[ "$(git rev-list --count main)" = 2 ]
+	[ "$(git rev-parse other)" = "$first" ]
+	"$ATOLL" stop p >/dev/null
+	# And where a checkout is made anew of it.
+	strategy=worktree
+	started
+	"$ATOLL" reset p >/dev/null
+	ln -s main .git/refs/heads/link
+	run "$ATOLL" exec p -- true
+	[ "$status" -ne 0 ]
+	says "has '.git/refs/heads/link' among its refs, which is no file"
+	rm .git/refs/heads/link
+	inside 'git show-ref -q --verify refs/heads/other'
+}
+
+@test "git_01 what is no file is not taken for one that was removed" {
+	local bind='import os, socket, sys
+os.chdir(os.path.dirname(sys.argv[1]))
+socket.socket(socket.AF_UNIX).bind(os.path.basename(sys.argv[1]))' name how
+
+	repository
+	git branch other
+	echo x >>two
+	git stash -q
+	git pack-refs --all
+	for strategy in git worktree; do
+		started
+		inside 'echo x >>one; git commit -qam x'
+		for name in packed-refs index logs/refs/stash; do
+			inside "mv .git/$name kept"
+			for how in "python3 -c '$bind' .git/$name" "mkfifo .git/$name" "ln -s $repo/kept .git/$name" "mkdir .git/$name"; do
+				inside "$how"
+				run "$ATOLL" diff p
+				status_is 0
+				says "M  $repo/.git  ('.git/$name' became something that is no file in the plan"
+				[[ $output != *"D  $repo"* ]]
+				refuses 4 "'.git/$name' became something that is no file" 'hint: take it back there'
+				inside "rm -r .git/$name"
+			done
+			inside "mv kept .git/$name"
+		done
+		committed
+		[ "$(git rev-list --count main) $(git rev-parse other) $(git stash list | wc -l)" = "2 $first 1" ]
+		undone
+		# What is removed is.
+		inside 'git stash drop -q; git branch -qD other'
+		committed
+		run ! git rev-parse -q --verify other
+		[ -z "$(git stash list)" ]
+		undone
+		[ "$(git rev-parse other) $(git stash list | wc -l)" = "$first 1" ]
+		"$ATOLL" stop p >/dev/null
+	done
+	# In the repository itself, since it was begun.
+	git pack-refs --all
+	strategy=git
+	started
+	inside 'echo x >>one; git commit -qam x'
+	mv .git/packed-refs .git/far
+	ln -s far .git/packed-refs
+	refuses 6 "has '.git/packed-refs' among its refs, which is no file"
+	mv .git/far .git/packed-refs
+	committed
+	[ "$(git rev-list --count main)" = 2 ]
+}
+
+@test "git_01 a HEAD that is gone is named, and can be put back" {
+	repository
+	for strategy in git worktree; do
+		started
+		inside 'echo x >>one; git commit -qam x; mv .git/HEAD kept'
+		run "$ATOLL" diff p
+		status_is 0
+		says "M  $repo/.git  (cannot read HEAD of '$repo': No such file or directory)"
+		refuses 1 "cannot read HEAD of '$repo': No such file or directory"
+		inside 'mv kept .git/HEAD'
+		committed
+		[ "$(git log -1 --format=%s)" = x ]
+		undone
+		"$ATOLL" stop p >/dev/null
+	done
 }
 
 @test "the path of a workspace, and its index in two files" {

@@ -50,6 +50,38 @@ load git
 	sound
 }
 
+@test "what was only staged is a change, and shown" {
+	repository
+	started
+	inside 'git rm -q --cached one; git update-index --chmod=+x two'
+	run "$ATOLL" diff p --name-status
+	says '/.git/index  (staged: 0 added, 1 changed, 1 removed)'
+	run "$ATOLL" diff p --patch
+	says "-100644 $(git rev-parse :two) two"
+	says "+100755 $(git rev-parse :two) two"
+	run "$ATOLL" stop p
+	status_is 1
+	says 'uncommitted work'
+	run "$ATOLL" commit p
+	says 'committed p: 1 change in 1 resource'
+	[ "$(git diff --cached --name-status)" = $'D\tone\nM\ttwo' ]
+	undone
+	[ -z "$(git diff --cached --name-status)" ]
+	sound
+}
+
+@test "an index that is gone is one with nothing staged, and shown" {
+	repository
+	started
+	inside 'rm .git/index'
+	run "$ATOLL" diff p
+	says "/.git/index  (staged: 0 added, 0 changed, $(git ls-files | wc -l) removed)"
+	committed
+	[ -z "$(git ls-files)" ]
+	undone
+	[ -z "$(git status --porcelain)" ]
+}
+
 @test "diff shows refs, and what is never installed" {
 	repository
 	started

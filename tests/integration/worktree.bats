@@ -163,7 +163,7 @@ disturbed() {
 		exec "$REAL_HELPER" "$@"
 	END
 	chmod +x "$elsewhere/helper"
-	run env REAL_HELPER="$ATOLL_HELPER" ATOLL_HELPER="$elsewhere/helper" "$ATOLL" run --commit -- \
+	run env REAL_HELPER="$ATOLL_TEST_HELPER" ATOLL_HELPER="$elsewhere/helper" "$ATOLL" run --commit -- \
 		sh -c 'echo more >>one; git commit -qam second'
 	status_is 0
 	[[ $output == *'a private checkout is used'* ]]
