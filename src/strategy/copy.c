@@ -518,84 +518,92 @@ static int copy_keep(struct atoll_participant *p)
 
 /* ---- taking over what somebody else changed ---- */
 
-/* A change at or around PATH, or else the first below it, but for those of attributes alone: 1 with
- * *ret. Those around it have a part of its name. */
-static int find_around(const struct changeset *cs, const char *path, struct change *ret)
+/* As the commit would: what each change of the plan meets, in the answers of tree_conflict(). Conflicts are
+ * named here, each once, however much somebody else did there. */
+static int judge_all(struct view *v, char *verdicts)
 {
-	size_t len = strlen(path);
+	for (size_t i = 0; i < v->cs.v.n; i++) {
+		cleanup_change struct change c = CHANGE_INIT;
+		cleanup_free char *why = NULL;
+		int r = changeset_get(&v->cs.v, i, &c);
 
-	for (size_t at = strcspn(path, "/");; at += 1 + strcspn(path + at + 1, "/")) {
-		cleanup_free char *name = xstrndup(path, at);
-		size_t i;
-		int r = changeset_from(cs, name, &i);
-
-		for (; r >= 0 && i < cs->v.n; i++) {
-			cleanup_change struct change c = CHANGE_INIT;
-
-			r = changeset_get(&cs->v, i, &c);
-			if (r < 0 ||
-			    !(at == len ? path_below(c.path, path) : strcmp(c.path, name) == 0))
-				break;
-			if (c.op == CHANGE_ATTR)
-				continue;
-			*ret = c;
-			c.path = NULL;
-			return 1;
-		}
-		if (r < 0 || at == len)
+		if (r < 0)
+			return dir_unreadable(v->p, r);
+		r = tree_conflict(&v->t, &c, &why, &v->p->err);
+		if (r < 0)
 			return r;
+		if (r == 1)
+			atoll_participant_note(v->p, ATOLL_NOTE_CONFLICT, c.path,
+			                       "changed by somebody else and in the plan");
+		verdicts[i] = (char)r;
 	}
-}
-
-/* The change of PATH's attributes alone: 1 with *ret. */
-static int find_attrs(const struct changeset *cs, const char *path, struct change *ret)
-{
-	int r = changeset_find(cs, path, ret);
-
-	if (r <= 0 || ret->op == CHANGE_ATTR)
-		return r;
-	change_done(ret);
 	return 0;
 }
 
-/* Is PATH, which somebody else changed, in the way of a change of ours? 2: both made the same. */
-static int collides(struct view *v, const char *path, bool attrs_only, struct change *ret_with)
+/* Does the plan replace or delete a directory around PATH? 1 or 0. */
+static int goes_with_parent(const struct changeset *cs, const char *path)
 {
-	cleanup_free char *why = NULL;
-	int r = attrs_only ? find_attrs(&v->cs, path, ret_with)
-	                   : find_around(&v->cs, path, ret_with);
+	for (size_t at = strcspn(path, "/"); path[at]; at += 1 + strcspn(path + at + 1, "/")) {
+		cleanup_change struct change c = CHANGE_INIT;
+		cleanup_free char *name = xstrndup(path, at);
+		int r = changeset_find(cs, name, &c);
 
-	if (r < 0)
-		return dir_unreadable(v->p, r);
-	if (r == 0)
-		return 0;
-	r = tree_conflict(&v->t, ret_with, &why, &v->p->err);
-	if (r < 0)
-		return r;
-	return r == 2 && strcmp(ret_with->path, path) == 0 ? 2 : 1;
+		if (r < 0 || (r > 0 && c.op != CHANGE_ATTR))
+			return r;
+	}
+	return 0;
+}
+
+/* Of PATH, which somebody else changed: what is there is brought in; or was made by both; or a change of
+ * the plan stays as it is, to be committed or a conflict. */
+enum { BRING_IN, MADE_BY_BOTH, STAYS };
+
+/* WHOLE: with all below it, which goes when PATH is filled anew, changed attributes of directories, too. */
+static int weigh(const struct changeset *cs, const char *verdicts, const char *path, bool whole)
+{
+	size_t i;
+	int hit = BRING_IN, r = goes_with_parent(cs, path);
+
+	if (r != 0)
+		return r < 0 ? r : STAYS;
+	r = changeset_from(cs, path, &i);
+	for (; r >= 0 && i < cs->v.n; i++) {
+		cleanup_change struct change c = CHANGE_INIT;
+		bool is_at;
+
+		r = changeset_get(&cs->v, i, &c);
+		if (r < 0 || !path_below(c.path, path))
+			break;
+		is_at = strcmp(c.path, path) == 0;
+		if (!is_at && !whole)
+			break;
+		if (verdicts[i] != 2)
+			return STAYS;
+		if (is_at) /* else deleted by the plan, in what is gone */
+			hit = MADE_BY_BOTH;
+	}
+	return r < 0 ? r : hit;
 }
 
 /* Leaves in F what is in nobody's way. */
 static int sift(struct view *v, struct copy_foreign *f, struct strlist *equal)
 {
 	struct strlist *const lists[] = { &f->paths, &f->dirs };
-	int r = 0;
+	cleanup_free char *verdicts = calloc(v->cs.v.n + 1, 1);
+	int r = verdicts ? judge_all(v, verdicts) : dir_unreadable(v->p, -ENOMEM);
 
 	for (size_t k = 0; k < 2; k++) {
 		size_t kept = 0;
 
 		for (size_t i = 0; i < lists[k]->n; i++) {
 			char *path = lists[k]->v[i];
-			cleanup_change struct change with = CHANGE_INIT;
-			int hit = r < 0 ? r : collides(v, path, k == 1, &with);
+			int hit = r < 0 ? r : weigh(&v->cs, verdicts, path, k == 0);
 
-			r = hit < 0 ? hit : r;
-			if (hit == 2 && k == 0)
+			if (hit < 0 && r >= 0)
+				r = dir_unreadable(v->p, hit);
+			if (hit == MADE_BY_BOTH && k == 0)
 				strlist_add(equal, path);
-			if (hit == 1)
-				atoll_participant_note(v->p, ATOLL_NOTE_CONFLICT, with.path,
-				                       "changed by somebody else and in the plan");
-			if (hit == 0)
+			if (hit == BRING_IN)
 				lists[k]->v[kept++] = path;
 			else
 				free(path);

@@ -970,6 +970,142 @@ error_is() {
 	[ "$(atoll diff p 2>/dev/null | wc -l)" -eq 3 ]
 }
 
+@test "cli refresh brings in what is in a directory whose mode the plan changed" {
+	local strategy
+
+	for strategy in copy overlay; do
+		mkdir -p "$strategy/dir"
+		chmod 755 "$strategy/dir"
+		echo file >"$strategy/dir/file"
+		atoll start "$strategy" --dir "$strategy" --strategy "$strategy"
+		atoll exec "$strategy" -- chmod 700 "$strategy/dir"
+		echo theirs >"$strategy/dir/file"
+		echo theirs >"$strategy/dir/made"
+		run atoll refresh "$strategy"
+		status_is 0
+		# Nobody else changed the mode: it is no conflict, and it stays changed.
+		[[ $output != *conflict* ]] || { echo "$output"; false; }
+		[ "$(atoll diff "$strategy" 2>/dev/null)" = "M  $work/$strategy/dir/  (mode 0755 -> 0700)" ]
+		[ "$(atoll exec "$strategy" -- cat "$strategy/dir/file" "$strategy/dir/made")" = $'theirs\ntheirs' ]
+		atoll commit "$strategy"
+		[ "$(stat -c %a "$strategy/dir") $(cat "$strategy/dir/file")" = '700 theirs' ]
+	done
+	# Who did change it is in the way.
+	atoll exec copy -- chmod 711 copy/dir
+	chmod 750 copy/dir
+	run atoll refresh copy
+	says "conflict: $work/copy/dir: changed by somebody else and in the plan"
+	run atoll commit copy
+	status_is 3
+	[ "$(stat -c %a copy/dir)" = 750 ]
+}
+
+# conflicts WORDS...: the paths that it names, as "a b". What only lies in a directory that moved has its own name.
+conflicts() {
+	run "$@"
+	grep -v 'the plan has changes in it' <<<"$output" | sed -n "s|^  conflict: $work/t/\([^:]*\): .*|\1|p" | xargs
+}
+
+@test "cli refresh names what the commit would, and drops nothing that the plan did" {
+	local strategy inside outside names before
+
+	while IFS='|' read -r inside outside names; do
+		for strategy in copy overlay; do
+			mkdir -p t/d/e t/d/g
+			echo a >t/d/a
+			echo b >t/d/e/b
+			atoll start p --dir t --strategy "$strategy"
+			atoll exec p -- sh -c "cd t; $inside"
+			(cd t && eval "$outside")
+			before=$(atoll diff p 2>/dev/null | cut -d '(' -f 1)
+			echo "$strategy: $inside, meanwhile $outside"
+			# An overlay shows what is left of a directory that is gone as one that is new.
+			[ "$strategy" = copy ] || [[ $outside != 'rm -r d' || -z $names ]] || names=d
+			[ "$(conflicts atoll commit p --dry-run)" = "$names" ]
+			[ "$(conflicts atoll refresh p)" = "$names" ]
+			[ -z "$names" ] || [ "$(atoll diff p 2>/dev/null | cut -d '(' -f 1)" = "$before" ]
+			[ "$(conflicts atoll commit p)" = "$names" ]
+			atoll stop p --force
+			rm -r t
+		done
+	done <<-E
+		chmod 700 d|rm -r d|d
+		chmod 700 d|mv d moved|d
+		chmod 700 d|rm -r d; echo x >d|d
+		chmod 700 d/e d/g|rm -r d|d/e d/g
+		chmod 600 d/a; chmod 700 d/e|rm -r d|d/a d/e
+		rm d/a; chmod 700 d/e|rm -r d|d/e
+		chmod 700 d d/e|rm -r d; mkdir d|d d/e
+		chmod 600 d/a|rm d/a|d/a
+		rm -r d|chmod 711 d|d
+		rm -r d|chmod 711 d/e|d
+		rm -r d|echo x >>d/a; echo x >>d/e/b; echo x >d/new|d
+		rm -r d; mkdir d; chmod 700 d; echo m >d/m|chmod 711 d|d
+		rm -r d|rm -r d|
+	E
+	# What went on both sides is no work any more.
+	mkdir -p t/d
+	echo a >t/d/a
+	atoll start p --dir t
+	atoll exec p -- rm t/d/a
+	rm -r t/d
+	run atoll refresh p
+	says 'refreshed p: 1 entry was taken over'
+	[ -z "$(atoll diff p 2>/dev/null)" ]
+}
+
+@test "cli refresh of an overlay has nothing against a directory that a command looked into and left" {
+	mkdir -p o/a o/b
+	echo one | tee o/a/x o/b/y >/dev/null
+	atoll start p --dir o --strategy overlay
+	# The directory has a place of its own in the plan, without a change in it; a change comes after it.
+	atoll exec p -- sh -c 'cd o; touch a/t; rm a/t; echo plan >b/y'
+	mkdir o/new
+	echo theirs >o/new/x
+	mv o/a gone
+	mv o/new o/a
+	run atoll refresh p
+	status_is 0
+	[[ $output != *conflict* ]] || { echo "$output"; false; }
+	[ "$(atoll diff p 2>/dev/null)" = "M  $work/o/b/y" ]
+	[ "$(atoll exec p -- cat o/a/x o/b/y)" = $'theirs\nplan' ]
+	# With a change in it, it is one.
+	atoll exec p -- sh -c 'echo plan >o/a/z'
+	mkdir o/new
+	mv o/a gone2
+	mv o/new o/a
+	run atoll refresh p
+	status_is 0
+	says "conflict: $work/o/a: replaced or changed by somebody else"
+	run atoll commit p
+	status_is 3
+	[ "$(cat o/b/y)" = one ]
+}
+
+@test "cli rollback that keeps the work puts it where nothing is any more" {
+	local strategy
+
+	for strategy in copy overlay; do
+		mkdir "$strategy"
+		echo old >"$strategy/file"
+		atoll start "$strategy" --dir "$strategy" --strategy "$strategy"
+		atoll exec "$strategy" -- sh -c "cd $strategy; echo first >file; echo first >made"
+		atoll commit "$strategy"
+		# Work of its own came after it, and was dropped.
+		atoll exec "$strategy" -- sh -c "cd $strategy; echo second >file; echo second >more"
+		atoll reset "$strategy"
+		run atoll rollback "$strategy" --keep-work
+		status_is 0
+		says "$strategy: what was committed is work of the plan again"
+		[ "$(cat "$strategy/file") $(ls "$strategy")" = 'old file' ]
+		[ "$(atoll diff "$strategy" 2>/dev/null)" = "M  $work/$strategy/file
+A  $work/$strategy/made" ]
+		[ "$(atoll exec "$strategy" -- sh -c "cat $strategy/*")" = $'first\nfirst' ]
+		atoll commit "$strategy"
+		[ "$(cat "$strategy/file" "$strategy/made")" = $'first\nfirst' ]
+	done
+}
+
 @test "cli stop refuses to drop work unless it is forced" {
 	plan_with_work
 	before=$(untouched a b)

@@ -6,6 +6,7 @@
 #include "lib/atest.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,10 +14,19 @@
 /* What is asked of the strategy next, and what it was told. */
 static struct {
 	enum { ANSWER, NO_NAME, NO_CAUSE, CAUSE_BUT_NO_CODE, OTHER_CODE } identify;
-	enum { READY, LEAVES, FAILS_TWICE } prepare;
+	enum {
+		READY,
+		LEAVES,
+		FAILS_TWICE,
+		SAYS_WHY_AND_IS_READY,
+		SAYS_WHY_AND_ANOTHER_CODE,
+		SAYS_NOTHING,
+		ANSWERS_NONSENSE,
+	} prepare;
 	char plan[65];
 	unsigned flags;
 	void *user;
+	bool committed;
 } the;
 
 static int ledger_identify(struct atoll_participant *p, char **ret_name, char **ret_id)
@@ -48,15 +58,31 @@ static int ledger_prepare(struct atoll_participant *p)
 	atoll_participant_count(p, 1);
 	if (the.prepare == LEAVES)
 		atoll_participant_leave(p);
-	if (the.prepare != FAILS_TWICE)
-		return ATOLL_READY;
-	/* No code is none; and the first cause is the cause. */
-	(void)atoll_participant_fail(p, 0, NULL, NULL, 0);
-	return atoll_participant_fail(p, -EIO, "write", "another", EIO);
+	switch (the.prepare) {
+	case READY:
+	case LEAVES:
+		break;
+	case FAILS_TWICE:
+		/* No code is none; and the first cause is the cause. */
+		(void)atoll_participant_fail(p, 0, NULL, NULL, 0);
+		return atoll_participant_fail(p, -EIO, "write", "another", EIO);
+	case SAYS_WHY_AND_IS_READY:
+		(void)atoll_participant_fail(p, -EACCES, "write", "a page", EACCES);
+		break;
+	case SAYS_WHY_AND_ANOTHER_CODE:
+		(void)atoll_participant_fail(p, -EACCES, "write", "a page", EACCES);
+		return -EIO;
+	case SAYS_NOTHING:
+		return -EIO;
+	case ANSWERS_NONSENSE:
+		return 77;
+	}
+	return ATOLL_READY;
 }
 
 static int ledger_commit(struct atoll_participant *p)
 {
+	the.committed = true;
 	if (the.prepare == LEAVES)
 		atoll_participant_leave(p);
 	return 0;
@@ -121,6 +147,37 @@ static void a_strategy_is_told_of_the_call(void **state)
 	expect_eq(fix_plan_state(f, p), ATOLL_PLAN_COMMITTED);
 }
 
+/* Nothing but a plain yes is one, and what a strategy said of its reasons is passed on, whatever it answers. */
+static void an_answer_that_is_no_yes_is_a_no(void **state)
+{
+	static const struct {
+		int how, code;
+		const char *says;
+	} rows[] = {
+		{ SAYS_WHY_AND_IS_READY, -EACCES, "prepare 'the ledger': cannot write 'a page'" },
+		{ SAYS_WHY_AND_ANOTHER_CODE, -EIO, "prepare 'the ledger': cannot write 'a page'" },
+		{ SAYS_NOTHING, -EIO, "cannot prepare 'the ledger'" },
+		{ ANSWERS_NONSENSE, -ATOLL_E_CANNOT_PREPARE, "cannot prepare 'the ledger'" },
+	};
+	struct fix *f = *state;
+	struct atoll_plan *p = fix_plan(f, NULL);
+
+	the.identify = ANSWER;
+	expect_ok(f, add_ledger(f, p));
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		the.prepare = (__typeof__(the.prepare))rows[i].how;
+		the.committed = false;
+		expect_code(f, atoll_plan_commit(p, 0, f->res), rows[i].code);
+		expect_msg(strstr(atoll_result_message(f->res), rows[i].says) != NULL,
+		           "'%s' is not in '%s'", rows[i].says, atoll_result_message(f->res));
+		expect(!the.committed);
+		expect_eq(fix_state(f, p, "the ledger"), ATOLL_SANDBOX_CREATED);
+	}
+	the.prepare = READY;
+	expect_ok(f, atoll_plan_commit(p, 0, f->res));
+	expect(the.committed);
+}
+
 /* A plan with nothing in it that a command could see runs it all the same, where it stands. */
 static void a_command_beside_what_is_no_file(void **state)
 {
@@ -168,6 +225,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		atest(a_command_beside_what_is_no_file),
 		atest(a_strategy_is_told_of_the_call),
+		atest(an_answer_that_is_no_yes_is_a_no),
 		atest(a_resource_that_cannot_be_told_is_refused),
 	};
 	static const struct atest_child none[] = { { NULL, NULL } };

@@ -4,6 +4,7 @@
 
 #include "util/cleanup.h"
 #include "util/limits.h"
+#include "util/mem.h"
 
 #include "unit/fs-fixture.h"
 
@@ -98,11 +99,127 @@ static void too_little_memory_is_no_damage(void **state)
 	manifest_done(&m);
 }
 
+/* ---- a long one ---- */
+
+#define LONG_OPS  4000
+#define LONG_NAME 19
+#define LONG_OP   (MANIFEST_OP_SIZE + LONG_NAME)
+
+static void write_long(int dir_fd, char hash[HASH_TEXT_LEN])
+{
+	struct manifest m = MANIFEST_INIT;
+	struct manifest_dir d = { .flags = MANIFEST_DIR_TIME, .path = xstrdup("dir") };
+
+	for (unsigned i = 0; i < LONG_OPS; i++) {
+		struct manifest_op o = { .op = CHANGE_CREATE,
+			                 .path = xasprintf("dir/file-%010u", i),
+			                 .new_stat = { .mode = S_IFREG | 0644, .size = i } };
+
+		assert_int_equal(strlen(o.path), LONG_NAME);
+		assert_int_equal(manifest_add_op(&m, &o), 0);
+	}
+	assert_int_equal(manifest_add_dir(&m, &d), 0);
+	assert_int_equal(manifest_write(&m, dir_fd, "m", hash, NULL), 0);
+	manifest_done(&m);
+}
+
+static int count_open(void)
+{
+	int n = 0;
+
+	for (int fd = 0; fd < 1024; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
+static void expect_damaged(int dir_fd, const char *hash, const char *says)
+{
+	static const struct manifest none;
+	cleanup_error struct error err = ERROR_INIT;
+	struct manifest m;
+	int n = count_open();
+
+	memset(&m, 0, sizeof(m));
+	assert_int_equal(manifest_read(dir_fd, "m", hash, &m, &err), -ATOLL_E_DAMAGED);
+	assert_int_equal(err.code, -ATOLL_E_DAMAGED);
+	assert_non_null(strstr(err.msg, says));
+	assert_memory_equal(&m, &none, sizeof(m));
+	assert_int_equal(count_open(), n);
+}
+
+static void damage(int dir_fd, off_t at, const char *data, size_t len)
+{
+	cleanup_close int fd = openat(dir_fd, "m", O_WRONLY | O_CLOEXEC);
+
+	assert_int_equal(pwrite(fd, data, len, at), (ssize_t)len);
+}
+
+static void cut(int dir_fd, off_t len)
+{
+	cleanup_close int fd = openat(dir_fd, "m", O_WRONLY | O_CLOEXEC);
+
+	assert_int_equal(ftruncate(fd, len), 0);
+}
+
+static void a_long_manifest_that_is_damaged_is_refused_as_a_whole(void **state)
+{
+	const off_t middle = HEADER_LEN + (off_t)LONG_OPS / 2 * LONG_OP;
+	const struct {
+		off_t at;
+		const char *data;
+		size_t len;
+	} rows[] = {
+		{ 0, "X", 1 },                             /* what it is */
+		{ HEADER_LEN - 8, "\xff\xff\xff\xff", 4 }, /* how many operations */
+		{ middle, "c", 1 },                        /* which operation */
+		{ middle + 8, "\xff\xff\xff\xff", 4 },     /* how long a path */
+		{ middle + 12, "/", 1 },                   /* where that leads */
+	};
+	struct fixture *f = *state;
+	const int dir_fd = f->dir[0].fd;
+	struct manifest m = MANIFEST_INIT;
+	cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
+	char hash[HASH_TEXT_LEN];
+	struct stat st;
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		write_long(dir_fd, hash);
+		damage(dir_fd, rows[i].at, rows[i].data, rows[i].len);
+		expect_damaged(dir_fd, hash, "manifest");
+		expect_damaged(dir_fd, "", "manifest");
+	}
+	/* Too short, at the end and in the middle, and too long. */
+	write_long(dir_fd, hash);
+	assert_int_equal(fstatat(dir_fd, "m", &st, 0), 0);
+	assert_true(middle > SPOOL_MEMORY);
+	for (int i = -1; i <= 1; i += 2) {
+		cut(dir_fd, st.st_size + i);
+		expect_damaged(dir_fd, "", "manifest is damaged");
+	}
+	cut(dir_fd, middle + 1);
+	expect_damaged(dir_fd, "", "manifest is damaged");
+
+	/* Another name in it: it can be read, and is not the one. */
+	write_long(dir_fd, hash);
+	damage(dir_fd, middle + 12, "D", 1);
+	expect_damaged(dir_fd, hash, "is not the one that was decided on");
+	assert_int_equal(manifest_read(dir_fd, "m", "", &m, NULL), 0);
+	assert_int_equal(m.ops.n, LONG_OPS);
+	assert_int_equal(m.n_dirs, 1);
+	assert_int_equal(manifest_get(&m, LONG_OPS / 2, &o), 0);
+	assert_string_equal(o.path, "Dir/file-0000002000");
+	assert_int_equal(o.new_stat.size, LONG_OPS / 2);
+	manifest_done(&m);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(too_little_memory_is_no_damage, fixture_setup,
 		                                fixture_teardown),
+		cmocka_unit_test_setup_teardown(
+			a_long_manifest_that_is_damaged_is_refused_as_a_whole, fixture_setup,
+			fixture_teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
