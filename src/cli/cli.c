@@ -77,13 +77,18 @@ static void say_recovered(struct cli *c, const struct plan_row *before, size_t n
 static void settle(struct cli *c)
 {
 	cleanup_free struct plan_row *before = NULL;
+	struct atoll_result *said;
 	size_t n = 0;
 
 	if (plan_rows_doubtful(c->atoll, &before, &n, NULL) < 0)
 		return;
-	(void)atoll_recover(c->atoll, NULL, false, NULL);
+	said = n > 0 ? atoll_result_new() : NULL;
+	plan_settle(c->atoll, said);
 	if (n > 0)
 		say_recovered(c, before, n);
+	if (said)
+		cli_kept(c, said);
+	atoll_result_free(said);
 }
 
 int cli_open_settled(struct cli *c)

@@ -118,6 +118,8 @@ int cli_fail_usage(struct cli *c, const char *fmt, ...)
 char *hint_for(const struct cli *c, int code, const char *op);
 /* Notes of c->res, as lines on standard error. */
 void cli_notes(const struct cli *c);
+/* Those of RES, of something that was done besides, that say where something lies. */
+void cli_kept(const struct cli *c, const struct atoll_result *res);
 
 /* An object of format "atoll.<command>/1" on standard output, open until cli_json_end(). */
 void cli_json_begin(const struct cli *c, struct json *j);

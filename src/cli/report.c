@@ -172,6 +172,13 @@ void cli_notes(const struct cli *c)
 		put_note(c, atoll_result_note(c->res, i));
 }
 
+void cli_kept(const struct cli *c, const struct atoll_result *res)
+{
+	for (size_t i = 0; !c->json && i < atoll_result_notes(res); i++)
+		if (atoll_result_note(res, i)->kind == ATOLL_NOTE_KEPT)
+			put_note(c, atoll_result_note(res, i));
+}
+
 /* Refused before anything was moved, with nothing to repair. */
 static bool is_as_before(const struct atoll_participant_result *p)
 {

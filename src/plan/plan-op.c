@@ -15,9 +15,11 @@
 #include "txn/recover.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
+#include "util/mem.h"
 #include "util/remedy.h"
 
 #define BRIEFLY_MS 5000
+#define KEPT_NAMED 10 /* of one resource, in the history */
 
 /* ---- other plans on the same resources ---- */
 
@@ -192,6 +194,104 @@ static void tidy_pending(struct plan_op *op, struct sandbox_row *row)
 		(void)store_write(op->a, REGISTRY_DURABLE, write_paths_gone, row, NULL);
 }
 
+/* What a recovery said, and of which plan. */
+struct said {
+	const struct plan_op *op;
+	const struct atoll_result *res;
+};
+
+static char *place_of(const struct sandbox_row *row, const struct atoll_note *note)
+{
+	const char *root = row ? row->root : "";
+
+	return xasprintf("%s%s%s", root, *root && *note->path ? "/" : "", note->path);
+}
+
+static int write_kept_of(struct registry *reg, const struct said *s, const struct sandbox_row *row,
+                         struct error *err)
+{
+	cleanup_free char *more = NULL;
+	size_t n = 0;
+
+	for (size_t i = 0; i < atoll_result_notes(s->res); i++) {
+		const struct atoll_note *note = atoll_result_note(s->res, i);
+		cleanup_free char *path = NULL, *text = NULL;
+		int r;
+
+		if (note->kind != ATOLL_NOTE_KEPT || strcmp(note->sandbox, row->id) != 0 ||
+		    n++ >= KEPT_NAMED)
+			continue;
+		path = place_of(row, note);
+		text = xasprintf("%s: %s", path, note->text);
+		r = registry_event_add(reg, s->op->plan.id, "recover", 0, text, err);
+		if (r < 0)
+			return r;
+	}
+	if (n <= KEPT_NAMED)
+		return 0;
+	more = xasprintf("%s: %zu more, kept in the same place", row->root, n - KEPT_NAMED);
+	return registry_event_add(reg, s->op->plan.id, "recover", 0, more, err);
+}
+
+/* What was set aside stands in the history, for those who recover in passing. Of very much the first
+ * few tell where all of it is. */
+static int write_kept(struct registry *reg, void *ctx, struct error *err)
+{
+	const struct said *s = ctx;
+	int r = 0;
+
+	for (size_t i = 0; i < s->op->boxes.n && r >= 0; i++)
+		r = write_kept_of(reg, s, &s->op->boxes.v[i], err);
+	return r;
+}
+
+/* To who asked, all of it. */
+static void pass_on(struct said *s)
+{
+	bool any_kept = false;
+
+	for (size_t i = 0; i < atoll_result_notes(s->res); i++) {
+		const struct atoll_note *note = atoll_result_note(s->res, i);
+		const struct sandbox_row *row = NULL;
+		cleanup_free char *path = NULL;
+
+		for (size_t k = 0; k < s->op->boxes.n; k++)
+			if (strcmp(s->op->boxes.v[k].id, note->sandbox) == 0)
+				row = &s->op->boxes.v[k];
+		path = place_of(row, note);
+		result_note(s->op->res, note->kind, "", path, note->text);
+		any_kept |= note->kind == ATOLL_NOTE_KEPT;
+	}
+	if (any_kept)
+		(void)store_write(s->op->a, REGISTRY_NORMAL, write_kept, s, NULL);
+}
+
+/* What was begun in a directory is not finished in another that came into its place, such as the empty one
+ * below a filesystem that is not mounted yet. One that is away is for the participant to say. */
+static int check_root(const struct sandbox_row *row, struct error *err)
+{
+	cleanup_error struct error e = ERROR_INIT;
+
+	if (sandbox_verify_root(row, &e) != -ATOLL_E_CONFLICT)
+		return 0;
+	return error_set(
+		err, -ATOLL_E_CONFLICT,
+		"'%s' is another than the one in which it was begun, and which must be put "
+		"back",
+		row->root);
+}
+
+static int recover_noted(struct plan_op *op, struct error *err)
+{
+	struct atoll_result *res = atoll_result_new();
+	int r = recover_plan(op->a->reg, op->plan.id, op->epoch, check_root, res, err);
+
+	if (res)
+		pass_on(&(struct said){ op, res });
+	atoll_result_free(res);
+	return r;
+}
+
 static int recover_locked(struct plan_op *op, struct error *err)
 {
 	cleanup_resource_locks struct resource_locks *locks = NULL;
@@ -200,7 +300,7 @@ static int recover_locked(struct plan_op *op, struct error *err)
 
 	if (r < 0)
 		return r;
-	r = recover_plan(op->a->reg, op->plan.id, op->epoch, NULL, err);
+	r = recover_noted(op, err);
 	if (r <= 0)
 		return r;
 	store_event(op->a, op->plan.id, "recover", 0,
@@ -462,6 +562,7 @@ int plan_op_begin(struct plan_op *op, struct atoll_plan *p, const struct plan_op
 	op->a = p->a;
 	op->verb = opt->verb;
 	op->flags = opt->flags;
+	op->res = opt->res;
 	op->deadline = deadline_of(p->a, opt->flags);
 	(void)snprintf(op->what, sizeof(op->what), "atoll %s %s%s%s", opt->verb, p->name,
 	               opt->detail ? " -- " : "", opt->detail ? opt->detail : "");

@@ -34,12 +34,14 @@ struct plan_op_options {
 	unsigned flags;
 	/* Resources about to join the plan: their locks are taken shared. */
 	const struct sandboxes *newcomers;
+	struct atoll_result *res; /* for what a recovery has to say, or NULL */
 };
 
 struct plan_op {
 	struct atoll *a;
 	const char *verb;
 	unsigned flags;
+	struct atoll_result *res; /* of the options */
 	char what[LIMIT_COMMAND]; /* "atoll commit fix-42" */
 	int64_t deadline;
 	struct plan_lock lock;

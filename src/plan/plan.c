@@ -107,7 +107,9 @@ static int recover_one(struct atoll *a, const struct plan_row *row, unsigned fla
                        struct atoll_result *res, struct error *err)
 {
 	cleanup_plan_op struct plan_op op = PLAN_OP_INIT;
-	const struct plan_op_options opt = { .verb = "recover", .flags = flags | OP_QUIET };
+	const struct plan_op_options opt = { .verb = "recover",
+		                             .flags = flags | OP_QUIET,
+		                             .res = res };
 	struct atoll_plan *p = handle_of(a, row);
 	int r = plan_op_begin(&op, p, &opt, err);
 
@@ -136,7 +138,9 @@ static int recover_named(struct atoll *a, const char *ref, bool accept, struct a
 	return r;
 }
 
-static int recover_all(struct atoll *a, bool accept, struct atoll_result *res, struct error *err)
+/* IN_PASSING: nobody asked for it. */
+static int recover_all(struct atoll *a, bool accept, bool in_passing, struct atoll_result *res,
+                       struct error *err)
 {
 	cleanup_free struct plan_row *rows = NULL;
 	size_t n = 0;
@@ -148,12 +152,12 @@ static int recover_all(struct atoll *a, bool accept, struct atoll_result *res, s
 	for (size_t i = 0; i < n; i++) {
 		cleanup_error struct error cause = ERROR_INIT;
 
-		/* Whoever does not listen is not served twice; who asks may just have mended it, or
+		/* Whoever passes by does not try again at once; who asks may just have mended it, or
 		 * killed a command whose children are still dying. */
-		r = !res && rows[i].retry_at_ms > clock_real_ms()
+		r = in_passing && rows[i].retry_at_ms > clock_real_ms()
 		            ? -ATOLL_E_NEEDS_RECOVERY
-		            : recover_one(a, &rows[i], res ? OP_BRIEFLY : OP_TRY, accept, res,
-		                          &cause);
+		            : recover_one(a, &rows[i], in_passing ? OP_TRY : OP_BRIEFLY, accept,
+		                          res, &cause);
 		/* A plan that is being worked on is no business of ours. */
 		if (r == 0 || r == -ATOLL_E_BUSY || r == -ATOLL_E_NOT_FOUND)
 			continue;
@@ -167,11 +171,18 @@ static int recover_all(struct atoll *a, bool accept, struct atoll_result *res, s
 int plan_recover(struct atoll *a, const char *ref, bool accept, struct atoll_result *res,
                  struct error *err)
 {
-	int r = ref ? recover_named(a, ref, accept, res, err) : recover_all(a, accept, res, err);
+	int r = ref ? recover_named(a, ref, accept, res, err)
+	            : recover_all(a, accept, res == NULL, res, err);
 
 	/* Who was killed before it could release what nobody wanted to undo left that, too. */
 	cleanup_retention(a);
 	return r;
+}
+
+void plan_settle(struct atoll *a, struct atoll_result *res)
+{
+	(void)recover_all(a, false, true, res, NULL);
+	cleanup_retention(a);
 }
 
 /* ---- giving a plan up to nobody ---- */

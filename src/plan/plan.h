@@ -237,6 +237,9 @@ int plan_stop(struct atoll_plan *p, unsigned flags, struct atoll_result *res, st
  * still need it. */
 int plan_recover(struct atoll *a, const char *ref, bool accept, struct atoll_result *res,
                  struct error *err);
+/* The same of all, in passing, for who was asked for something else: what could not be finished a moment
+ * ago is left alone. */
+void plan_settle(struct atoll *a, struct atoll_result *res);
 
 /* ---- plan-read.c: what takes no lock ---- */
 

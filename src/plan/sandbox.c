@@ -88,7 +88,7 @@ bool sandbox_is_live(const struct sandbox_row *row)
 
 bool sandbox_is_remains(const struct sandbox_row *row)
 {
-	return row->state == ATOLL_SANDBOX_ERRORED && !*row->boot_id;
+	return row->state == ATOLL_SANDBOX_ERRORED && !*row->boot_id && row->exec_n == 0;
 }
 
 static int find_only(const struct sandboxes *s, size_t *ret_index, struct error *err)
@@ -468,6 +468,17 @@ static bool never_on_disk(const struct sandbox_row *row)
 	       sandbox_verify_root(row, NULL) == 0;
 }
 
+/* What is missing, of which ERR tells, may be a part of the workspace. */
+static int part_gone(const struct sandbox_row *row, const char *plan_name, struct error *err)
+{
+	cleanup_free char *path = err && err->path ? xstrdup(err->path) : NULL;
+
+	if (!path || !(path_below(path, row->area) || path_below(path, row->work)))
+		return -ENOENT;
+	error_done(err);
+	return area_gone(row, path, plan_name, err);
+}
+
 int sandbox_diff(struct atoll *a, const char *plan_name, const struct sandbox_row *row,
                  atoll_change_fn fn, void *user, struct error *err)
 {
@@ -482,8 +493,10 @@ int sandbox_diff(struct atoll *a, const char *plan_name, const struct sandbox_ro
 		r = sandbox_open(&s, a, plan_name, row, err);
 	if (r == 0)
 		r = participant_diff(s.part, fn, user, err);
-	if (r != -ENOENT || !never_on_disk(row))
+	if (r != -ENOENT)
 		return r;
+	if (!never_on_disk(row))
+		return part_gone(row, plan_name, err);
 	if (err)
 		error_done(err);
 	return 0;

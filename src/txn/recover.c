@@ -322,6 +322,7 @@ static int recover_open(struct txn *t, struct error *err)
 }
 
 int recover_plan(struct registry *reg, const char *plan_id, uint64_t epoch,
+                 int (*check_root)(const struct sandbox_row *row, struct error *err),
                  struct atoll_result *res, struct error *err)
 {
 	cleanup_txn struct txn t = TXN_INIT;
@@ -332,6 +333,7 @@ int recover_plan(struct registry *reg, const char *plan_id, uint64_t epoch,
 		return r;
 	r = txn_open(&t, reg, &plan, epoch, res, err);
 	t.recovering = true;
+	t.check_root = check_root;
 	if (r >= 0)
 		r = announce(&t, err);
 	crashpoint("recover.announced");

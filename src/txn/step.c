@@ -118,9 +118,14 @@ int step_verify(struct txn *t, struct error *err)
 {
 	int r = 0;
 
-	for (size_t i = 0; i < t->n && r >= 0; i++)
-		if (t->parts[i].selected)
+	for (size_t i = 0; i < t->n && r >= 0; i++) {
+		if (!t->parts[i].selected)
+			continue;
+		if (t->check_root)
+			r = t->check_root(&t->parts[i].row, err);
+		if (r >= 0)
 			r = participant_check(t->parts[i].part, err);
+	}
 	return r;
 }
 

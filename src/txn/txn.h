@@ -66,6 +66,8 @@ struct txn {
 	/* Asked last of all before the decision; a failure withdraws. NULL: nothing else is asked. */
 	int (*confirm)(void *ctx, struct error *err);
 	void *confirm_ctx;
+	/* Asked of each that takes part before a recovery touches it. NULL: nothing else is asked. */
+	int (*check_root)(const struct sandbox_row *row, struct error *err);
 };
 
 /* Loads the plan's sandboxes and puts them in order. CLEANED_UP ones are left out. -ATOLL_E_INVALID

@@ -335,13 +335,142 @@ killed_in_copy() {
 	[ "$(cat a/one a/two a/deep/new)" = "$(printf 'mine\nmine\nmine')" ]
 }
 
-@test "der_01 cli what somebody wrote in the place of work that returns stays, and the work is kept" {
-	killed_in_copy dir.apply.op:2
-	[ ! -e "$place/one" ]
-	[ ! -e "$place/deep" ]
-	echo newer | tee "$place/one" >"$place/deep"
+# As the empty directory below a filesystem that is not mounted yet. Half of it would be in each.
+@test "der_01 cli what was begun in a directory is not finished in another that stands in its place" {
+	for point in dir.apply.op:1 dir.undo.op:2; do
+		rm -rf a b
+		plan_with_changes
+		if [ "$point" = dir.undo.op:2 ]; then
+			atoll commit p >/dev/null 2>&1
+			killed_at "$point" rollback --yes p
+		else
+			killed_at "$point" commit p
+		fi
+		half=$(tree a b)
+		mv a away
+		mkdir a
+		run -7 atoll recover
+		says "'$work/a' is another than the one in which it was begun, and which must be put back"
+		run -0 atoll list
+		[ -z "$(ls -A a)" ]
+		rmdir a
+		mv away a
+		[ "$(tree a b)" = "$half" ]
+		run -0 atoll recover
+		says 'recovered plan p'
+		if [ "$point" = dir.undo.op:2 ]; then
+			[ "$(tree a b)" = "$old" ]
+		else
+			committed_now
+		fi
+		atoll stop --force --yes p >/dev/null 2>&1
+	done
+}
+
+# another_in_place: of a, which is moved away.
+another_in_place() {
+	mv a away
+	mkdir a
+	echo theirs >a/one
+	theirs=$(untouched a)
+}
+
+@test "der_01 cli what was not decided is withdrawn, whatever directory stands there, and that stays as it is" {
+	plan_with_changes
+	killed_at txn.after-barrier-1 commit p
+	another_in_place
+	run -0 atoll recover
+	says 'recovered plan p'
+	[ "$(atoll list --json | jq -r '.plans[0] | "\(.state) \(.in_doubt)"')" = 'OPEN false' ]
+	run atoll commit p
+	status_is 3
+	says "'$work/a' was replaced by another since the plan was made"
+	[ "$(untouched a)" = "$theirs" ]
+	rm -r a
+	mv away a
+	[ "$(tree a b)" = "$old" ]
+	atoll commit p
+	committed_now
+}
+
+@test "der_01 cli a plan whose directory does not come back can be given up" {
+	plan_with_changes
+	killed_at dir.apply.op:1 commit p
+	another_in_place
+	half=$(tree away b)
+	run atoll stop p
+	status_is 7
+	says 'needs recovery'
+	run -0 atoll stop --force p
+	no_plans
+	[ "$(untouched a)" = "$theirs" ]
+	[ "$(tree away b)" = "$half" ]
+}
+
+@test "der_01 cli the history names what was kept as the recovery did" {
+	mkdir a
+	odd=$'one\n\\n\e[1m'
+	echo old >"a/$odd"
+	atoll start p --dir a --strategy copy >/dev/null 2>&1
+	place=$(atoll path p)
+	echo mine | tee "$place/$odd" >"$place/two"
+	killed_at dir.apply.op:1 commit p
+	[ ! -e "$place/$odd" ]
+	echo newer >"$place/$odd"
 	rm "$place/two"
 	run -0 atoll recover
+	kept=$(grep '^  kept: ' <<<"$output")
+	[ "$(grep -c . <<<"$kept")" = 1 ]
+	run -0 atoll log p
+	says "done: ${kept#  kept: }"
+	run -0 atoll log p --json
+	[ "$(jq -r --arg path "$work/a/$odd" 'select(.message // "" | startswith($path + ": ")) | .what' <<<"$output")" = recover ]
+}
+
+@test "der_01 cli of very much that was kept the history names some and counts the rest" {
+	mkdir a b
+	for i in {101..150}; do
+		echo old >"a/$i"
+	done
+	echo old | tee b/one >b/two
+	atoll start p --dir a --dir b --strategy copy >/dev/null 2>&1
+	place=$(atoll path p a)
+	other=$(atoll path p b)
+	echo mine | tee "$place"/* "$other"/* >/dev/null
+	killed_at dir.apply.op:51 commit p
+	echo newer | tee "$place"/{101..150} >/dev/null
+	# One that is gone takes all back.
+	rm "$other/two"
+	run -0 atoll recover
+	[ "$(grep -c "^  kept: $work/a/" <<<"$output")" = 50 ]
+	run -0 atoll log p
+	[ "$(grep -c "$work/a/1[0-9][0-9]: .* kept at " <<<"$output")" = 10 ]
+	says "$work/a: 40 more, kept in the same place"
+	[ "$(grep -c "  recover  " <<<"$output")" = 13 ]
+	[ "$(cat a/* b/* | sort -u)" = old ]
+}
+
+# Whoever recovers, being asked or in passing, says where it lies, and so does the history.
+@test "der_01 cli what somebody wrote in the place of work that returns stays, and the work is kept" {
+	for how in recover 'start other --dir b'; do
+		rm -rf a b
+		killed_in_copy dir.apply.op:2
+		[ ! -e "$place/one" ]
+		[ ! -e "$place/deep" ]
+		echo newer | tee "$place/one" >"$place/deep"
+		rm "$place/two"
+		# shellcheck disable=SC2086
+		run -0 atoll $how
+		says 'recovered plan p'
+		says "kept: $work/a/one: "
+		kept=("$ATOLL_HOME"/plans/*/conflicts)
+		says "kept at ${kept[0]}/b1-"
+		run -0 atoll log p
+		says "$work/a/one: "
+		says "kept at ${kept[0]}/b1-"
+		[ "$how" = recover ] || break
+		atoll stop --force p >/dev/null 2>&1
+	done
 	[ "$(tree a b)" = "$old" ]
 	[ "$(cat "$place/one" "$place/deep")" = "$(printf 'newer\nnewer')" ]
 	kept=("$ATOLL_HOME"/plans/*/conflicts)
@@ -349,4 +478,28 @@ killed_in_copy() {
 	run -0 atoll recover
 	run -0 atoll commit p
 	[ "$(cat a/one a/deep)" = "$(printf 'newer\nnewer')" ]
+}
+
+@test "der_02 cli a workspace of which a part did not reach the disk is said to be lost" {
+	two_dirs
+	"$ATOLL" start --dir a q
+	(cd a && "$ATOLL" exec q -- sh -c 'echo new >one')
+	all_end
+	# As after a power cut: the record is there, the area, too, but not what is in it.
+	sqlite3 "$ATOLL_HOME/atoll.db" "UPDATE sandbox SET boot_id = 'another'"
+	area=$("$ATOLL" show q --json | jq -r '.sandboxes[0].area')
+	rm -rf "${area:?}"/u1 "${area:?}"/durable
+	run "$ATOLL" diff q
+	status_is 1
+	says 'the machine went down before'
+	says 'atoll reset q'
+	run "$ATOLL" commit q
+	[ "$status" -ne 0 ]
+	run "$ATOLL" diff q
+	status_is 1
+	says 'the machine went down before'
+	"$ATOLL" reset q
+	"$ATOLL" exec q -- true
+	"$ATOLL" diff q --exit-code
+	"$ATOLL" stop q
 }
