@@ -69,6 +69,7 @@ struct attempt {
 	int fd;
 	uint64_t number; /* 0: not drawn yet */
 	const struct ticket_options *opt;
+	struct ticket_record me;
 	uint64_t noticed; /* the holder on_wait was told of */
 	int64_t notice_at;
 };
@@ -202,7 +203,9 @@ static int grant(struct attempt *a, struct ticket_header *h, size_t from, struct
 	ret->owner_died = h->dirty != 0;
 	h->epoch = ret->epoch;
 	h->dirty = 1;
-	ticket_record_init(&h->holder, a->number, a->opt->command);
+	h->holder = a->me;
+	h->holder.number = a->number;
+	h->holder.since_ms = clock_real_ms();
 	h->holder.epoch = ret->epoch;
 	return ticket_file_write(a->fd, (const char *)h + from, sizeof(*h) - from, (int64_t)from);
 }
@@ -210,13 +213,13 @@ static int grant(struct attempt *a, struct ticket_header *h, size_t from, struct
 /* Under the gate: puts our ticket on record and opens the gate. */
 static int line_up(struct attempt *a, const struct ticket_header *h)
 {
-	struct ticket_record rec;
 	int r = ticket_file_write(a->fd, h, offsetof(struct ticket_header, epoch), 0);
 
 	if (r < 0)
 		return r;
-	ticket_record_init(&rec, a->number, a->opt->command);
-	ticket_record_write(a->fd, &rec);
+	a->me.number = a->number;
+	a->me.since_ms = clock_real_ms();
+	ticket_record_write(a->fd, &a->me);
 	return ticket_step_try(a->fd, &gate_unlock);
 }
 
@@ -239,8 +242,12 @@ static int wait_turn(struct attempt *a)
 static int queue_up(struct attempt *a, struct ticket *ret)
 {
 	struct ticket_header h;
-	int r = enter_gate(a);
+	int r;
 
+	/* Before the gate, and not in it, since it takes longer than all the rest: who is stopped in there
+	 * holds up everybody. */
+	ticket_record_init(&a->me, 0, a->opt->command);
+	r = enter_gate(a);
 	if (r < 0)
 		return r;
 	r = draw(a, &h);
