@@ -33,6 +33,7 @@ void usage_measure(struct sandboxes *boxes)
 		usage_add_path(row->area, true, &u);
 		if (strcmp(row->work, row->area) != 0)
 			usage_add_path(row->work, true, &u);
+		row->remeasured = row->bytes != u.bytes || row->entries != u.entries;
 		row->bytes = u.bytes;
 		row->entries = u.entries;
 	}
@@ -42,8 +43,11 @@ int usage_write(struct registry *reg, const struct sandboxes *boxes, struct erro
 {
 	int r = 0;
 
-	for (size_t i = 0; r == 0 && i < boxes->n; i++)
-		r = registry_sandbox_set_usage(reg, boxes->v[i].id, boxes->v[i].bytes,
-		                               boxes->v[i].entries, err);
+	for (size_t i = 0; r == 0 && i < boxes->n; i++) {
+		const struct sandbox_row *row = &boxes->v[i];
+
+		if (row->remeasured)
+			r = registry_sandbox_set_usage(reg, row->id, row->bytes, row->entries, err);
+	}
 	return r;
 }

@@ -101,13 +101,14 @@ int registry_path_list_below(struct registry *r, const char *dir, registry_path_
 
 /* ---- history ---- */
 
+static const char add_event[] = "INSERT INTO event (plan, at_ms, what, code, message) "
+				"VALUES (?1, ?2, ?3, ?4, ?5) RETURNING seq";
+
 int registry_event_add(struct registry *r, const char *plan, const char *what, int code,
                        const char *message, struct error *err)
 {
-	static const char sql[] = "INSERT INTO event (plan, at_ms, what, code, message) "
-				  "VALUES (?1, ?2, ?3, ?4, ?5) RETURNING seq";
 	int64_t seq = 0;
-	int k = rows_write_number(r, sql,
+	int k = rows_write_number(r, add_event,
 	                          ARGS(TEXT_VALUE(plan), INT_VALUE(clock_real_ms()),
 	                               TEXT_VALUE(what), INT_VALUE(code), TEXT_VALUE(message)),
 	                          &seq, err);
@@ -169,14 +170,21 @@ int registry_event_list(struct registry *r, const char *plan, registry_event_fn 
 	return k < 0 ? k : 0;
 }
 
+static const char add_exec[] =
+	"INSERT INTO exec (plan, argv, started_ms, ended_ms, exit_code, user_us, "
+	"system_us, max_rss_kb, changes, term_signal, timed_out, memory_kills, output, job) "
+	"VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
+
+void registry_exec_expect(struct registry *r)
+{
+	registry_prepare(r, add_exec);
+	registry_prepare(r, add_event);
+}
+
 int registry_exec_add(struct registry *r, const struct exec_row *row, struct error *err)
 {
-	static const char sql[] =
-		"INSERT INTO exec (plan, argv, started_ms, ended_ms, exit_code, user_us, "
-		"system_us, max_rss_kb, changes, term_signal, timed_out, memory_kills, output, job) "
-		"VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
 	int k = registry_write(
-		r, sql,
+		r, add_exec,
 		ARGS(TEXT_VALUE(row->plan), TEXT_VALUE(row->argv), INT_VALUE(row->started_ms),
 	             INT_VALUE(row->ended_ms), INT_VALUE(row->exit_code), INT_VALUE(row->user_us),
 	             INT_VALUE(row->system_us), INT_VALUE(row->max_rss_kb), INT_VALUE(row->changes),

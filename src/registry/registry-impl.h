@@ -68,6 +68,8 @@ struct registry_backend {
 	 * statements are kept by its address. FN may be NULL. The number of rows changed. */
 	int (*run)(struct backend *b, const char *sql, struct args args, backend_row_fn fn,
 	           void *ctx, struct error *err);
+	/* What run() will be asked to run is prepared now, if it can be. */
+	void (*prepare)(struct backend *b, const char *sql);
 	/* The back-end's own consistency; -ATOLL_E_DAMAGED. */
 	int (*check)(struct backend *b, struct error *err);
 	/* As registry_version(). */

@@ -278,6 +278,16 @@ int registry_write(struct registry *r, const char *sql, struct args args, backen
 	return r->ops->run(r->backend, sql, args, fn, ctx, err);
 }
 
+void registry_prepare(struct registry *r, const char *sql)
+{
+	bool inside;
+
+	if (connection_enter(r, &inside, NULL) < 0)
+		return;
+	r->ops->prepare(r->backend, sql);
+	connection_leave(r, inside);
+}
+
 /* ---- life ---- */
 
 static struct registry *registry_new(int home_fd)

@@ -70,6 +70,7 @@ struct sandbox_row {
 	int64_t t0_ns;       /* ctime of the marker at creation */
 	uint64_t bytes;      /* on disk, of area and work, when they were last measured */
 	uint64_t entries;
+	bool remeasured; /* and this is not what the registry has */
 };
 
 struct batch_row {
@@ -286,6 +287,8 @@ struct exec_row {
 	const char *job;    /* its name in the background, or "" */
 };
 int registry_exec_add(struct registry *r, const struct exec_row *row, struct error *err);
+/* While nobody waits: makes ready what will be needed to write that. */
+void registry_exec_expect(struct registry *r);
 
 /* A command in the background (plan/job.h). */
 #define REGISTRY_OUTPUT_LEN 64

@@ -104,7 +104,7 @@ int registry_plan_resolve(struct registry *r, const char *ref, struct plan_row *
 	if (strcmp(ref, "-") == 0)
 		return resolve_prefix(r, "", ret, err);
 	/* The id first: nobody takes another's place by a name that looks like its id. */
-	k = plan_find(r, PLAN_OPEN_BY_ID, ref, &row, err);
+	k = strlen(ref) == sizeof(row.id) - 1 ? plan_find(r, PLAN_OPEN_BY_ID, ref, &row, err) : 0;
 	if (k == 0)
 		k = plan_find(r, PLAN_OPEN_BY_NAME, ref, &row, err);
 	if (k == 0)

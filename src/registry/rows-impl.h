@@ -11,6 +11,8 @@
 /* Inside or outside a transaction. */
 int registry_read(struct registry *r, const char *sql, struct args args, backend_row_fn fn,
                   void *ctx, struct error *err);
+/* What will be run is prepared. A failure will show there. */
+void registry_prepare(struct registry *r, const char *sql);
 /* Inside one only, else BUG(). The number of rows changed. */
 int registry_write(struct registry *r, const char *sql, struct args args, backend_row_fn fn,
                    void *ctx, struct error *err);

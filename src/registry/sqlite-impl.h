@@ -84,7 +84,8 @@ void sqlite_disconnect(struct backend *b);
 /* sqlite_error() for this connection. */
 int sqlite_fail(struct backend *b, int rc, const char *op, struct error *err);
 int sqlite_script(struct backend *b, const char *sql, const char *op, struct error *err);
-/* As the back-end's run(). */
+/* As the back-end's prepare() and run(). */
+void sqlite_prepare(struct backend *b, const char *sql);
 int sqlite_run(struct backend *b, const char *sql, struct args args, backend_row_fn fn, void *ctx,
                struct error *err);
 /* One number, of a statement that is not kept. */

@@ -4,10 +4,16 @@
 
 #include "fs/atomic.h"
 #include "registry/schema.h"
+#include "util/cleanup.h"
 #include "util/random.h"
 
+#include <fcntl.h>
 #include <sqlite3.h>
 #include <stdio.h>
+#include <unistd.h>
+
+/* A little more than what stays until somebody who waits anyway checkpoints it (sqlite.c). */
+#define WAL_LENGTH (80 * 4120)
 
 struct identity {
 	int64_t id;
@@ -87,22 +93,41 @@ static int migrate(struct backend *b, int version, struct error *err)
 	return r == 0 ? stamp_file(b, err) : r;
 }
 
+/* Written, not only reserved: what is written over is synced without the filesystem's journal. Zeros are
+ * no frames, so whoever reads the WAL stops where it does now. */
+static void lengthen_wal(struct backend *b)
+{
+	static const char zeros[4096];
+	cleanup_close int fd =
+		openat(b->home_fd, SQLITE_DB_NAME "-wal", O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+	off_t end = fd < 0 ? WAL_LENGTH : lseek(fd, 0, SEEK_END);
+	int r = 0;
+
+	if (end < 0 || end >= WAL_LENGTH)
+		return;
+	for (; r == 0 && end < WAL_LENGTH; end += (off_t)sizeof(zeros))
+		r = fs_write_at(fd, zeros, sizeof(zeros), end);
+	if (r == 0)
+		(void)fs_sync_file(fd);
+}
+
 /*
  * A new registry's WAL holds each of its pages, and every command to come would read them all.
  * They go to the database, and the WAL begins anew with a frame of no meaning: so that its name
- * is durable, and the first commit of a command need not make it so (sqlite-vfs.c). It keeps its
- * length: what is written over is synced without the filesystem's journal. Nothing is lost when
- * this fails.
+ * is durable, and the first commit of a command need not make it so (sqlite-vfs.c). It gets the
+ * length that it has between two checkpoints at once. Nothing is lost when this fails.
  */
-static void shorten_wal(struct backend *b)
+static void renew_wal(struct backend *b)
 {
 	(void)sqlite3_wal_checkpoint_v2(b->db, "main", SQLITE_CHECKPOINT_RESTART, NULL, NULL);
 	if (sqlite_begin(b, REGISTRY_NORMAL, NULL) < 0)
 		return;
-	if (stamp_file(b, NULL) < 0)
+	if (stamp_file(b, NULL) < 0) {
 		sqlite_rollback(b);
-	else
-		(void)sqlite_commit(b, NULL);
+		return;
+	}
+	(void)sqlite_commit(b, NULL);
+	lengthen_wal(b);
 }
 
 static int make_wal(struct backend *b, struct error *err)
@@ -135,6 +160,6 @@ int sqlite_make_schema(struct backend *b, struct error *err)
 	else
 		r = sqlite_commit(b, err);
 	if (r == 0 && version == 0)
-		shorten_wal(b);
+		renew_wal(b);
 	return r;
 }

@@ -47,6 +47,16 @@ static int statement_get(struct backend *b, const char *sql, sqlite3_stmt **ret,
 	return 0;
 }
 
+void sqlite_prepare(struct backend *b, const char *sql)
+{
+	sqlite3_stmt *stmt;
+
+	atomic_store(&b->fork.busy, true);
+	if (b->db && !b->failed)
+		(void)statement_get(b, sql, &stmt, NULL);
+	atomic_store(&b->fork.busy, b->in_txn);
+}
+
 static int statement_bind(sqlite3_stmt *stmt, struct args args)
 {
 	int rc = SQLITE_OK;

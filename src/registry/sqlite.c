@@ -286,6 +286,7 @@ const struct registry_backend registry_sqlite = {
 	.sync = backend_sync,
 	.tend = backend_tend,
 	.run = sqlite_run,
+	.prepare = sqlite_prepare,
 	.check = backend_check,
 	.version = sqlite_version,
 	.where = backend_where,

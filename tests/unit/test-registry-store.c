@@ -437,6 +437,29 @@ static void a_commit_can_be_synced_later(void **state)
 	assert_int_equal(atomic_load(&syncs), 1);
 }
 
+/* So that the first commands of a store sync no more than later ones. */
+static void wal_has_its_length_from_the_beginning(void **state)
+{
+	cleanup_registry struct registry *r = open_store();
+	struct stat before, after;
+	char name[32];
+
+	(void)state;
+	assert_int_equal(fstatat(home_fd, "atoll.db-wal", &before, 0), 0);
+	assert_true(before.st_size > 64 * 4096);
+	assert_true(before.st_blocks * 512 >= before.st_size); /* no hole in it */
+	for (int i = 0; i < 8; i++) {
+		(void)snprintf(name, sizeof(name), "plan-%d", i);
+		(void)syncs_of_plan(r, REGISTRY_DURABLE, name);
+	}
+	assert_int_equal(fstatat(home_fd, "atoll.db-wal", &after, 0), 0);
+	assert_int_equal(after.st_size, before.st_size);
+	registry_close(take_ptr(r));
+	r = open_store(); /* reads the WAL, up to where it ends and no further */
+	assert_int_equal(plans_in(r), 8);
+	check_ok(registry_check(r, err));
+}
+
 static void wal_stays_small(void **state)
 {
 	cleanup_registry struct registry *r = open_store();
@@ -864,6 +887,51 @@ static void fork_inside_a_transaction(void **state)
 	(void)add_plan(r, "x");
 }
 
+static int fork_while_prepared(void *ctx, int action, const char *a, const char *b, const char *c,
+                               const char *d)
+{
+	int *status = ctx;
+
+	(void)action;
+	(void)a;
+	(void)b;
+	(void)c;
+	(void)d;
+	if (*status < 0)
+		*status = wait_for(spawn(open_after_busy_fork, NULL));
+	return SQLITE_OK;
+}
+
+struct sqlite3_api_routines;
+static sqlite3 *last_opened;
+
+static int note_opened(sqlite3 *db, const char **error, const struct sqlite3_api_routines *api)
+{
+	(void)error;
+	(void)api;
+	last_opened = db;
+	return SQLITE_OK;
+}
+
+/* SQLite asks its authorizer in the middle of compiling a statement. */
+static void fork_while_a_statement_is_made_ready(void **state)
+{
+	struct registry *r;
+	int status = -1;
+
+	(void)state;
+	assert_int_equal(sqlite3_auto_extension((void (*)(void))note_opened), SQLITE_OK);
+	r = open_store();
+	(void)sqlite3_cancel_auto_extension((void (*)(void))note_opened);
+	assert_non_null(last_opened);
+	(void)sqlite3_set_authorizer(last_opened, fork_while_prepared, &status);
+	registry_exec_expect(r);
+	(void)sqlite3_set_authorizer(last_opened, NULL, NULL);
+	assert_int_equal(status, 0);
+	(void)add_plan(r, "x");
+	registry_close(r);
+}
+
 /* ---- error exits ---- */
 
 static int count_row(void *ctx, const struct value *cols, size_t count)
@@ -1092,6 +1160,7 @@ int main(void)
 		store_test(durable_commit_is_one_sync),
 		store_test(a_commit_can_be_synced_later),
 		store_test(a_later_sync_that_fails_is_final),
+		store_test(wal_has_its_length_from_the_beginning),
 		store_test(wal_stays_small),
 		store_test(failed_sync_is_unknown),
 		store_test(killed_in_a_transaction),
@@ -1104,6 +1173,7 @@ int main(void)
 		store_test(child_cannot_use_its_parents_handle),
 		store_test(child_opens_its_own),
 		store_test(fork_inside_a_transaction),
+		store_test(fork_while_a_statement_is_made_ready),
 		store_test(sto_05_disk_full),
 		store_test(sto_05_lock_free_after_every_error),
 		store_test(sto_05_lost_transaction_is_noticed),
