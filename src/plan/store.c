@@ -251,12 +251,26 @@ bool store_is_made(void)
 	return access(registry, R_OK) == 0;
 }
 
+/* Work of a boot that has no name would be taken for that of another, which may not be on disk. */
+static int check_boot(struct error *err)
+{
+	if (*clock_boot_id())
+		return 0;
+	(void)error_set(err, -ATOLL_E_UNSUPPORTED,
+	                "'/proc/sys/kernel/random/boot_id' cannot be read; nothing was done");
+	error_hint(err, "mount the whole of /proc (in a unit of systemd: ProcSubset=all)");
+	return -ATOLL_E_UNSUPPORTED;
+}
+
 int store_open(const char *home, struct atoll **ret, struct error *err)
 {
 	cleanup_free char *chosen = NULL;
 	struct atoll *a;
 	int r;
 
+	r = check_boot(err);
+	if (r < 0)
+		return r;
 	if (home)
 		chosen = xstrdup(home);
 	else if ((r = default_home(&chosen, err)) < 0)

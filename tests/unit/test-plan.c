@@ -277,6 +277,102 @@ static void work_that_may_be_lost_is_not_committed_unasked(void **state)
 	assert_int_equal(plan_commit(f->p, &everything, NULL, NULL), 0);
 }
 
+static void add_tree(struct fixture *f, const char *root)
+{
+	const struct atoll_resource resource = { .root = root };
+
+	assert_int_equal(mkdir(root, 0755), 0);
+	put(root, "a", "one");
+	assert_int_equal(plan_add(f->p, &resource, NULL, NULL), 0);
+}
+
+static void work_in(struct fixture *f, const char *root)
+{
+	cleanup_free char *path = NULL;
+
+	assert_int_equal(plan_path(f->p, root, &path, NULL), 0);
+	put(path, "a", "two");
+}
+
+/* DURABLE: the number on disk after command 99; NULL: nobody used it. */
+static void pretend_other_boot_of(struct fixture *f, const char *root, const char *durable)
+{
+	cleanup_sandboxes struct sandboxes boxes = SANDBOXES_INIT;
+	size_t i = 0;
+
+	assert_int_equal(sandboxes_load(f->a->reg, f->p->id, &boxes, NULL), 0);
+	assert_int_equal(sandboxes_find(&boxes, root, &i, NULL), 0);
+	assert_int_equal(store_write(f->a, REGISTRY_DURABLE,
+	                             durable ? write_other_boot : write_boot_without_commands,
+	                             &boxes.v[i], NULL),
+	                 0);
+	if (durable)
+		put(boxes.v[i].area, "durable", durable);
+}
+
+static void state_is(struct fixture *f, const char *root, enum atoll_sandbox_state want)
+{
+	enum atoll_sandbox_state s;
+
+	assert_int_equal(plan_sandbox_state(f->p, root, &s, NULL), 0);
+	assert_int_equal(s, want);
+}
+
+static void expect_text(const char *root, const char *want)
+{
+	cleanup_free char *path = xasprintf("%s/a", root), *text = NULL;
+	cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+	size_t len = 0;
+
+	assert_true(fd >= 0);
+	assert_int_equal(fs_read_all(fd, 64, &text, &len), 0);
+	assert_string_equal(text, want);
+}
+
+/* On disk, perhaps not, and without anything: what holds for one is not said of another. */
+static void each_resource_has_its_own_fate_in_another_boot(void **state)
+{
+	struct fixture *f = *state;
+	cleanup_sandboxes struct sandboxes before = SANDBOXES_INIT, after = SANDBOXES_INIT;
+	cleanup_free char *lost = xasprintf("%s/lost", f->dir);
+	cleanup_free char *unused = xasprintf("%s/unused", f->dir);
+	cleanup_error struct error err = ERROR_INIT;
+	size_t i = 0;
+
+	add_tree(f, lost);
+	add_tree(f, unused);
+	work_in(f, f->root);
+	work_in(f, lost);
+	assert_int_equal(sandboxes_load(f->a->reg, f->p->id, &before, NULL), 0);
+	pretend_other_boot_of(f, f->root, "99");
+	pretend_other_boot_of(f, lost, "98");
+	pretend_other_boot_of(f, unused, NULL);
+
+	assert_int_equal(plan_commit(f->p, &everything, NULL, &err), -ATOLL_E_STATE);
+	assert_non_null(strstr(err.msg, "command 99"));
+	assert_non_null(strstr(err.msg, lost));
+	state_is(f, f->root, ATOLL_SANDBOX_ACTIVE);
+	state_is(f, lost, ATOLL_SANDBOX_ERRORED);
+	state_is(f, unused, ATOLL_SANDBOX_CREATED);
+	expect_text(f->root, "one");
+	expect_text(lost, "one");
+
+	/* Only the last one is made anew, and none lost what it has. */
+	assert_int_equal(sandboxes_load(f->a->reg, f->p->id, &after, NULL), 0);
+	for (size_t k = 0; k < after.n; k++) {
+		assert_string_equal(after.v[k].id, before.v[k].id);
+		assert_int_equal(after.v[k].stale, strcmp(after.v[k].root, unused) == 0);
+	}
+	assert_int_equal(sandboxes_find(&after, unused, &i, NULL), 0);
+	assert_string_equal(after.v[i].boot_id, clock_boot_id());
+	assert_int_equal(plan_diff(f->p, NULL, NULL, NULL), 2);
+	assert_int_equal(plan_recover(f->a, "x", true, NULL, NULL), 0);
+	assert_int_equal(plan_commit(f->p, &everything, NULL, NULL), 0);
+	expect_text(f->root, "two");
+	expect_text(lost, "two");
+	expect_text(unused, "one");
+}
+
 /* A refresh writes to the workspace as a command does. */
 static void what_a_refresh_brought_in_may_be_lost(void **state)
 {
@@ -646,6 +742,7 @@ int main(void)
 		WITH_PLAN(accepted_work_is_not_asked_about_again),
 		WITH_PLAN(a_command_that_could_not_be_run_puts_nothing_in_doubt),
 		WITH_PLAN(work_that_may_be_lost_is_not_committed_unasked),
+		WITH_PLAN(each_resource_has_its_own_fate_in_another_boot),
 		WITH_PLAN(what_a_refresh_brought_in_may_be_lost),
 		WITH_PLAN(work_that_may_be_lost_can_be_dropped),
 		WITH_PLAN(cln_04_retention_is_enforced),
