@@ -212,3 +212,41 @@ elsewhere_run() {
 		has unreadable "1 entry cannot be read by you and stays out of a copy, such as $work/mine/locked"
 	fi
 }
+
+@test "doctor PATH says that nothing could be committed to where the user may not write" {
+	two_dirs
+	if is_root; then
+		chmod 755 "$BATS_RUN_TMPDIR" "$BATS_RUN_TMPDIR/test" "$BATS_TEST_TMPDIR" 2>/dev/null || true
+		mkdir -m 700 "$BATS_TEST_TMPDIR/user-home"
+		chown 65534:65534 "$BATS_TEST_TMPDIR/user-home"
+		ATOLL_HOME=$BATS_TEST_TMPDIR/user-home/store run setpriv --reuid=65534 --regid=65534 --clear-groups \
+			"$ATOLL" doctor --json a
+	else
+		chmod 555 a
+		run atoll doctor --json a
+		chmod 755 a
+	fi
+	status_is 6
+	[ "$(jq -r .healthy <<<"$output")" = false ]
+	has 'strategy copy' 'bad | not possible: you may not write to it, so nothing could be committed | become its owner, or let him run atoll'
+	# What is in it is told all the same, and nothing is tried out in it.
+	has entries 'ok | 4 |'
+	[ -z "$(finding 'strategy overlay')" ]
+	run -0 atoll doctor --json a
+	has 'strategy copy' 'ok | '
+}
+
+@test "doctor finds a registry that can be opened and is not sound" {
+	two_dirs
+	atoll list
+	sqlite3 "$ATOLL_HOME/atoll.db" "INSERT INTO path VALUES ('/x', '0000000000000000', '')"
+	run -7 atoll doctor --json a
+	[ "$(jq -r .healthy <<<"$output")" = false ]
+	has registry "bad | the registry '$ATOLL_HOME/atoll.db' is damaged: a row of path refers to a missing row of plan | leave it as it is; restore atoll.db, atoll.db-wal together from a backup"
+	# The rest is looked at all the same.
+	has plans 'ok | '
+	has 'left over' 'ok | '
+	sqlite3 "$ATOLL_HOME/atoll.db" 'DELETE FROM path'
+	run -0 atoll doctor --json a
+	has registry 'ok | sound'
+}

@@ -3,7 +3,8 @@
 """Runs a cmocka program and puts its skips into TAP that everybody reads as skips: cmocka 1.1.5
 says "not ok 3 # SKIP name" where "ok 3 - name # SKIP reason" is meant. The reason is what
 atest_skip() printed before. What follows a failure is written to stderr too, which is what the
-build server's log shows. $ATOLL_TEST_WRAPPER, if set, is put in front of the program.
+build server's log shows. $ATOLL_TEST_WRAPPER, if set, is put in front of the program, which finds
+atoll-helper by $ATOLL_HELPER.
 
 usage: run-cmocka.py PROGRAM ARGUMENT...
 """
@@ -21,6 +22,7 @@ REASON = re.compile(rb'# skipped: (.*?)\s*$')
 
 def main():
     wrapper = shlex.split(os.environ.get('ATOLL_TEST_WRAPPER', ''))
+    os.environ['ATOLL_HELPER'] = os.environ['ATOLL_TEST_HELPER']
     reason, failing = b'', False
     with subprocess.Popen([*wrapper, *sys.argv[1:]], stdout=subprocess.PIPE) as program:
         for line in program.stdout:
