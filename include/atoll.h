@@ -515,7 +515,11 @@ ATOLL_API int atoll_plan_exec(struct atoll_plan *p, const struct atoll_exec *exe
  *           session's: the caller makes a pseudo-terminal, gives this end, and keeps the other one,
  *           by which it also sets the size of the window
  *   transcript  what it prints is kept with the plan: at most so many bytes (k, m, g behind it; 64k at
- *           least), the last half of that at least; its standard output may be no terminal
+ *           least), the last half of that at least. Where the caller's standard input and output are the
+ *           terminal of its session, and neither descriptors nor a control are given, the command has a
+ *           session and a terminal of its own in its place, and the caller's is raw until the call
+ *           returns; what the caller ignores the command does not, then. Else it prints to pipes. A stdout
+ *           that is given may be no terminal
  *
  * A later one wins over an earlier one of that name; env and unset add up. What holds the command to
  * its limits, what does not, and whether it was killed for want of memory, is in notes of RES.

@@ -53,6 +53,7 @@ enum cli_color { COLOR_AUTO = 0, COLOR_ALWAYS, COLOR_NEVER };
 
 struct cli {
 	const struct command *command;
+	char **argv; /* of main() */
 	struct args args;
 	struct atoll *atoll;
 	struct atoll_plan *plan;

@@ -7,7 +7,9 @@
 #include "cli/command.h"
 #include "cli/there.h"
 
+#include "helper/run.h"
 #include "plan/plan.h"
+#include "util/process.h"
 
 static int report(struct cli *c)
 {
@@ -23,6 +25,15 @@ static int report(struct cli *c)
 	return command_end(c);
 }
 
+/* In a copy of this process. */
+static int be_helper(void *ctx)
+{
+	const struct cli *c = ctx;
+
+	process_rename(c->argv, "atoll-helper");
+	return run_helper();
+}
+
 static int exec_run(struct cli *c)
 {
 	struct atoll_exec_status status = { 0 };
@@ -36,8 +47,8 @@ static int exec_run(struct cli *c)
 		if (!background_go(c, &failed))
 			return failed;
 	} else if (!args_has(&c->args, "shared")) {
-		/* It starts while we look for the plan. */
-		plan_exec_ahead();
+		/* It gets ready while we look for the plan. */
+		plan_exec_ahead(be_helper, c);
 	}
 	failed = cli_open_plan_settled(c);
 	if (failed)

@@ -33,10 +33,16 @@ static pid_t first_child(void)
 	return pid;
 }
 
-/*
- * While the command runs: what the terminal sends it has received itself, what a process sends
- * us is passed on, and we stay to tell how it ended. Before and after, the signal is for us.
- */
+/* What the terminal sends the command has received itself, unless it is in a session of its own: then a key
+ * that sends a signal was typed while our terminal was not raw (helper/relay.h). Of a hang-up the relay hears
+ * itself, and twice would be once too often. */
+static bool is_news(int sig, const siginfo_t *info, pid_t child)
+{
+	return info->si_code != SI_KERNEL || (sig != SIGHUP && getsid(child) != getsid(0));
+}
+
+/* While the command runs it is told what it has not heard, and we stay to tell how it ended. Before and
+ * after, the signal is for us. */
 static void on_signal(int sig, siginfo_t *info, void *context)
 {
 	int saved = errno;
@@ -46,7 +52,7 @@ static void on_signal(int sig, siginfo_t *info, void *context)
 	if (child <= 0 || plan_exec_idle()) {
 		(void)signal(sig, SIG_DFL);
 		(void)raise(sig);
-	} else if (info->si_code != SI_KERNEL) {
+	} else if (is_news(sig, info, child)) {
 		(void)kill(child, sig);
 	}
 	errno = saved;

@@ -321,7 +321,7 @@ static int close_status(struct cli *c, int status)
 
 int main(int argc, char **argv)
 {
-	struct cli c = { .res = atoll_result_new() };
+	struct cli c = { .argv = argv, .res = atoll_result_new() };
 	int status;
 
 	take_settings(&c);
@@ -338,5 +338,6 @@ int main(int argc, char **argv)
 	strlist_done(&c.ran_notes);
 	settings_done(&c.settings);
 	error_done(&c.settings_err);
+	plan_exec_end();
 	return status;
 }

@@ -256,7 +256,9 @@ struct exec {
 	struct channels ch;
 	struct child child;
 	struct output output;
-	char *record; /* the directory of EXEC_RUNNING, or NULL */
+	char *record;  /* the directory of EXEC_RUNNING, or NULL */
+	bool ahead;    /* the helper was started ahead, by a program that ends soon */
+	bool answered; /* and has nothing to say but that it leaves */
 };
 
 /* All that goes with the request; ours of the output are not needed any more. */
@@ -268,7 +270,8 @@ static int give(struct exec *e, int request_fd, struct error *err)
 	} all[] = { { 'r', request_fd },
 		    { 'l', e->opt->lock_fd },
 		    { 'o', e->output.out[1] },
-		    { 'e', e->output.err[1] } };
+		    { 'e', e->output.err[1] },
+		    { 'n', e->output.stopped[1] } };
 	char slots[REQUEST_SLOTS + 1] = { 0 };
 	int fds[REQUEST_SLOTS], r;
 	size_t n = 0;
@@ -288,19 +291,24 @@ int exec_start(const struct exec_options *opt, struct exec **ret, struct error *
 {
 	cleanup_exec struct exec *e = xcalloc(1, sizeof(*e));
 	cleanup_close int request_fd = FD_NONE;
-	int r;
+	int r = 0;
 
 	*e = (struct exec){ .opt = opt,
 		            .ch = CHANNELS_INIT,
 		            .child = CHILD_INIT,
 		            .output = OUTPUT_INIT,
 		            .record = opt->record ? xstrdup(opt->record) : NULL };
-	r = write_request(opt, &request_fd, err);
+	if (opt->output)
+		r = output_open(&e->output, &e->opt, err);
+	if (r == 0)
+		r = write_request(e->opt, &request_fd, err);
 	/* The helper first: it is the one of our children that hears of signals. */
 	if (r == 0)
-		r = helper_get(&e->child, &e->ch, opt, err);
+		r = helper_get(&e->child, &e->ch, e->opt, err);
+	e->ahead = r == 1;
+	r = r < 0 ? r : 0;
 	if (r == 0 && opt->output)
-		r = output_start(&e->output, opt, err);
+		r = output_start(&e->output, e->opt, err);
 	if (r == 0)
 		r = give(e, request_fd, err);
 	if (r == 0)
@@ -309,14 +317,14 @@ int exec_start(const struct exec_options *opt, struct exec **ret, struct error *
 }
 
 /* It never blocks and never raises SIGPIPE. */
-static void tell(struct exec *e, const char *byte)
+static bool tell(struct exec *e, const char *byte)
 {
-	(void)send(e->ch.lifeline[1], byte, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+	return send(e->ch.lifeline[1], byte, 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
 }
 
 void exec_go(struct exec *e)
 {
-	tell(e, "g");
+	(void)tell(e, "g"); /* one that is gone does not answer either */
 }
 
 /* The last reply; that the command runs comes before it, where it was asked for. */
@@ -345,6 +353,7 @@ int exec_wait(struct exec *e, struct exec_usage *ret, struct error *err)
 	int r = await_reply(e, &reply, &how, err);
 
 	output_wait(&e->output);
+	e->answered = r == 0;
 	if (how == FOLLOW_ANSWERED)
 		return r < 0 ? r : take_reply(e->opt, &reply, ret, err);
 	/* Ended at once it has nothing more to say. */
@@ -355,9 +364,9 @@ int exec_wait(struct exec *e, struct exec_usage *ret, struct error *err)
 	return 0;
 }
 
-void exec_note(struct exec *e)
+bool exec_note(struct exec *e, bool sync)
 {
-	tell(e, "s");
+	return tell(e, sync ? "s" : "n");
 }
 
 void exec_close(struct exec *e)
@@ -367,6 +376,10 @@ void exec_close(struct exec *e)
 	if (!e)
 		return;
 	/* By this the helper ends what still runs. */
+	close_fd(&e->ch.lifeline[1]);
+	/* Who has something to do meanwhile need not see it go now. */
+	if (e->ahead && e->answered && helper_left(&e->ch))
+		helper_leave(&e->child);
 	channels_done(&e->ch);
 	/* Its answer may have come before the end of pid 1; killed, it did not see to that. */
 	if (child_wait(&e->child, CLOCK_NEVER, &status) == 0 && status != 0 && e->record)

@@ -64,7 +64,12 @@ struct exec_sync {
 struct exec_output {
 	const char *dir;
 	uint64_t max;
-	bool pass; /* and goes to standard output and error, ours or those given */
+	/* And goes to standard output and error, ours or those given. Where our standard input and output are
+	 * the terminal of our session, and neither descriptors nor a control are given, the command has a
+	 * terminal of its own in its place, and all goes from there to ours, which is raw meanwhile, and
+	 * back (helper/relay.h). Standard error that is something else stays as it is, then, and is not
+	 * kept. One relay at a time for a process group: others of it have pipes. */
+	bool pass;
 };
 
 struct exec_options {
@@ -125,8 +130,9 @@ struct exec_usage {
  *   exec_start()  the helper begins to build namespaces and views
  *   exec_go()     the command begins; until then nothing is written to a workspace
  *   exec_wait()   until all of the command has ended
- *   exec_note()   the caller has written what it adds to the workspaces: they may be synced. Only
- *                 after a wait that succeeded, and not a must: without it there is no sync
+ *   exec_note()   the caller has written what it adds to the workspaces: they may be synced, or need
+ *                 not be. Only after a wait that succeeded, and not a must: without it there is no sync.
+ *                 False: the helper cannot be told any more, it was let go of or is gone
  *   exec_close()  until the helper, and its descriptor of the lock, are gone. Without a wait the
  *                 command is ended, or never begins
  *
@@ -138,16 +144,20 @@ struct exec;
 int exec_start(const struct exec_options *opt, struct exec **ret, struct error *err);
 void exec_go(struct exec *e);
 int exec_wait(struct exec *e, struct exec_usage *ret, struct error *err);
-void exec_note(struct exec *e);
+bool exec_note(struct exec *e, bool sync);
 void exec_close(struct exec *e);
 void cleanup_execp(struct exec **e);
 #define cleanup_exec __attribute__((__cleanup__(cleanup_execp)))
 /* For a program that owns its process, and has one thread: starts a helper for the next exec_start(),
- * so that it is there when the request is; nobody waits for it until then. What it passes to the command
- * (environment, working directory, standard descriptors, ignored signals) is as now. Harmless if it is
- * never used: it ends with us. */
-void exec_ahead(void);
-/* One was started ahead and has nothing to do yet. For signal handlers. */
+ * so that it is there when the request is; nobody waits for it until then. HELPER is what atoll-helper
+ * does, in a copy of this process, which should be small still: nothing has to be loaded. What is
+ * passed to the command (environment, working directory, standard descriptors, ignored signals) is as
+ * now. Harmless if it is never used: it ends with us. Used, it may still be ending when its command
+ * has. */
+void exec_ahead(int (*helper)(void *ctx), void *ctx);
+/* The last that such a program does: waits for that. */
+void exec_end(void);
+/* One was started ahead and has nothing to do yet, or any more. For signal handlers. */
 bool exec_idle(void);
 /* All of it in one. */
 int exec_run(const struct exec_options *opt, struct exec_usage *ret, struct error *err);

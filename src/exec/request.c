@@ -192,6 +192,7 @@ static const struct {
 	{ 'p', LIMIT_FD + REQUEST_LIMIT_PIDS },
 	{ 'o', OUTPUT_FD },
 	{ 'e', OUTPUT_FD + 1 },
+	{ 'n', STOPPED_FD },
 };
 #define PLACES (sizeof(places) / sizeof(places[0]))
 _Static_assert(PLACES <= REQUEST_SLOTS, "a letter for each");

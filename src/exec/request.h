@@ -15,16 +15,19 @@
 #define REQUEST_MAGIC 0x514c5441u /* "ATLQ" */
 #define REQUEST_MAX   (4u << 20)
 #define REPLY_FD      4 /* the helper writes its reply here; closed when it is done */
+/* A byte, the last one: there is nothing any more that the end of the helper would have to be waited for. */
+#define REPLY_LEFT 'e'
 /* A socket. First, REQUEST_SLOTS bytes that name the descriptors sent with them: the request and,
  * where there is one, the lock; then 'g': the command may begin; from then on any byte that is the
  * number of a signal: it is for the command; 's': what the caller adds to the workspaces is written,
- * they may be synced. EOF: the caller is gone. */
+ * they may be synced; 'n': they need not be. EOF: the caller is gone. */
 #define LIFELINE_FD 5
 /* Where the helper puts what it receives, each by the letter of its slot. */
 #define REQUEST_FD    3 /* 'r' */
 #define LOCK_FD       6 /* 'l', only when REQUEST_HAS_LOCK */
 #define LIMIT_FD      7 /* 'm', 'c', 'p': where a process enters the group with that limit (limit.h) */
 #define OUTPUT_FD     10 /* 'o': instead of standard output, 'e', the next: of standard error */
+#define STOPPED_FD    12 /* 'n': a byte for each time the command stops or goes on (terminal.h) */
 #define REQUEST_SLOTS 8  /* bytes; unused ones are 0 */
 
 enum request_field {
@@ -57,12 +60,12 @@ enum request_field {
 	REQUEST_PIDS,
 	REQUEST_TELL, /* "1": a reply REPLY_RUNNING comes first, when the command runs */
 	REQUEST_JOIN, /* "PID START": the command joins the namespaces of that one (helper/join.h) */
-	REQUEST_TERMINAL, /* "1": the terminal at standard input is its own (helper/terminal.h) */
+	REQUEST_TERMINAL, /* "1": it has a terminal of its own (helper/terminal.h) */
 	/* A field given to a helper that does not know it is an error, never left out. */
 	REQUEST_FIELD_END_
 };
 /* Parts of what a command printed, kept in a directory: each is named by the place of its first
- * byte (helper/copy.h). */
+ * byte (helper/keep.h). */
 #define EXEC_SEGMENT     "%020" PRIu64
 #define EXEC_SEGMENT_LEN 21
 /* File that says who pid 1 of a running command is: pid, start time, boot. */

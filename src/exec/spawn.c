@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,9 +44,8 @@ unsigned exec_add_stdio(const struct exec_options *opt, int first, struct child_
 	return n;
 }
 
-/* WORD_FD: as for child_fork(); NULL: it is loaded, or it is not. */
 static int spawn_at(struct child *c, const char *file, const struct channels *ch,
-                    const char *const *argv, const struct exec_options *how, int *word_fd)
+                    const char *const *argv, const struct exec_options *how)
 {
 	bool detached = how && how->detached;
 	cleanup_close int null_fd = detached ? open("/dev/null", O_RDWR | O_CLOEXEC) : FD_NONE;
@@ -63,23 +63,23 @@ static int spawn_at(struct child *c, const char *file, const struct channels *ch
 	if (detached && null_fd < 0)
 		return -errno;
 
-	return word_fd ? child_fork(c, &opt, word_fd) : child_spawn(c, &opt);
+	return child_spawn(c, &opt);
 }
+
+static const struct program helper_program = { .name = "atoll-helper",
+	                                       .folder = "src/helper",
+	                                       .variable = "ATOLL_HELPER" };
 
 char *exec_helper_path(void)
 {
-	static const struct program helper = { .name = "atoll-helper",
-		                               .folder = "src/helper",
-		                               .variable = "ATOLL_HELPER" };
-
-	return program_path(&helper);
+	return program_path(&helper_program);
 }
 
 static int spawn_helper(struct child *c, const struct channels *ch, const char *const *argv,
                         const struct exec_options *opt, struct error *err)
 {
 	cleanup_free char *where = exec_helper_path();
-	int r = spawn_at(c, where, ch, argv, opt, NULL);
+	int r = spawn_at(c, where, ch, argv, opt);
 
 	if (r == 0)
 		return 0;
@@ -110,42 +110,65 @@ int helper_spawn(struct child *c, struct channels *ch, const char *const *argv,
 
 /* ---- ahead of time ---- */
 
+#define LEFT_MS 2000 /* it has nothing more to do than to end */
+
 static struct {
 	struct child child;
 	struct channels ch;
 	int word_fd;
+	int mounts_fd; /* our /proc/self/mountinfo, opened before */
 	bool there;
-} ahead = { .child = { .pid = -1, .pidfd = -1 }, .ch = { { -1, -1 }, { -1, -1 } }, .word_fd = -1 };
+} ahead = { .child = { .pid = -1, .pidfd = -1 },
+	    .ch = { { -1, -1 }, { -1, -1 } },
+	    .word_fd = -1,
+	    .mounts_fd = -1 };
+static struct child left = { .pid = -1, .pidfd = -1 };
 static volatile sig_atomic_t idle;
 
 static const char *const run_argv[] = { "atoll-helper", NULL };
 
-/* A failure is nobody's yet. */
-void exec_ahead(void)
+static int fork_helper(int (*helper)(void *ctx), void *ctx)
 {
-	cleanup_free char *where = ahead.there ? NULL : exec_helper_path();
+	const struct child_fd fds[] = { { ahead.ch.reply[1], REPLY_FD },
+		                        { ahead.ch.lifeline[0], LIFELINE_FD } };
+	const struct child_copy copy = { .inside = helper, .ctx = ctx, .fds = fds, .n_fds = 2 };
 
-	if (ahead.there)
+	return child_fork(&ahead.child, &copy, &ahead.word_fd);
+}
+
+/* A failure is nobody's yet. One that is named is not ours. */
+void exec_ahead(int (*helper)(void *ctx), void *ctx)
+{
+	if (ahead.there || program_is_named(&helper_program))
 		return;
 	idle = 1;
-	ahead.there =
-		channels_open(&ahead.ch) == 0 &&
-		(spawn_at(&ahead.child, where, &ahead.ch, run_argv, NULL, &ahead.word_fd) == 0 ||
-	         spawn_at(&ahead.child, where, &ahead.ch, run_argv, NULL, NULL) == 0);
+	ahead.mounts_fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
+	ahead.there = ahead.mounts_fd >= 0 && channels_open(&ahead.ch) == 0 &&
+	              fork_helper(helper, ctx) == 0;
 	/* Ours must be gone, or the end of the helper would not show. */
 	close_fd(&ahead.ch.reply[1]);
 	close_fd(&ahead.ch.lifeline[0]);
 	if (ahead.there)
 		return;
 	channels_done(&ahead.ch);
+	close_fd(&ahead.mounts_fd);
 	idle = 0;
+}
+
+/* It has the mounts of the time when it was started, and where they are private no others come to it. From
+ * the opening of that file on, the kernel tells of every change. */
+static bool mounts_changed(void)
+{
+	struct pollfd mounts = { .fd = ahead.mounts_fd, .events = POLLPRI };
+
+	return poll(&mounts, 1, 0) != 0;
 }
 
 /* What was started ahead is there, and from now on not ahead any more. */
 static bool take_ahead(struct child *c, struct channels *ch)
 {
 	ahead.there = false;
-	if (ahead.word_fd != FD_NONE && child_loaded(&ahead.child, &ahead.word_fd) < 0) {
+	if (ahead.word_fd != FD_NONE && child_began(&ahead.child, &ahead.word_fd) < 0) {
 		channels_done(&ahead.ch);
 		return false;
 	}
@@ -153,6 +176,28 @@ static bool take_ahead(struct child *c, struct channels *ch)
 	*ch = ahead.ch;
 	ahead.ch = CHANNELS_INIT;
 	return true;
+}
+
+/* Of our children the first is the one that hears of signals. */
+static void drop_ahead(void)
+{
+	ahead.there = false;
+	close_fd(&ahead.word_fd);
+	channels_done(&ahead.ch);
+	child_done(&ahead.child);
+}
+
+void helper_leave(struct child *c)
+{
+	left = *c;
+	*c = CHILD_INIT;
+	idle = 1;
+}
+
+void exec_end(void)
+{
+	if (child_wait(&left, clock_deadline(LEFT_MS), NULL) == 0)
+		idle = 0;
 }
 
 bool exec_idle(void)
@@ -171,12 +216,16 @@ int helper_get(struct child *c, struct channels *ch, const struct exec_options *
                struct error *err)
 {
 	bool was_ahead = ahead.there;
-	bool taken = was_ahead && is_ours(opt) && take_ahead(c, ch);
+	bool taken = was_ahead && is_ours(opt) && !mounts_changed() && take_ahead(c, ch);
 
+	if (was_ahead && !taken)
+		drop_ahead();
 	/* Not before: a signal would meet one that has not begun to listen. */
-	if (was_ahead)
+	if (was_ahead) {
+		close_fd(&ahead.mounts_fd);
 		idle = 0;
-	return taken ? 0 : helper_spawn(c, ch, run_argv, opt, err);
+	}
+	return taken ? 1 : helper_spawn(c, ch, run_argv, opt, err);
 }
 
 int helper_give(const struct channels *ch, const char *slots, const int *fds)
@@ -204,6 +253,17 @@ static int read_reply(int fd, struct reply *ret)
 		have += (size_t)n;
 	}
 	return ret->magic == REQUEST_MAGIC ? 0 : -EPROTO;
+}
+
+bool helper_left(const struct channels *ch)
+{
+	char said[2];
+	ssize_t n;
+
+	do {
+		n = read(ch->reply[0], said, sizeof(said));
+	} while (n < 0 && errno == EINTR);
+	return n == 1 && said[0] == REPLY_LEFT;
 }
 
 /* What it exits with is why its answer could not be written. */

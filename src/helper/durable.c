@@ -112,16 +112,10 @@ static void sync_one(const struct request *q, unsigned i)
 		(void)sync_and_mark(work_fd, area_fd, n);
 }
 
-/* Signals may come first, for a command that has just ended. */
-static bool await_word(int lifeline)
+static void sync_all(const struct request *q)
 {
-	char said;
-	ssize_t n;
-
-	do {
-		n = read(lifeline, &said, 1);
-	} while ((n == 1 && said != 's') || (n < 0 && errno == EINTR));
-	return n == 1;
+	for (unsigned i = 0; i < request_count(q, REQUEST_SYNC_WORK); i++)
+		sync_one(q, i);
 }
 
 /* The caller has something to write, too, and somebody waits for it: until it lets go of us, or has had
@@ -140,47 +134,44 @@ static void let_caller_end(int lifeline)
 	}
 }
 
-static _Noreturn void sync_request(const struct request *q, int gate_fd)
+static _Noreturn void sync_request(const struct request *q)
 {
 	int lifeline = LIFELINE_FD;
 	sigset_t none;
 
-	(void)close(LOCK_FD);
-	(void)close(gate_fd);
 	sigemptyset(&none);
 	(void)sigprocmask(SIG_SETMASK, &none, NULL);
-	if (setsid() < 0 || chdir("/") < 0 || drop_descriptors(&lifeline, 1) < 0 ||
-	    !await_word(lifeline))
+	if (setsid() < 0 || chdir("/") < 0 || drop_descriptors(&lifeline, 1) < 0)
 		_exit(EXIT_FAILURE);
 	let_caller_end(lifeline);
-	for (unsigned i = 0; i < request_count(q, REQUEST_SYNC_WORK); i++)
-		sync_one(q, i);
+	sync_all(q);
 	_exit(EXIT_SUCCESS);
 }
 
-/* Nobody is to wait for the copies that a fork makes: who is not at the end, and keeps the lock, goes on
- * when the other one has let go of it. */
-void durable_later(const struct request *q, bool ends)
+/* Signals may come first, for a command that has just ended. */
+bool durable_wanted(const struct request *q)
 {
-	int gate[2];
-	pid_t pid;
-	char end;
+	char said;
+	ssize_t n;
 
-	if (request_count(q, REQUEST_SYNC_WORK) == 0 || pipe2(gate, O_CLOEXEC) < 0)
-		return;
-	if (ends) {
-		(void)close(REPLY_FD);
-		(void)close(LOCK_FD);
-	}
-	pid = fork();
-	if (pid == 0) {
-		(void)close(gate[0]);
-		sync_request(q, gate[1]);
-	}
-	(void)close(gate[1]);
-	while (pid > 0 && !ends && read(gate[0], &end, 1) < 0 && errno == EINTR)
-		;
-	(void)close(gate[0]);
+	if (request_count(q, REQUEST_SYNC_WORK) == 0)
+		return false;
+	do {
+		n = read(LIFELINE_FD, &said, 1);
+	} while ((n == 1 && said != 's' && said != 'n') || (n < 0 && errno == EINTR));
+	return n == 1 && said == 's';
+}
+
+void durable_later(const struct request *q)
+{
+	pid_t pid = fork();
+
+	if (pid == 0)
+		sync_request(q);
+	/* Too many processes: here, rather than have the work doubted when the machine was switched off.
+	 * Whoever waits for our end may wait for it, too. */
+	if (pid < 0)
+		sync_all(q);
 }
 
 /* ---- by itself ---- */

@@ -15,11 +15,11 @@
 int durable_run(const char *work, const char *area, const char *n);
 
 struct request;
-/*
- * The same for the workspaces of a request (REQUEST_SYNC_*) that is answered, when the caller says
- * so on the lifeline; if it is gone by then, nothing is noted. ENDS: the helper has nothing more to do,
- * and its descriptors of the reply and of the lock are closed.
- */
-void durable_later(const struct request *q, bool ends);
+/* Waits for the caller's word on the lifeline: are the workspaces of a request (REQUEST_SYNC_*) that is
+ * answered to be synced? False when there are none, or when he is gone. */
+bool durable_wanted(const struct request *q);
+/* The same as above for those: the last that a helper does, when it has let go of the lock and the reply,
+ * which whoever comes after it must not have to wait for. Here and now where no process can be made. */
+void durable_later(const struct request *q);
 
 #endif

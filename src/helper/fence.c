@@ -85,9 +85,6 @@ static int allow_all(int ruleset_fd, const struct views *views, const char **ret
 {
 	int r = 0;
 
-	*ret_path = "standard output";
-	for (int fd = 0; r == 0 && fd <= 2; fd++)
-		r = landlock_allow_open(ruleset_fd, fd);
 	for (size_t i = 0; r == 0 && i < sizeof(places) / sizeof(places[0]); i++)
 		r = landlock_allow(ruleset_fd, *ret_path = places[i]);
 	for (size_t i = 0; r == 0 && i < views->n; i++)
@@ -111,7 +108,13 @@ static enum landlock_grade grade_here(void)
 
 int fence_begin(struct run *run)
 {
-	return grade_here() < LANDLOCK_WRITES ? 0 : landlock_new(&run->ruleset_fd);
+	int r = grade_here() < LANDLOCK_WRITES ? 0 : landlock_new(&run->ruleset_fd);
+
+	for (int fd = 0; r == 0 && run->ruleset_fd != FD_NONE && fd <= 2; fd++)
+		r = landlock_allow_open(run->ruleset_fd, fd);
+	if (r < 0)
+		close_fd(&run->ruleset_fd);
+	return r;
 }
 
 int fence_make(struct run *run, const struct views *views, struct failure *f)
@@ -128,7 +131,7 @@ int fence_make(struct run *run, const struct views *views, struct failure *f)
 		                             "abstract sockets inside (Linux 6.12)");
 	if (grade < LANDLOCK_WRITES)
 		return 0;
-	r = run->ruleset_fd == FD_NONE ? landlock_new(&run->ruleset_fd) : 0;
+	r = run->ruleset_fd == FD_NONE ? fence_begin(run) : 0;
 	if (r < 0)
 		return failure_set(f, REPLY_NAMESPACE, r, "make a set of Landlock rules");
 	r = allow_all(run->ruleset_fd, views, &path);

@@ -9,8 +9,9 @@
 /* In pid 1 of an ordinary user, before there is a request: what of the fence need not wait
  * for it. 0 or -errno. */
 int fence_ahead(struct run *run);
-/* In pid 1, before there is a request: an empty set of rules in RUN->ruleset_fd, where there are to be
- * some, so that a process which is forked now has it, too. 0 or -errno. */
+/* In pid 1, before there is a request: a set of rules in RUN->ruleset_fd, where there are to be some, that
+ * lets nothing be written but standard output; so that a process which is forked now has it, too. 0 or
+ * -errno. */
 int fence_begin(struct run *run);
 /* In the process that becomes the command, before there is a request: what of fence_self() can be done by
  * then. What fails is left to that. */

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * atoll-helper: runs one command for the library (helper/run.h), tries what this host allows
- * (helper/probe.h), keeps what a command prints (helper/copy.h), or syncs a workspace in the
- * background (helper/durable.h). A program of its own because it has one thread, and may fork.
+ * (helper/probe.h), keeps what a command prints (helper/copy.h), also at a terminal (helper/relay.h), or
+ * syncs a workspace in the background (helper/durable.h). A program of its own because it has one
+ * thread, and may fork.
  */
 #include "exec/request.h"
 #include "helper/copy.h"
 #include "helper/durable.h"
 #include "helper/probe.h"
+#include "helper/relay.h"
 #include "helper/run.h"
 
 #include <fcntl.h>
@@ -46,9 +48,11 @@ int main(int argc, char **argv)
 	}
 	if (argc == 5 && strcmp(argv[1], "--copy") == 0)
 		return copy_run(argv[2], argv[3], argv[4]);
+	if (argc == 4 && strcmp(argv[1], "--relay") == 0)
+		return relay_run(argv[2], argv[3]);
 	if (argc != 1 && (argc != 4 || strcmp(argv[1], "--probe") != 0))
 		return usage("unknown arguments");
 	if (fcntl(REPLY_FD, F_GETFD) < 0 || fcntl(LIFELINE_FD, F_GETFD) < 0)
 		return usage("no request");
-	return argc == 4 ? probe_run(argv[2], argv[3]) : run_request();
+	return argc == 4 ? probe_run(argv[2], argv[3]) : run_helper();
 }

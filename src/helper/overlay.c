@@ -124,8 +124,8 @@ static int mount_form(enum form form, const struct overlay_layers *l, int *ret_m
 	return 0;
 }
 
-int overlay_mount(const struct overlay_layers *l, int *ret_mount_fd, int *ret_context_fd,
-                  char log[OVERLAY_LOG])
+int overlay_make(const struct overlay_layers *l, int *ret_mount_fd, int *ret_context_fd,
+                 char log[OVERLAY_LOG])
 {
 	const char *by_name = secure_getenv("ATOLL_OVERLAY_STRINGS");
 	enum form form = by_name && strcmp(by_name, "1") == 0 ? FORM_NAME : FORM_FD;
@@ -152,7 +152,7 @@ int overlay_clear_work(int work_fd)
 	return r;
 }
 
-int overlay_freeze(int context_fd)
+int overlay_stop(int context_fd)
 {
 	if (fsconfig(context_fd, FSCONFIG_SET_FLAG, "ro", NULL, 0) < 0)
 		return -errno;

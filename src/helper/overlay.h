@@ -15,12 +15,12 @@ struct overlay_layers {
  * what the kernel says about a failure, or "". $ATOLL_OVERLAY_STRINGS=1: layers by name, as older
  * kernels need it. -errno.
  */
-int overlay_mount(const struct overlay_layers *l, int *ret_mount_fd, int *ret_context_fd,
-                  char log[OVERLAY_LOG]);
+int overlay_make(const struct overlay_layers *l, int *ret_mount_fd, int *ret_context_fd,
+                 char log[OVERLAY_LOG]);
 /* Removes from WORK what a volatile mount in this boot left, which would forbid the next. */
 int overlay_clear_work(int work_fd);
 /* The superblock becomes read-only: from here on its upper layer does not change. -EBUSY:
  * somebody has a file of it open for writing. */
-int overlay_freeze(int context_fd);
+int overlay_stop(int context_fd);
 
 #endif

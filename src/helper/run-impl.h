@@ -26,6 +26,7 @@ struct run {
 	bool caller_gone;
 	bool ended;
 	bool answered;  /* the caller has the reply: run_answer() */
+	bool to_sync;   /* and it is one of a command that ran */
 	bool fenced;    /* it runs in views: helper/fence.h */
 	int proc_fd;    /* in pid 1: its namespace's own /proc; else FD_NONE */
 	int ruleset_fd; /* what it may write: helper/landlock.h; FD_NONE */
@@ -57,9 +58,8 @@ bool run_may_begin(struct run *run);
 /* From the start of the command until it has ended or the caller is gone. */
 void run_follow(struct run *run);
 void run_fill_reply(const struct run *run, struct reply *reply, struct failure *f);
-/* REPLY to the caller, once, and what is left to do is begun; a second call does nothing. ENDS: so do
- * we, at once. 0 or -errno. */
-int run_answer(struct run *run, struct reply *reply, bool ends);
+/* REPLY to the caller, once; a second call does nothing. 0 or -errno. */
+int run_answer(struct run *run, struct reply *reply);
 /* To the caller, where he asked for it: the command runs. */
 void run_tell(const struct request *q);
 

@@ -2,7 +2,8 @@
 /*
  * One command. It stays in the caller's process group, so that a terminal stays a terminal: what
  * the terminal sends (^C, ^Z, hang-up) reaches it without us, and we only must not fall over it
- * ourselves. What a process sends to us is passed on, and what the caller says through the lifeline.
+ * ourselves. Only where it has a terminal of its own (helper/terminal.h) it has a session and a group of
+ * its own, too. What a process sends to us is passed on, and what the caller says through the lifeline.
  * The command has none of our descriptors: all are close-on-exec.
  *
  * It ends when the command does, when its time is up (SIGTERM, then SIGKILL), or when the caller
@@ -39,8 +40,9 @@
 #define EXIT_TIMED_OUT 124
 #define EXIT_SIGNALLED 128
 
-/* Passed on when a process sent them; the terminal's own reach the command by themselves. */
-static const int passed_on[] = { SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2 };
+/* Passed on when a process sent them; the terminal's own reach the command by themselves. SIGCONT only to one
+ * with a terminal of its own: all others have it from the shell, as we do. */
+static const int passed_on[] = { SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGCONT };
 /* How we ourselves take some others. Stopping us would stop nobody else, and the lifeline would
  * go unwatched; a caller that ignores SIGCHLD must not cost us the command's status. */
 static const struct {
@@ -90,17 +92,21 @@ void run_give_signals_back(const struct run *run)
 }
 
 /* Whoever waits for us at the terminal should know that the command waits too. */
-static void say_stopped(const struct run *run, bool stopped)
+static void say_stopped(const struct run *run, int sig)
 {
 	struct reply note = { .magic = REQUEST_MAGIC,
-		              .stage = stopped ? SPACE_STOPPED : SPACE_CONTINUED };
+		              .stage = sig ? SPACE_STOPPED : SPACE_CONTINUED };
 
-	(void)fs_write_all(run->note_fd, &note, sizeof(note));
+	if (terminal_is_relayed())
+		terminal_say_stopped(sig);
+	else
+		(void)fs_write_all(run->note_fd, &note, sizeof(note));
 }
 
 static void collect(struct run *run)
 {
-	int flags = WNOHANG | (run->note_fd == FD_NONE ? 0 : WUNTRACED | WCONTINUED);
+	bool told = run->note_fd != FD_NONE || terminal_is_relayed();
+	int flags = WNOHANG | (told ? WUNTRACED | WCONTINUED : 0);
 	struct rusage usage;
 	int status;
 	pid_t pid;
@@ -109,7 +115,7 @@ static void collect(struct run *run)
 		if (pid != run->pid)
 			continue; /* an orphan that was given to us */
 		if (WIFSTOPPED(status) || WIFCONTINUED(status)) {
-			say_stopped(run, WIFSTOPPED(status));
+			say_stopped(run, WIFSTOPPED(status) ? WSTOPSIG(status) : 0);
 			continue;
 		}
 		run->ended = true;
@@ -141,8 +147,12 @@ static void on_signals(struct run *run)
 			collect(run);
 		else if (run->terminal && si.ssi_signo == SIGHUP && si.ssi_code == SI_KERNEL)
 			terminal_hang_up(run);
-		else if (!run->ended && is_for_command(run, &si))
+		else if (run->ended || !is_for_command(run, &si))
+			continue;
+		else if (si.ssi_signo != SIGCONT)
 			pass_on(run, (int)si.ssi_signo);
+		else if (run->terminal)
+			terminal_continue(run);
 	}
 }
 
@@ -225,7 +235,7 @@ void run_tell(const struct request *q)
 		(void)fs_write_all(REPLY_FD, &running, sizeof(running));
 }
 
-int run_answer(struct run *run, struct reply *reply, bool ends)
+int run_answer(struct run *run, struct reply *reply)
 {
 	int r;
 
@@ -234,8 +244,7 @@ int run_answer(struct run *run, struct reply *reply, bool ends)
 	limits_end(&run->limits, reply);
 	r = fs_write_all(REPLY_FD, reply, sizeof(*reply));
 	run->answered = r == 0; /* or else once more, at the end */
-	if (r == 0 && reply->error == 0)
-		durable_later(run->request, ends);
+	run->to_sync = r == 0 && reply->error == 0;
 	return r;
 }
 
@@ -332,7 +341,24 @@ static void carry_out(struct run *run, struct space *space, struct reply *reply)
 	}
 }
 
-int run_request(void)
+/* The end of what the command printed is waited for before we are told anything more; and who waits for
+ * our end has the lock to himself then. */
+static void take_leave(const struct run *run)
+{
+	bool sync;
+
+	for (int i = 0; i < 2; i++)
+		if (request_has("oe"[i]))
+			(void)close(OUTPUT_FD + i);
+	sync = run->to_sync && durable_wanted(run->request);
+	(void)close(LOCK_FD);
+	(void)fs_write_all(REPLY_FD, (const char[]){ REPLY_LEFT }, 1);
+	(void)close(REPLY_FD);
+	if (sync)
+		durable_later(run->request);
+}
+
+int run_helper(void)
 {
 	struct reply reply = { .magic = REQUEST_MAGIC };
 	struct run run = { .signal_fd = FD_NONE,
@@ -362,7 +388,8 @@ int run_request(void)
 	else
 		carry_out(&run, &space, &reply);
 	space_close(&space);
-	r = run_answer(&run, &reply, true);
+	r = run_answer(&run, &reply);
+	take_leave(&run);
 	close_fd(&run.signal_fd);
 	request_free(run.request);
 	return r < 0 ? -r : EXIT_SUCCESS; /* whoever waits for the answer has this instead */

@@ -4,6 +4,6 @@
 #define HELPER_RUN_H
 
 /* Reads the request from its descriptor and answers on the other. Exit status for main(). */
-int run_request(void);
+int run_helper(void);
 
 #endif

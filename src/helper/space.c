@@ -246,7 +246,7 @@ static bool read_status(struct space *s, struct reply *reply)
 		s->answered = true;
 		/* The kernel takes the namespaces down while the caller looks at what was done. */
 		if ((said.flags & REPLY_ALL_ENDED) && !s->inside && s->run->limits.n_groups == 0)
-			(void)run_answer(s->run, reply, false);
+			(void)run_answer(s->run, reply);
 	}
 	return true;
 }

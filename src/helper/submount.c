@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -76,20 +77,49 @@ static int add_line(struct submounts *s, const struct views *views, const char *
 	return 0;
 }
 
-static int read_all(struct submounts *s, const struct views *views)
+static void forget(struct submounts *s)
 {
-	cleanup_close int fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
-	cleanup_free char *text = NULL;
-	char *line, *rest;
+	close_fd(&s->info_fd);
+	free(s->info);
+	s->info = NULL;
+}
+
+static int read_info(struct submounts *s)
+{
 	size_t len;
 	int r;
 
-	if (fd < 0)
+	s->info_fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
+	if (s->info_fd < 0)
 		return -errno;
-	r = fs_read_all(fd, MOUNTINFO_MAX, &text, &len);
-	rest = text;
+	r = fs_read_all(s->info_fd, MOUNTINFO_MAX, &s->info, &len);
+	if (r < 0)
+		forget(s);
+	return r;
+}
+
+void submounts_look(struct submounts *s)
+{
+	(void)read_info(s);
+}
+
+void submounts_look_again(struct submounts *s)
+{
+	struct pollfd changed = { .fd = s->info_fd, .events = POLLPRI };
+
+	if (s->info_fd != FD_NONE && poll(&changed, 1, 0) != 0)
+		forget(s);
+}
+
+static int read_all(struct submounts *s, const struct views *views)
+{
+	char *line, *rest;
+	int r = s->info ? 0 : read_info(s);
+
+	rest = s->info;
 	while (r == 0 && (line = strsep(&rest, "\n")))
 		r = add_line(s, views, line);
+	forget(s);
 	return r;
 }
 
@@ -161,5 +191,6 @@ void submounts_done(struct submounts *s)
 		close_fd(&s->v[i].mount_fd);
 	}
 	free(s->v);
+	forget(s);
 	*s = SUBMOUNTS_INIT;
 }

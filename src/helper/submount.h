@@ -14,10 +14,16 @@ struct submount {
 struct submounts {
 	struct submount *v; /* shorter paths first */
 	size_t n, cap;
+	int info_fd; /* /proc/self/mountinfo; FD_NONE until it was read */
+	char *info;  /* what it said */
 };
-#define SUBMOUNTS_INIT ((struct submounts){ 0 })
+#define SUBMOUNTS_INIT ((struct submounts){ .info_fd = -1 })
 
-/* Reads /proc/self/mountinfo and binds what is there. What cannot be reached is left out. */
+/* Before there are views: what is mounted anywhere. A failure is left to submounts_make(). */
+void submounts_look(struct submounts *s);
+/* Something was mounted or unmounted since: what was seen is forgotten. */
+void submounts_look_again(struct submounts *s);
+/* Binds what is mounted below the views. What cannot be reached is left out. */
 int submounts_make(struct submounts *s, const struct views *views, struct failure *f);
 /* Those of VIEW, which is attached already. A place that VIEW does not have is left out. */
 int submounts_attach(const struct submounts *s, const struct view *view, struct failure *f);

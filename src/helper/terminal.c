@@ -41,3 +41,22 @@ void terminal_hang_up(const struct run *run)
 	(void)kill(-run->pid, SIGHUP);
 	(void)kill(-run->pid, SIGCONT);
 }
+
+void terminal_continue(const struct run *run)
+{
+	(void)kill(-run->pid, SIGCONT);
+	if (tcgetpgrp(STDIN_FILENO) != run->pid)
+		terminal_signal(run, SIGCONT);
+}
+
+bool terminal_is_relayed(void)
+{
+	return request_has('n');
+}
+
+void terminal_say_stopped(int sig)
+{
+	const unsigned char byte = (unsigned char)sig;
+
+	(void)(write(STOPPED_FD, &byte, 1) < 0); /* whoever does not read it will not stop either */
+}

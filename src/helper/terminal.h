@@ -19,5 +19,11 @@ int terminal_enter(const struct run *run);
 void terminal_signal(const struct run *run, int sig);
 /* The other end was closed. The kernel tells whoever leads the session, and nobody else. */
 void terminal_hang_up(const struct run *run);
+/* Whoever looks at it is back: to the command, and to the group in the foreground. */
+void terminal_continue(const struct run *run);
+/* Whether the caller relays it (helper/relay.h), and wants to hear when the command stops. */
+bool terminal_is_relayed(void);
+/* SIG stopped the command; 0: it goes on. Never waits. */
+void terminal_say_stopped(int sig);
 
 #endif

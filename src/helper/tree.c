@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Order matters. First nothing propagates to the host any more, then, when the request is there,
- * nothing from it either. Then every mount is made, detached,
+ * Order matters. First nothing propagates to the host any more, and /proc, where no source can lie, is
+ * the namespace's own; then, when the request is there, nothing propagates from the host either. Then
+ * every other mount is made, detached,
  * while sources can still be reached and upper layers are on writable mounts. Then the tree becomes
  * read-only, and the new mounts, which that did not touch, are attached from the outside in.
  *
@@ -54,7 +55,7 @@ void tree_init(struct tree *t)
 
 void tree_done(struct tree *t)
 {
-	views_done(&t->views);
+	views_close(&t->views);
 	submounts_done(&t->submounts);
 	dev_done(&t->dev);
 	close_fd(&t->proc_fd);
@@ -160,10 +161,10 @@ static int attach_proc(struct tree *t, struct failure *f)
 {
 	int r = t->old_proc ? 0 : mount_attach(t->proc_fd, "/proc");
 
-	if (t->old_proc || sabotage("proc-fixed"))
-		return r;
 	if (r < 0)
 		return failure_set(f, REPLY_NAMESPACE, r, "mount '/proc'");
+	if (t->old_proc || sabotage("proc-fixed"))
+		return 0;
 	for (size_t i = 0; t->is_root && i < sizeof(proc_fixed) / sizeof(proc_fixed[0]); i++) {
 		r = fix_in_proc(proc_fixed[i]);
 		if (r < 0)
@@ -277,12 +278,15 @@ static int say_if_mounted(const struct tree *t, int r, struct failure *f)
 }
 
 /* Those of its devices that are wanted were bound before. */
-static int fix_system(struct failure *f)
+static int fix_system(const struct tree *t, struct failure *f)
 {
 	uint64_t set = (sabotage("readonly") ? 0 : MOUNT_ATTR_RDONLY) |
 	               (sabotage("nodev") ? 0 : MOUNT_ATTR_NODEV);
 	int r = set ? change_root(0, set) : 0;
 
+	/* /proc is attached already; what is read-only in it stays so. */
+	if (r == 0 && !t->old_proc)
+		r = mount_change(t->proc_fd, MOUNT_ONE, 0, MOUNT_ATTR_RDONLY);
 	return r < 0 ? failure_set(f, REPLY_NAMESPACE, r, "make the system read-only") : 0;
 }
 
@@ -295,7 +299,13 @@ int tree_begin(struct tree *t, struct failure *f)
 	r = make_own(t, f);
 	if (r == 0)
 		r = make_proc(t, f);
-	return r < 0 ? r : dev_make(&t->dev, t->own_fd[TREE_DEV], f);
+	if (r == 0)
+		r = attach_proc(t, f);
+	if (r == 0)
+		r = dev_make(&t->dev, t->own_fd[TREE_DEV], f);
+	if (r == 0)
+		submounts_look(&t->submounts);
+	return r;
 }
 
 static int make_rest(struct tree *t, const struct request *q, struct failure *f)
@@ -321,19 +331,20 @@ static int make_rest(struct tree *t, const struct request *q, struct failure *f)
 
 int tree_build(struct tree *t, const struct request *q, struct failure *f)
 {
-	int r = change_root(MS_PRIVATE, 0);
+	int r;
 
+	/* What is mounted in the next instant comes too late, whether it still gets here or not. */
+	submounts_look_again(&t->submounts);
+	r = change_root(MS_PRIVATE, 0);
 	if (r < 0)
 		return failure_set(f, REPLY_NAMESPACE, r, "make the mounts private");
 	r = make_rest(t, q, f);
 	if (r == 0)
-		r = fix_system(f);
+		r = fix_system(t, f);
 	if (r == 0)
 		r = grow_targets(t, f);
 	if (r == 0)
 		r = attach_own(t, f);
-	if (r == 0)
-		r = attach_proc(t, f);
 	for (size_t i = 0; r == 0 && i < t->views.n; i++)
 		r = attach_view(t, &t->views.v[i], f);
 	if (r < 0)

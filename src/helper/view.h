@@ -57,6 +57,6 @@ const struct view *views_around(const struct views *views, const char *path);
 /* The one whose target is PATH, or NULL. */
 struct view *views_find(const struct views *views, const char *path);
 bool views_has_target(const struct views *views, const char *path);
-void views_done(struct views *views);
+void views_close(struct views *views);
 
 #endif

@@ -248,18 +248,28 @@ static int check_descriptors(const struct exec_wishes *w, struct error *err)
 	return 0;
 }
 
-static int check_together(const struct exec_wishes *w, struct error *err)
+/* Whoever would print to a terminal of the caller's would print to a pipe: only in place of our own, and
+ * with our own session, there can be another one. */
+static int check_transcript(const struct exec_wishes *w, struct error *err)
 {
 	int out = w->stdio[STDOUT_FILENO] == FD_NONE ? STDOUT_FILENO : w->stdio[STDOUT_FILENO];
 
-	/* Whoever would print to a terminal would print to a pipe. */
-	if (w->transcript > 0 && !w->job && isatty(out)) {
-		(void)error_set(err, -ATOLL_E_UNSUPPORTED,
-		                "option '--transcript': standard output is a terminal, and the "
-		                "command would lose it");
-		error_hint(err, "| cat behind it, or script(1) around it");
-		return -ATOLL_E_UNSUPPORTED;
-	}
+	if (w->transcript <= 0 || w->job || !isatty(out) ||
+	    (!has_stdio(w) && w->control == FD_NONE))
+		return 0;
+	(void)error_set(err, -ATOLL_E_UNSUPPORTED,
+	                "option '--transcript': standard output is a terminal of the caller's, and "
+	                "the command would lose it");
+	error_hint(err, "whoever has its other end can keep what is printed");
+	return -ATOLL_E_UNSUPPORTED;
+}
+
+static int check_together(const struct exec_wishes *w, struct error *err)
+{
+	int r = check_transcript(w, err);
+
+	if (r < 0)
+		return r;
 	/* They are what the one that is joined has. */
 	if (w->shared && (w->job || w->net || w->at))
 		return error_set(err, -ATOLL_E_INVALID,

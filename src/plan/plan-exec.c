@@ -36,6 +36,9 @@
 #include "util/mem.h"
 
 #define JOB_OUTPUT (1 << 20) /* bytes kept of what a job prints when nobody says */
+#define STILL_WRITTEN                                                                   \
+	"a file of the plan that the command handed to somebody outside is still open " \
+	"for writing: what he writes comes into the plan"
 
 /* ---- giving a workspace out ---- */
 
@@ -90,6 +93,7 @@ struct use {
 	bool recorded;
 	bool early;      /* the command begins before that is on disk */
 	bool idle;       /* it left nothing in any workspace */
+	bool unnoted;    /* it may have left something, and the helper cannot be told to sync it */
 	int64_t changes; /* afterwards, entries; -1: nobody counted */
 };
 
@@ -255,6 +259,7 @@ static int record_use(struct use *use, struct error *err)
 static int follow(struct use *use, const struct exec_options *opt, struct exec_usage *ret,
                   struct error *err)
 {
+	bool sync;
 	int r;
 
 	if (opt->control && control_cancels(opt->control))
@@ -271,12 +276,14 @@ static int follow(struct use *use, const struct exec_options *opt, struct exec_u
 		return r;
 	}
 	registry_tend(use->op->a->reg);
+	registry_exec_expect(use->op->a->reg);
 	r = exec_wait(use->exec, ret, err);
 	observe(use);
+	sync = !use->early || !use->idle;
 	if (r < 0)
 		exec_close(take_ptr(use->exec)); /* it may be tried in another way */
-	else if (!use->early || !use->idle)
-		exec_note(use->exec);
+	else
+		use->unnoted = !exec_note(use->exec, sync) && sync;
 	return r;
 }
 
@@ -537,9 +544,14 @@ static int exec_locked(struct use *use, const struct atoll_exec *exec, struct ex
 	return r;
 }
 
-void plan_exec_ahead(void)
+void plan_exec_ahead(int (*helper)(void *ctx), void *ctx)
 {
-	exec_ahead();
+	exec_ahead(helper, ctx);
+}
+
+void plan_exec_end(void)
+{
+	exec_end();
 }
 
 bool plan_exec_idle(void)
@@ -597,10 +609,14 @@ int plan_exec(struct atoll_plan *p, const struct atoll_exec *exec, const struct 
 		output_drop(op.boxes.v[0].area, old_output);
 	finish_output(&use, r);
 	record_exec(&use, line, started_ms, &usage, r);
-	/* The helper, which is told to otherwise, has ended. */
-	for (size_t i = 0; r < 0 && use.recorded && !use.exec && i < op.boxes.n; i++)
-		durable_note_later(&op.boxes.v[i]);
+	/* The helper, which is told to otherwise, has ended or was let go of. */
+	use.unnoted |= r < 0 && use.recorded && !use.exec;
 	exec_close(use.exec);
+	/* Of what is still being written nothing is noted. */
+	if (use.unnoted && exec_bury(op.boxes.v[0].area, NULL) < 0)
+		use.unnoted = false;
+	for (size_t i = 0; use.unnoted && i < op.boxes.n; i++)
+		durable_note_later(&op.boxes.v[i]);
 	if (r == 0 && use.no_place)
 		result_note(ret->res, ATOLL_NOTE_WARNING, "", "", use.no_place);
 	free(use.no_place);
@@ -610,6 +626,8 @@ int plan_exec(struct atoll_plan *p, const struct atoll_exec *exec, const struct 
 			                                   .term_signal = usage.term_signal,
 			                                   .isolated = usage.isolated };
 		exec_wishes_report(wishes, &usage, ret->res);
+		if (usage.still_written)
+			result_note(ret->res, ATOLL_NOTE_WARNING, "", "", STILL_WRITTEN);
 	}
 	return plan_op_end(&op, r, err);
 }

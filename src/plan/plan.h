@@ -209,7 +209,9 @@ int plan_open_run(struct atoll *a, const char *dir, struct atoll_plan **ret, str
 int plan_add(struct atoll_plan *p, const struct atoll_resource *resource, struct atoll_result *res,
              struct error *err);
 /* For a program that owns its process: the helper of the next plan_exec() starts now (exec/exec.h). */
-void plan_exec_ahead(void);
+void plan_exec_ahead(int (*helper)(void *ctx), void *ctx);
+/* At the end of that program. */
+void plan_exec_end(void);
 bool plan_exec_idle(void);
 struct exec_wishes; /* exec-option.h */
 struct plan_exec_result {

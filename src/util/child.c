@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Starting a program. posix_spawn, because fork in a process with threads leaves a child in which
- * almost nothing may be called. All moving and closing of descriptors is done by file actions, in
+ * Starting a program, or a copy of this one. posix_spawn, because fork in a process with threads
+ * leaves a child in which almost nothing may be called. All moving and closing of descriptors is done by file actions, in
  * the child: the parent's table is never touched, so no other thread can see it half done.
  */
 #include "util/child.h"
@@ -217,14 +217,14 @@ int child_spawn(struct child *c, const struct child_options *opt)
 	return follow(c);
 }
 
-/* ---- without waiting ---- */
+/* ---- a copy ---- */
 
 #ifndef CLONE_CLEAR_SIGHAND
 #define CLONE_CLEAR_SIGHAND 0x100000000ULL
 #endif
 
-/* A copy of this process in which no signal has a handler: those are of a program that will not be there.
- * -ENOSYS also where a container forbids it. */
+/* Without handlers of signals: they are for what the copy will not do. -ENOSYS also where a container
+ * forbids it. */
 static pid_t fork_plain(int *ret_pidfd)
 {
 #ifdef SYS_clone3
@@ -240,8 +240,7 @@ static pid_t fork_plain(int *ret_pidfd)
 #endif
 }
 
-/* As add_moves() and add_closes(). WORD_FD goes out of the way, and is closed when the program is
- * there. */
+/* As add_moves() and add_closes(). WORD_FD goes out of the way first, and is closed in the end. */
 static int move_descriptors(const struct child_options *opt, int *word_fd)
 {
 	int stage = FD_FIRST, end = FD_FIRST;
@@ -268,33 +267,36 @@ static int move_descriptors(const struct child_options *opt, int *word_fd)
 	for (int fd = FD_FIRST; fd < end; fd++)
 		if (!is_target(opt, fd))
 			(void)close(fd);
-	if (!sabotage("leak") && close_range((unsigned)end, ~0u, CLOSE_RANGE_CLOEXEC) < 0)
-		return -errno;
-	return 0;
+	/* Where the caller had nothing there is something of ours. */
+	for (int fd = 0, flags; fd < FD_FIRST; fd++)
+		if ((flags = fcntl(fd, F_GETFD)) >= 0 && (flags & FD_CLOEXEC))
+			(void)close(fd);
+	if (sabotage("leak"))
+		return close(*word_fd) < 0 ? -errno : 0;
+	return close_range((unsigned)end, ~0u, 0) < 0 ? -errno : 0;
 }
 
-static _Noreturn void become(const struct child_options *opt, int word_fd)
+static _Noreturn void be_copy(const struct child_copy *copy, const struct child_options *fds,
+                              int word_fd)
 {
 	int first_fd = word_fd, r;
 	sigset_t none;
 
 	sigemptyset(&none);
 	(void)sigprocmask(SIG_SETMASK, &none, NULL);
-	r = move_descriptors(opt, &word_fd);
-	if (r == 0) {
-		(void)execve(opt->file, as_argv(opt->argv),
-		             opt->envp ? as_argv(opt->envp) : environ);
-		r = -errno;
-	}
+	r = move_descriptors(fds, &word_fd);
+	if (r == 0)
+		(void)syscall(SYS_exit_group, copy->inside(copy->ctx));
 	(void)write(word_fd < 0 ? first_fd : word_fd, &r, sizeof(r));
 	/* Whatever the process has for its end is not for its copy. */
 	for (;;)
 		(void)kill(getpid(), SIGKILL);
 }
 
-int child_fork(struct child *c, const struct child_options *opt, int *ret_word_fd)
+int child_fork(struct child *c, const struct child_copy *copy, int *ret_word_fd)
 {
-	int word[2], pidfd = FD_NONE, r = check_fds(opt);
+	const struct child_options fds = { .fds = copy->fds, .n_fds = copy->n_fds };
+	int word[2], pidfd = FD_NONE, r = check_fds(&fds);
 	sigset_t all, before;
 	pid_t pid;
 
@@ -306,7 +308,7 @@ int child_fork(struct child *c, const struct child_options *opt, int *ret_word_f
 	(void)pthread_sigmask(SIG_SETMASK, &all, &before);
 	pid = fork_plain(&pidfd);
 	if (pid == 0)
-		become(opt, word[1]);
+		be_copy(copy, &fds, word[1]);
 	r = pid < 0 ? -errno : 0;
 	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 	close_fd(&word[1]);
@@ -318,7 +320,7 @@ int child_fork(struct child *c, const struct child_options *opt, int *ret_word_f
 	return r;
 }
 
-int child_loaded(struct child *c, int *word_fd)
+int child_began(struct child *c, int *word_fd)
 {
 	ssize_t n;
 	int r = 0;

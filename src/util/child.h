@@ -32,13 +32,19 @@ struct child_options {
 /* posix_spawn. 0 or -errno. Every descriptor but 0, 1, 2 and FDS is closed in the child, where no
  * signal is blocked. FDS may overlap in any way, but not have one target twice (-EINVAL). */
 int child_spawn(struct child *c, const struct child_options *opt);
-/* The same for a small process, which goes on at once: posix_spawn lets it wait until the program is
- * loaded. Options: FILE, ARGV, ENVP, FDS. -ENOSYS where it cannot be done. Whether the program could be
- * loaded is heard from child_loaded(), which is to be called: 0, or -errno and there is no child any
- * more. */
-int child_fork(struct child *c, const struct child_options *opt, int *ret_word_fd);
-int child_loaded(struct child *c, int *word_fd);
-/* The same for a program that nobody will wait for: it is no child of this process, leads a session
+/* For a process with one thread, better a small one: a copy of it, which does INSIDE and exits with what
+ * that returns. Descriptors and signals as of a program: what is close-on-exec is closed, what has a
+ * handler has none. -ENOSYS where it cannot be done. Whether it could begin is heard from
+ * child_began(), which is to be called: 0, or -errno and there is no child any more. */
+struct child_copy {
+	int (*inside)(void *ctx);
+	void *ctx;
+	const struct child_fd *fds;
+	unsigned n_fds;
+};
+int child_fork(struct child *c, const struct child_copy *copy, int *ret_word_fd);
+int child_began(struct child *c, int *word_fd);
+/* child_spawn() for a program that nobody will wait for: it is no child of this process, leads a session
  * of its own, and is running when this returns. */
 int child_spawn_detached(const struct child_options *opt);
 /* Waits until it ended or DEADLINE (clock.h): wait status, or -ETIMEDOUT. */

@@ -11,6 +11,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -111,4 +112,18 @@ int process_wait(int pidfd, int64_t deadline)
 		n = poll(&pfd, 1, clock_left_ms(deadline));
 	} while (n < 0 && errno == EINTR);
 	return n < 0 ? -errno : n;
+}
+
+/* The kernel shows what lies between the first argument and the end of the last, one behind the other. */
+void process_rename(char **argv, const char *name)
+{
+	char *end = argv[0];
+
+	for (char **arg = argv; *arg && *arg == end; arg++)
+		end += strlen(*arg) + 1;
+	if (end > argv[0]) {
+		memset(argv[0], 0, (size_t)(end - argv[0]));
+		(void)snprintf(argv[0], (size_t)(end - argv[0]), "%s", name);
+	}
+	(void)prctl(PR_SET_NAME, name);
 }

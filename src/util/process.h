@@ -13,6 +13,9 @@ bool process_start_time(pid_t pid, uint64_t *ret);
 /* The process with that number and start time is stopped (SIGSTOP, ^Z): it does nothing until somebody
  * lets it go on. */
 bool process_is_stopped(pid_t pid, uint64_t start_time);
+/* In a copy of a process: what it is called from here on, instead of the arguments that main() was
+ * given, which are gone then. */
+void process_rename(char **argv, const char *name);
 /* Whose rights it has. */
 bool process_uid(pid_t pid, uid_t *ret);
 /* A pidfd of the process with that number and start time: 1 and *ret, 0 when there is none, or

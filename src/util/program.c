@@ -68,13 +68,28 @@ static char *beside(const char *dir, size_t layout, const struct program *p)
 	return take_ptr(file);
 }
 
+/* What the environment calls it, or NULL. */
+static const char *name_of(const struct program *p)
+{
+	const char *named = secure_getenv(p->variable);
+
+	return named && *named ? named : NULL;
+}
+
+bool program_is_named(const struct program *p)
+{
+	cleanup_free char *dir = name_of(p) ? child_own_dir() : NULL;
+
+	return dir && !is_installed(dir);
+}
+
 char *program_path(const struct program *p)
 {
 	cleanup_free char *dir = child_own_dir();
-	const char *named = secure_getenv(p->variable);
+	const char *named = name_of(p);
 
 	if (dir && !is_installed(dir)) {
-		if (named && *named)
+		if (named)
 			return xstrdup(named);
 		for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++) {
 			char *file = beside(dir, i, p);

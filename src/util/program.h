@@ -3,6 +3,8 @@
 #ifndef UTIL_PROGRAM_H
 #define UTIL_PROGRAM_H
 
+#include <stdbool.h>
+
 struct program {
 	const char *name;
 	const char *folder;   /* of a build tree, where it is made */
@@ -13,5 +15,7 @@ struct program {
  * code in a build tree or an unpacked package. Whether it is there shows when it is started. Caller
  * frees. */
 char *program_path(const struct program *p);
+/* The variable names it, and is asked. */
+bool program_is_named(const struct program *p);
 
 #endif

@@ -373,6 +373,88 @@ two" ] || fail "$output"
 	[ "$output" = /atoll-no-such/x ] || fail "$output"
 }
 
+@test "cli exec --at the directory's own path, by any name, has it there without a word" {
+	plan_p
+	ln -s a link
+	for place in "$work/a" "$work/link"; do
+		cd a
+		run -0 --separate-stderr atoll exec p --at "$place" -- sh -c 'pwd; echo "$ATOLL_RESOURCE_1"; echo >>made'
+		cd ..
+		[ "$output" = "$work/a
+$work/a" ] || fail "$place: $output"
+		[ -z "$stderr" ] || fail "$place: $stderr"
+		[ ! -e a/made ] || fail "$place: the original changed"
+	done
+	# The other one is in its place, too.
+	run -0 atoll exec p --at "$work/a" -- sh -c 'cd "$1/b" && cat three; echo >>four' - "$work"
+	[ "$output" = three ] || fail "$output"
+	atoll commit p --yes
+	[ "$(wc -l <a/made) $(wc -l <b/four)" = '2 1' ]
+}
+
+@test "cli exec --at does not cover the home of whoever runs it" {
+	plan_p
+	export HOME=$work/people/me
+	mkdir -p "$HOME"
+	cd a
+	run -0 --separate-stderr atoll exec p --at "$work/people" -- pwd
+	[ "$output" = "$work/a" ] || fail "$output"
+	[[ "$stderr" = *"'$work/people' holds the home directory; the directory is at its own path"* ]] || fail "$stderr"
+	# The home itself is a place like others, and so is what lies beside it.
+	for place in "$HOME" "$work/people/other"; do
+		run -0 --separate-stderr atoll exec p --at "$place" -- pwd
+		[ "$output" = "$place" ] || fail "$place: $output, $stderr"
+		[ -z "$stderr" ] || fail "$place: $stderr"
+	done
+}
+
+@test "cli exec --at leaves a directory in which something is mounted at its own path" {
+	is_root || skip 'only root mounts a filesystem of its own'
+	plan_p
+	mounted=$work/a/sub
+	mount -t tmpfs none "$mounted"
+	cd a
+	run -0 --separate-stderr atoll exec p --at /srv/atoll-no-such -- pwd
+	[ "$output" = "$work/a" ] || fail "$output"
+	[[ "$stderr" = *"'/srv/atoll-no-such' would lose what is mounted in the directory; the directory is at its own path"* ]] || fail "$stderr"
+	cd ..
+	unmount "$mounted"
+	mounted=
+	cd a
+	run -0 --separate-stderr atoll exec p --at /srv/atoll-no-such -- pwd
+	[ "$output" = /srv/atoll-no-such ] || fail "$output, $stderr"
+}
+
+@test "cli exec and path do without a mount of atoll path that was left read-only" {
+	is_root || skip 'only root mounts a filesystem of its own'
+	two_dirs
+	atoll start p --strategy overlay --dir a
+	for verb in exec path; do
+		view=$(atoll path p 2>/dev/null)
+		echo "before $verb" >>"$view/made"
+		# As a commit does while it prepares, and takes back when it is given up: if that fails, it stays.
+		mount -o remount,ro "$view"
+		if (echo >>"$view/made") 2>/dev/null; then fail "$view is not read-only"; fi
+		if [ $verb = exec ]; then
+			cd a
+			run -0 atoll exec p -- sh -c 'cat made; echo exec >>made'
+			cd ..
+			[ "$output" = 'before exec' ] || fail "$output"
+			! mountpoint -q "$view" || fail "$view is still mounted"
+		else
+			[ "$(atoll path p 2>/dev/null)" = "$view" ]
+			echo path >>"$view/made"
+		fi
+	done
+	[ ! -e a/made ]
+	atoll commit p
+	[ "$(cat a/made)" = 'before exec
+exec
+before path
+path' ] || fail "$(cat a/made)"
+	atoll stop p
+}
+
 @test "cli exec where the command cannot see the current directory says why" {
 	plan_p
 	hidden=$(mktemp -d /tmp/atoll-bats.XXXXXX)
@@ -419,6 +501,42 @@ two" ] || fail "$output"
 	atoll exec p -- chmod u+rwX a/new
 	atoll commit p
 	[ "$(cat a/new/f)" = x ]
+}
+
+# Without the note that all is on disk the next boot doubts the work, however long ago it was done.
+@test "cli exec syncs what it left also where no process can be started for that" {
+	local calls=clone,clone3,fork,vfork n without=0
+
+	mkdir a
+	for n in {1..8}; do
+		atoll start p --dir a
+		ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 run strace -f -qq -o trace -e "trace=$calls" \
+			-e "inject=$calls:error=EAGAIN:when=$n" "$ATOLL" exec p -- touch a/new
+		# Where it failed the command itself needed that process.
+		if [ "$status" -eq 0 ] && grep -q INJECTED trace; then
+			without=$((without + 1))
+			for _ in {1..50}; do
+				[ "$(cat "$ATOLL_HOME"/plans/*/durable)" != 1 ] || break
+				sleep 0.1
+			done
+			[ "$(cat "$ATOLL_HOME"/plans/*/durable)" = 1 ]
+		fi
+		atoll stop p --force
+	done
+	[ "$without" -gt 0 ]
+}
+
+@test "cli exec leaves the command all processors, or those that it was given" {
+	plan_p
+	allowed() {
+		"$@" grep Cpus_allowed: /proc/self/status
+	}
+	mine=$(allowed)
+	[ "$(allowed atoll exec p --)" = "$mine" ]
+	one=$(allowed taskset 1)
+	[ "$(allowed taskset 1 "$ATOLL" exec p --)" = "$one" ]
+	# What runs while it gets ready and waits is not bound either.
+	[ "$(atoll exec p -- grep Cpus_allowed: /proc/1/status)" = "$mine" ]
 }
 
 @test "cli exec without a helper is exit 125" {

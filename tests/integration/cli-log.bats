@@ -193,6 +193,4 @@ sqlite() {
 	done
 	area=$(atoll show p --json | jq -r '.sandboxes[0].area')
 	[ "$(find "$area/output" -mindepth 1 -maxdepth 1 | wc -l)" -eq 64 ]
-	run script -qec "$ATOLL exec --transcript p -- true" /dev/null </dev/null
-	says 'standard output is a terminal'
 }

@@ -53,11 +53,18 @@ fill='cd "$ATOLL_RESOURCE_1"; echo here >first; while :; do head -c 1048576 /dev
 	says 'ENOSPC'
 }
 
-@test "space one that does not listen is killed" {
+# The helper is let go of then, and cannot be told that the work is to be synced: it is all the same.
+@test "space one that does not listen is killed, its work is synced" {
 	small_disk
 	atoll start p --dir a
 	run -125 timeout 60 "$ATOLL" exec p -- sh -c "trap '' TERM; $fill"
 	says 'the command was ended'
+	area=("$ATOLL_HOME"/plans/*)
+	for _ in $(seq 6000); do
+		[ "$(cat "${area[0]}/durable" 2>/dev/null)" != 1 ] || break
+		sleep 0.01
+	done
+	[ "$(cat "${area[0]}/durable")" = 1 ]
 	none_run
 	run -0 atoll diff p
 	says 'a/big'

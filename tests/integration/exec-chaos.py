@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(os.environ.get('ATOLL_SOURCE_ROOT', '.'))
 sys.path.insert(0, str(ROOT / 'tools'))
 sys.path.insert(0, str(ROOT / 'tests/lib'))
-from expect import Broken, need, same  # noqa: E402
+from expect import complaining, need, same  # noqa: E402
 from tap import run  # noqa: E402
 
 ATOLL = os.environ.get('ATOLL', '')
@@ -162,17 +162,6 @@ def der_14_a_slow_death_is_waited_for():
             same(after.wait(PATIENCE), 0, f'the next command, {victims} killed')
             worker.wait()
         same((w.top / 'said').read_text(), '', 'commands that met another')
-
-
-def complaining(check):
-    def checked():
-        try:
-            check()
-        except Broken as why:
-            return str(why).splitlines()
-        return []
-    checked.__name__ = check.__name__
-    return checked
 
 
 if __name__ == '__main__':

@@ -18,6 +18,7 @@ sys.path.insert(0, str(ROOT / 'tests/lib'))
 from atolld import PATIENCE, main  # noqa: E402
 from expect import need, same  # noqa: E402
 from remoted import GIT_ENV, LONG, World, look, wait_until  # noqa: E402
+from terminals import Terminal  # noqa: E402
 
 ODD = [b'a b', b'new\nline', b'-rf', b'*', b'caf\xc3\xa9', b'\xff\xfe', b'L' * 255, b'tab\t', b'"q"', b'back\\slash']
 
@@ -217,8 +218,6 @@ def remote_signals(top):
 
 def remote_terminal(top):
     """Keys, the size of the window, ^C; and ^Z, which stops it here and there until it goes on."""
-    sys.path.insert(0, str(ROOT / 'tests/integration'))
-    from terminal import Terminal
     with World(top) as w:
         p = w.project()
         p.write('a', 'a\n')

@@ -131,12 +131,14 @@ compile_and_run() {
 
 @test "a helper in a directory for all is not trusted" {
 	cp -a "$top" "$work/for-all"
+	"$work/for-all/bin/atoll" run --rollback --dir 0 -- true
+	chmod 1777 "$work/for-all"
+	run -125 "$work/for-all/bin/atoll" run --rollback --dir 0 -- true
+	[[ $output == *"'$ATOLL_PREFIX/$ATOLL_HELPER_DIR/atoll-helper'"* ]]
+	# The code that exec runs is its own.
 	"$top/bin/atoll" start p --dir 0
 	"$work/for-all/bin/atoll" exec p -- true
-	chmod 1777 "$work/for-all"
-	run -125 "$work/for-all/bin/atoll" exec p -- true
-	[[ $output == *"'$ATOLL_PREFIX/$ATOLL_HELPER_DIR/atoll-helper'"* ]]
-	"$top/bin/atoll" stop p
+	"$top/bin/atoll" list --json | jq -r '.plans[].name' | xargs -n 1 "$top/bin/atoll" stop --force
 }
 
 @test "a program in C uses the installed library" {

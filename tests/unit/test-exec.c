@@ -3,12 +3,14 @@
 #include "exec/exec.h"
 
 #include "exec/request.h"
+#include "helper/run.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -17,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -410,6 +413,29 @@ static void exec_begins_when_told(void **state)
 	assert_true(is_there("began"));
 }
 
+static int be_helper(void *ctx)
+{
+	(void)ctx;
+	return run_helper();
+}
+
+static int be_nobody(void *ctx)
+{
+	(void)ctx;
+	return EXIT_SUCCESS;
+}
+
+/* As where nobody names another helper; it is named again afterwards. */
+static void start_ahead(int (*helper)(void *ctx))
+{
+	cleanup_free char *named = strdup(getenv("ATOLL_HELPER"));
+
+	assert_non_null(named);
+	assert_int_equal(unsetenv("ATOLL_HELPER"), 0);
+	exec_ahead(helper, NULL);
+	assert_int_equal(setenv("ATOLL_HELPER", named, 1), 0);
+}
+
 static void exec_ahead_waits_for_its_request(void **state)
 {
 	static const char *const argv[] = { "/bin/sh", "-c", "exit 7", NULL };
@@ -417,21 +443,23 @@ static void exec_ahead_waits_for_its_request(void **state)
 	struct exec_usage usage = { 0 };
 
 	(void)state;
-	exec_ahead();
-	exec_ahead(); /* one is enough */
+	start_ahead(be_helper);
+	start_ahead(be_helper); /* one is enough */
 	assert_true(exec_idle());
-	clock_sleep_ns(20000000);
+	clock_sleep_ns(200000000); /* as long as it takes, while nothing is mounted */
 	assert_int_equal(exec_run(&opt, &usage, NULL), 0);
 	assert_int_equal(usage.exit_code, 7);
-	assert_false(exec_idle());
+	assert_true(exec_idle());
+	exec_end(); /* nobody waited for it until now */
 	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
 	assert_int_equal(errno, ECHILD);
 	assert_int_equal(exec_run(&opt, &usage, NULL), 0); /* and none: a new one */
 	assert_int_equal(usage.exit_code, 7);
+	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* which was waited for */
 }
 
-/* What was started ahead and could not be loaded is no failure; the one that is asked for says why. */
-static void exec_ahead_that_cannot_be_loaded(void **state)
+/* Whoever names a helper gets that one, and what is wrong with it is said. */
+static void exec_ahead_is_not_for_one_that_is_named(void **state)
 {
 	static const char *const argv[] = { "/bin/sh", "-c", "exit 7", NULL };
 	const struct exec_options opt = { .argv = argv, .cwd = scratch, .lock_fd = FD_NONE };
@@ -441,15 +469,48 @@ static void exec_ahead_that_cannot_be_loaded(void **state)
 
 	(void)state;
 	assert_int_equal(setenv("ATOLL_HELPER", "/dev/null", 1), 0);
-	exec_ahead();
+	exec_ahead(be_helper, NULL);
+	assert_false(exec_idle());
 	assert_int_equal(exec_run(&opt, &usage, &err), -ATOLL_E_UNSUPPORTED);
 	assert_non_null(strstr(err.msg, "'/dev/null' cannot be started"));
 	error_done(&err);
-	assert_false(exec_idle());
-	exec_ahead();
 	assert_int_equal(setenv("ATOLL_HELPER", helper, 1), 0);
 	assert_int_equal(exec_run(&opt, &usage, NULL), 0);
 	assert_int_equal(usage.exit_code, 7);
+}
+
+/* It would not have them. */
+static void exec_ahead_is_not_used_after_a_mount(void **state)
+{
+	static const char *const argv[] = { "/bin/sh", "-c", "exit 7", NULL };
+	const struct exec_options opt = { .argv = argv, .cwd = scratch, .lock_fd = FD_NONE };
+	struct exec_usage usage = { 0 };
+
+	(void)state;
+	if (geteuid() != 0)
+		skip();
+	start_ahead(be_helper);
+	assert_int_equal(mount("none", "/mnt", "tmpfs", 0, NULL), 0);
+	assert_int_equal(exec_run(&opt, &usage, NULL), 0);
+	assert_int_equal(usage.exit_code, 7);
+	assert_false(exec_idle()); /* a new one, which was waited for */
+	assert_int_equal(umount("/mnt"), 0);
+	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* and so was the other */
+}
+
+static void exec_ahead_that_ends_has_no_answer(void **state)
+{
+	static const char *const argv[] = { "/bin/sh", "-c", "exit 7", NULL };
+	const struct exec_options opt = { .argv = argv, .cwd = scratch, .lock_fd = FD_NONE };
+	struct exec_usage usage = { 0 };
+	struct error err = ERROR_INIT;
+
+	(void)state;
+	start_ahead(be_nobody);
+	assert_int_equal(exec_run(&opt, &usage, &err), -EIO);
+	assert_non_null(strstr(err.msg, "ended without an answer"));
+	error_done(&err);
+	assert_false(exec_idle());
 	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
 	assert_int_equal(errno, ECHILD);
 }
@@ -475,18 +536,28 @@ static void exec_notes_when_told(void **state)
 	assert_int_equal(exec_start(&opt, &e, NULL), 0);
 	exec_go(e);
 	assert_int_equal(exec_wait(e, &usage, NULL), 0);
+	exec_note(e, false);
+	exec_close(e);
 	clock_sleep_ns(100000000);
 	assert_false(is_there("durable"));
-	exec_note(e);
+	assert_int_equal(exec_start(&opt, &e, NULL), 0);
+	exec_go(e);
+	assert_int_equal(exec_wait(e, &usage, NULL), 0);
+	clock_sleep_ns(100000000);
+	assert_false(is_there("durable"));
+	exec_note(e, true);
 	exec_close(e);
 	wait_for("durable");
 	read_back("durable", text, sizeof(text));
 	assert_string_equal(text, "18");
 }
 
+/* Where only root can: what others mount beside us is not for us. */
 static int make_scratch(void **state)
 {
 	(void)state;
+	if (unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+		return -1;
 	return mkdtemp(scratch) ? 0 : -1;
 }
 
@@ -519,7 +590,9 @@ int main(void)
 		cmocka_unit_test(exec_sync_marks_when_done),
 		cmocka_unit_test(exec_begins_when_told),
 		cmocka_unit_test(exec_ahead_waits_for_its_request),
-		cmocka_unit_test(exec_ahead_that_cannot_be_loaded),
+		cmocka_unit_test(exec_ahead_is_not_for_one_that_is_named),
+		cmocka_unit_test(exec_ahead_is_not_used_after_a_mount),
+		cmocka_unit_test(exec_ahead_that_ends_has_no_answer),
 		cmocka_unit_test(exec_notes_when_told),
 	};
 

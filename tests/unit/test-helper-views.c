@@ -8,6 +8,7 @@
 #include "fs/remove.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
+#include "util/mem.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -943,28 +944,76 @@ static void der_14_views_no_descriptor_reaches_the_command(void **state)
 	(void)close(f->opt.lock_fd);
 }
 
-/* An open descriptor of the view leaves through a socket. */
-static void views_still_written(void **state)
+/* What Python's OPEN opened in the view leaves through a socket. The socket's other end. */
+static int hand_out(struct fix *f, const char *open)
 {
-	struct fix *f = *state;
+	cleanup_free char *script =
+		xasprintf("exec python3 -c 'import os,socket,sys; f=%s;"
+	                  " socket.send_fds(socket.socket(fileno=0),[b\"x\"],[f])' $R",
+	                  open);
 	int pair[2], saved;
 
-	only_if_possible(f);
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
 	saved = fcntl(0, F_DUPFD_CLOEXEC, 10);
 	assert_int_equal(dup2(pair[1], 0), 0);
-	assert_int_equal(exit_of(f,
-	                         "exec python3 -c 'import socket,sys; f=open(sys.argv[1],\"w\");"
-	                         " socket.send_fds(socket.socket(fileno=0),[b\"x\"],[f.fileno()])'"
-	                         " $R/held"),
-	                 0);
-	assert_true(f->out->usage.still_written);
+	(void)close(pair[1]);
+	assert_int_equal(exit_of(f, script), 0);
 	assert_int_equal(dup2(saved, 0), 0);
-	for (int i = 0; i < 2; i++)
-		(void)close(pair[i]);
 	(void)close(saved);
+	return pair[0];
+}
+
+static int take_out(int socket_fd)
+{
+	char byte, control[CMSG_SPACE(sizeof(int))];
+	struct iovec iov = { &byte, 1 };
+	struct msghdr msg = { .msg_iov = &iov,
+		              .msg_iovlen = 1,
+		              .msg_control = control,
+		              .msg_controllen = sizeof(control) };
+	int fd;
+
+	assert_int_equal(recvmsg(socket_fd, &msg, MSG_CMSG_CLOEXEC), 1);
+	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&msg)), sizeof(fd));
+	return fd;
+}
+
+static void views_still_written(void **state)
+{
+	struct fix *f = *state;
+	int fd;
+
+	only_if_possible(f);
+	fd = hand_out(f, "os.open(sys.argv[1]+\"/held\",os.O_WRONLY|os.O_CREAT)");
+	assert_true(f->out->usage.still_written);
+	(void)close(fd);
 	assert_int_equal(exit_of(f, "echo x >$R/held"), 0);
 	assert_false(f->out->usage.still_written);
+}
+
+/* By a directory, or a file that was open for reading, nothing is written when the command has ended. */
+static void views_are_frozen_for_what_was_handed_out(void **state)
+{
+	struct fix *f = *state;
+	char path[64];
+	int socket_fd, fd;
+
+	only_if_possible(f);
+	socket_fd = hand_out(f, "os.open(sys.argv[1],os.O_RDONLY)");
+	assert_false(f->out->usage.still_written);
+	fd = take_out(socket_fd);
+	assert_int_equal(openat(fd, "late", O_WRONLY | O_CREAT | O_CLOEXEC, 0600), -1);
+	assert_int_equal(errno, EROFS);
+	(void)close(fd);
+	(void)close(socket_fd);
+	assert_int_equal(exit_of(f, "echo x >$R/file"), 0);
+	socket_fd = hand_out(f, "os.open(sys.argv[1]+\"/file\",os.O_RDONLY)");
+	fd = take_out(socket_fd);
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	assert_int_equal(open(path, O_WRONLY | O_CLOEXEC), -1);
+	assert_int_equal(errno, EROFS);
+	(void)close(fd);
+	(void)close(socket_fd);
 }
 
 /* ---- a terminal ---- */
@@ -1426,6 +1475,7 @@ int main(void)
 		both(views_signals_are_passed_on),
 		both(der_14_views_no_descriptor_reaches_the_command),
 		both(views_still_written),
+		both(views_are_frozen_for_what_was_handed_out),
 		both(views_terminal),
 		both(views_failure_says_where),
 		{ "views_root_without_user_namespaces", views_root_without_user_namespaces, setup,
