@@ -7,38 +7,19 @@
 #include "util/mem.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* Set before the handlers are: a handler must not allocate or format. */
-static char children_path[64];
-
-/* The first of our children, which is the helper while the command runs. Safe in a handler. */
-static pid_t first_child(void)
-{
-	char text[32];
-	pid_t pid = 0;
-	int fd = open(children_path, O_RDONLY | O_CLOEXEC);
-	ssize_t n;
-
-	if (fd < 0)
-		return 0;
-	n = read(fd, text, sizeof(text));
-	(void)close(fd);
-	for (ssize_t i = 0; i < n && text[i] >= '0' && text[i] <= '9'; i++)
-		pid = pid * 10 + (text[i] - '0');
-	return pid;
-}
+static volatile sig_atomic_t interrupted; /* we were, by whomever */
 
 /* What the terminal sends the command has received itself, unless it is in a session of its own: then a key
  * that sends a signal was typed while our terminal was not raw (helper/relay.h). Of a hang-up the relay hears
  * itself, and twice would be once too often. */
-static bool is_news(int sig, const siginfo_t *info, pid_t child)
+static bool is_news(int sig, const siginfo_t *info, pid_t helper)
 {
-	return info->si_code != SI_KERNEL || (sig != SIGHUP && getsid(child) != getsid(0));
+	return info->si_code != SI_KERNEL || (sig != SIGHUP && getsid(helper) != getsid(0));
 }
 
 /* While the command runs it is told what it has not heard, and we stay to tell how it ended. Before and
@@ -46,14 +27,16 @@ static bool is_news(int sig, const siginfo_t *info, pid_t child)
 static void on_signal(int sig, siginfo_t *info, void *context)
 {
 	int saved = errno;
-	pid_t child = first_child();
+	pid_t helper = plan_exec_listener();
 
 	(void)context;
-	if (child <= 0 || plan_exec_idle()) {
+	if (sig == SIGINT)
+		interrupted = 1;
+	if (helper <= 0) {
 		(void)signal(sig, SIG_DFL);
 		(void)raise(sig);
-	} else if (is_news(sig, info, child)) {
-		(void)kill(child, sig);
+	} else if (is_news(sig, info, helper)) {
+		(void)kill(helper, sig);
 	}
 	errno = saved;
 }
@@ -65,8 +48,6 @@ static void pass_signals_on(void)
 	struct sigaction act = { .sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART };
 	struct sigaction before;
 
-	(void)snprintf(children_path, sizeof(children_path), "/proc/self/task/%d/children",
-	               (int)getpid());
 	sigemptyset(&act.sa_mask);
 	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
 		if (sigaction(signals[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
@@ -173,13 +154,21 @@ void command_report(const struct cli *c, command_put_fn put, void *ctx)
 	put_on(c, stdout, put, ctx);
 }
 
+/* The command had a terminal of its own (helper/relay.h), and of a key typed there nobody else heard: a shell
+ * that runs us in a script would have, at its own. */
+static bool was_typed(const struct cli *c)
+{
+	return args_has(&c->args, "transcript") && !interrupted && isatty(STDOUT_FILENO) &&
+	       tcgetpgrp(STDIN_FILENO) == getpgrp();
+}
+
 /* A shell in the middle of a loop stops at ^C only if we, too, died of it. */
 int command_end(struct cli *c)
 {
 	if (c->ran->term_signal == SIGINT && !c->json) {
 		(void)fflush(NULL);
 		(void)signal(SIGINT, SIG_DFL);
-		(void)raise(SIGINT);
+		(void)kill(was_typed(c) ? 0 : getpid(), SIGINT);
 	}
 	return c->ran->exit_code;
 }

@@ -10,8 +10,10 @@
 #include "util/suggest.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* In the order help shows them. */
 static const struct command *const commands[] = {
@@ -319,11 +321,20 @@ static int close_status(struct cli *c, int status)
 	return EXIT_OWN;
 }
 
+/* What is closed is so for the command, too; but nothing of ours may get its number. */
+static void keep_places(void)
+{
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) < 0)
+			(void)open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
 int main(int argc, char **argv)
 {
 	struct cli c = { .argv = argv, .res = atoll_result_new() };
 	int status;
 
+	keep_places();
 	take_settings(&c);
 	status = dispatch(&c, argc > 0 ? argv + 1 : argv);
 	status = flush_output(status);

@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -302,7 +303,6 @@ int exec_start(const struct exec_options *opt, struct exec **ret, struct error *
 		r = output_open(&e->output, &e->opt, err);
 	if (r == 0)
 		r = write_request(e->opt, &request_fd, err);
-	/* The helper first: it is the one of our children that hears of signals. */
 	if (r == 0)
 		r = helper_get(&e->child, &e->ch, e->opt, err);
 	e->ahead = r == 1;
@@ -322,8 +322,17 @@ static bool tell(struct exec *e, const char *byte)
 	return send(e->ch.lifeline[1], byte, 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
 }
 
+static _Atomic(pid_t) listener;
+
+pid_t exec_listener(void)
+{
+	return atomic_load(&listener);
+}
+
 void exec_go(struct exec *e)
 {
+	/* What came before it ends us, and so the helper. */
+	atomic_store(&listener, e->child.pid);
 	(void)tell(e, "g"); /* one that is gone does not answer either */
 }
 
@@ -372,9 +381,12 @@ bool exec_note(struct exec *e, bool sync)
 void exec_close(struct exec *e)
 {
 	int status = 0;
+	pid_t pid;
 
 	if (!e)
 		return;
+	pid = e->child.pid;
+	(void)atomic_compare_exchange_strong(&listener, &pid, 0);
 	/* By this the helper ends what still runs. */
 	close_fd(&e->ch.lifeline[1]);
 	/* Who has something to do meanwhile need not see it go now. */

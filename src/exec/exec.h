@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 #include "exec/control.h"
 #include "exec/request.h"
 #include "util/error.h"
@@ -157,8 +158,9 @@ void cleanup_execp(struct exec **e);
 void exec_ahead(int (*helper)(void *ctx), void *ctx);
 /* The last that such a program does: waits for that. */
 void exec_end(void);
-/* One was started ahead and has nothing to do yet, or any more. For signal handlers. */
-bool exec_idle(void);
+/* Who passes signals on to the command, from exec_go() until exec_close(): a process, or 0 for nobody. For
+ * handlers of a program that runs one command at a time. */
+pid_t exec_listener(void);
 /* All of it in one. */
 int exec_run(const struct exec_options *opt, struct exec_usage *ret, struct error *err);
 

@@ -136,7 +136,8 @@ static int spawn_relay(struct output *o, const struct exec_options *how, const c
 	const struct child_options opt = { .file = file,
 		                           .argv = argv,
 		                           .fds = fds,
-		                           .n_fds = sizeof(fds) / sizeof(fds[0]) };
+		                           .n_fds = sizeof(fds) / sizeof(fds[0]),
+		                           .holds_signals = true };
 
 	(void)snprintf(max, sizeof(max), "%" PRIu64, how->output->max);
 	return child_spawn(&o->copier, &opt);
@@ -160,6 +161,7 @@ static int spawn_copier(struct output *o, const struct exec_options *how, const 
 		.fds = fds,
 		.n_fds = exec_add_stdio(kept->pass ? how : &none, STDOUT_FILENO, fds, 3),
 		.leads_session = how->control || how->terminal,
+		.holds_signals = true,
 	};
 
 	(void)snprintf(max, sizeof(max), "%" PRIu64, kept->max);

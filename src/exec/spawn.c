@@ -58,6 +58,7 @@ static int spawn_at(struct child *c, const char *file, const struct channels *ch
 		.fds = fds,
 		.n_fds = exec_add_stdio(detached ? &none : how, STDIN_FILENO, fds, 2),
 		.leads_session = how && (how->control || how->terminal),
+		.holds_signals = true,
 	};
 
 	if (detached && null_fd < 0)
@@ -123,7 +124,6 @@ static struct {
 	    .word_fd = -1,
 	    .mounts_fd = -1 };
 static struct child left = { .pid = -1, .pidfd = -1 };
-static volatile sig_atomic_t idle;
 
 static const char *const run_argv[] = { "atoll-helper", NULL };
 
@@ -141,7 +141,6 @@ void exec_ahead(int (*helper)(void *ctx), void *ctx)
 {
 	if (ahead.there || program_is_named(&helper_program))
 		return;
-	idle = 1;
 	ahead.mounts_fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
 	ahead.there = ahead.mounts_fd >= 0 && channels_open(&ahead.ch) == 0 &&
 	              fork_helper(helper, ctx) == 0;
@@ -152,7 +151,6 @@ void exec_ahead(int (*helper)(void *ctx), void *ctx)
 		return;
 	channels_done(&ahead.ch);
 	close_fd(&ahead.mounts_fd);
-	idle = 0;
 }
 
 /* It has the mounts of the time when it was started, and where they are private no others come to it. From
@@ -162,6 +160,14 @@ static bool mounts_changed(void)
 	struct pollfd mounts = { .fd = ahead.mounts_fd, .events = POLLPRI };
 
 	return poll(&mounts, 1, 0) != 0;
+}
+
+/* Somebody killed it, or memory was short; nothing is lost by that. */
+static bool has_ended(void)
+{
+	struct pollfd end = { .fd = ahead.child.pidfd, .events = POLLIN };
+
+	return poll(&end, 1, 0) != 0;
 }
 
 /* What was started ahead is there, and from now on not ahead any more. */
@@ -178,7 +184,6 @@ static bool take_ahead(struct child *c, struct channels *ch)
 	return true;
 }
 
-/* Of our children the first is the one that hears of signals. */
 static void drop_ahead(void)
 {
 	ahead.there = false;
@@ -191,18 +196,11 @@ void helper_leave(struct child *c)
 {
 	left = *c;
 	*c = CHILD_INIT;
-	idle = 1;
 }
 
 void exec_end(void)
 {
-	if (child_wait(&left, clock_deadline(LEFT_MS), NULL) == 0)
-		idle = 0;
-}
-
-bool exec_idle(void)
-{
-	return idle != 0;
+	(void)child_wait(&left, clock_deadline(LEFT_MS), NULL);
 }
 
 /* What was started ahead has our descriptors and our session. */
@@ -216,15 +214,13 @@ int helper_get(struct child *c, struct channels *ch, const struct exec_options *
                struct error *err)
 {
 	bool was_ahead = ahead.there;
-	bool taken = was_ahead && is_ours(opt) && !mounts_changed() && take_ahead(c, ch);
+	bool taken =
+		was_ahead && is_ours(opt) && !mounts_changed() && !has_ended() && take_ahead(c, ch);
 
 	if (was_ahead && !taken)
 		drop_ahead();
-	/* Not before: a signal would meet one that has not begun to listen. */
-	if (was_ahead) {
+	if (was_ahead)
 		close_fd(&ahead.mounts_fd);
-		idle = 0;
-	}
 	return taken ? 1 : helper_spawn(c, ch, run_argv, opt, err);
 }
 

@@ -158,8 +158,7 @@ static _Noreturn void child(const struct run *run, pid_t parent, int go_fd, int 
 	struct failure f = FAILURE_NONE;
 	char go;
 
-	/* Its ids mean nothing until they are mapped. */
-	if (go_fd != FD_NONE && read(go_fd, &go, 1) != 1)
+	if (read(go_fd, &go, 1) != 1)
 		_exit(EXIT_FAILURE);
 	if (get_ready(run, parent, &f) == 0)
 		become_command(run, &f);
@@ -211,8 +210,9 @@ static int read_failure(int fd, struct failure *f)
 	return -said.error;
 }
 
-/* The child, waiting for its ids, gets them; or it goes, and -errno. */
-static int fork_mapped(struct run *run, int failure_fd)
+/* The child waits: for its ids, which mean nothing until they are mapped, and for what was sent to it while
+ * it was not there. If it cannot have them it goes, and -errno. */
+static int fork_child(struct run *run, bool user_ns, int failure_fd)
 {
 	cleanup_channel struct channel go = CHANNEL_INIT;
 	pid_t self = getpid();
@@ -220,31 +220,23 @@ static int fork_mapped(struct run *run, int failure_fd)
 
 	if (r < 0)
 		return r;
-	run->pid = command_fork(CLONE_NEWUSER);
+	run->pid = command_fork(user_ns ? CLONE_NEWUSER : 0);
 	if (run->pid < 0)
 		return -errno;
 	if (run->pid == 0) {
 		close_fd(&go.write_fd);
 		child(run, self, go.read_fd, failure_fd);
 	}
-	r = idmap_copy(run->proc_fd, run->pid);
-	if (r == 0)
+	r = user_ns ? idmap_copy(run->proc_fd, run->pid) : 0;
+	if (r == 0) {
+		run_catch_up(run);
 		r = fs_write_all(go.write_fd, "", 1);
+	}
 	if (r == 0)
 		return 0;
 	(void)kill(run->pid, SIGKILL);
 	(void)waitpid(run->pid, NULL, 0);
 	return r;
-}
-
-static int fork_plain(struct run *run, int failure_fd)
-{
-	pid_t self = getpid();
-
-	run->pid = command_fork(0);
-	if (run->pid == 0)
-		child(run, self, FD_NONE, failure_fd);
-	return run->pid < 0 ? -errno : 0;
 }
 
 static void drop_ahead(struct run *run)
@@ -296,11 +288,12 @@ static int start_ahead(struct run *run, struct failure *f)
 
 	if (run->ahead.pid < 0)
 		return 1;
+	run->pid = run->ahead.pid;
+	run_catch_up(run);
 	if (fs_write_all(run->ahead.word_fd, "", 1) < 0) {
 		drop_ahead(run);
 		return 1;
 	}
-	run->pid = run->ahead.pid;
 	run->ahead.pid = -1;
 	r = read_failure(run->ahead.said_fd, f);
 	drop_ahead(run);
@@ -318,11 +311,11 @@ int command_start(struct run *run, bool user_ns, struct failure *f)
 	if (r < 0)
 		return failure_set(f, REPLY_REQUEST, r, "open a pipe");
 	if (user_ns)
-		run->no_user_ns = fork_mapped(run, said.write_fd) < 0;
+		run->no_user_ns = fork_child(run, true, said.write_fd) < 0;
 	if (run->no_user_ns && run->strict)
 		return failure_why(f, REPLY_NAMESPACE, -EPERM, "be strict",
 		                   "this host does not give root's command a user namespace");
-	r = user_ns && !run->no_user_ns ? 0 : fork_plain(run, said.write_fd);
+	r = user_ns && !run->no_user_ns ? 0 : fork_child(run, false, said.write_fd);
 	if (r < 0)
 		return failure_set(f, REPLY_REQUEST, r, "start a process for the command");
 	close_fd(&said.write_fd);

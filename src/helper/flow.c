@@ -13,7 +13,10 @@ void flow_ignore_signals(void)
 {
 	static const int signals[] = { SIGINT,  SIGQUIT, SIGTERM, SIGHUP,
 		                       SIGPIPE, SIGUSR1, SIGUSR2, SIGXFSZ };
+	sigset_t none;
 
 	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
 		(void)signal(signals[i], SIG_IGN);
+	sigemptyset(&none);
+	(void)sigprocmask(SIG_SETMASK, &none, NULL);
 }

@@ -14,7 +14,7 @@ struct flow {
 };
 
 bool flow_has_more(const struct flow *f);
-/* What ends the command must not end us before it has said its last words. */
+/* What ends the command must not end us before it has said its last words. No signal is blocked then. */
 void flow_ignore_signals(void);
 
 #endif

@@ -41,6 +41,7 @@ struct relay {
 	struct termios before; /* of the user's terminal, when it was not raw */
 	bool raw;
 	bool front; /* as far as we know, we are in the foreground */
+	bool runs; /* the command: before, keys that send signals would find nobody in its terminal */
 	enum relay_end end;
 	struct flow printed, typed;
 	struct keep keep;
@@ -228,6 +229,7 @@ static void on_stopped(struct relay *r)
 	unsigned char said[64];
 	ssize_t n = read(RELAY_STOPPED_FD, said, sizeof(said));
 
+	r->runs = r->runs || n > 0;
 	if (n > 0 && said[n - 1])
 		stop_with_command(r, said[n - 1]);
 }
@@ -271,7 +273,8 @@ enum { FD_TTY = 0, FD_MASTER, FD_CALLER, FD_STOPPED, FD_SIGNALS, FDS };
 static void ask(const struct relay *r, struct pollfd fds[FDS])
 {
 	bool prints = flow_has_more(&r->printed), types = flow_has_more(&r->typed);
-	short to_tty = (short)((prints ? POLLOUT : 0) | (r->front && !types ? POLLIN : 0));
+	short to_tty =
+		(short)((prints ? POLLOUT : 0) | (r->front && r->runs && !types ? POLLIN : 0));
 	short to_master = (short)((prints ? 0 : POLLIN) | (types ? POLLOUT : 0));
 
 	fds[FD_TTY] = (struct pollfd){ .fd = RELAY_TTY_FD, .events = to_tty };

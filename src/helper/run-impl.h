@@ -57,6 +57,8 @@ int run_read_request(struct run *run);
 bool run_may_begin(struct run *run);
 /* From the start of the command until it has ended or the caller is gone. */
 void run_follow(struct run *run);
+/* To the command, which is forked and does not run yet: what came while it was not. */
+void run_catch_up(struct run *run);
 void run_fill_reply(const struct run *run, struct reply *reply, struct failure *f);
 /* REPLY to the caller, once; a second call does nothing. 0 or -errno. */
 int run_answer(struct run *run, struct reply *reply);

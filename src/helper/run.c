@@ -156,6 +156,18 @@ static void on_signals(struct run *run)
 	}
 }
 
+/* It has all of these blocked until it runs: what it heard itself, as one of the group of the terminal, is
+ * not heard twice. Before the caller's word they have ended him, or mean nothing to him. */
+void run_catch_up(struct run *run)
+{
+	struct signalfd_siginfo si;
+
+	while (read(run->signal_fd, &si, sizeof(si)) == (ssize_t)sizeof(si))
+		if (si.ssi_signo != SIGCHLD && si.ssi_signo != SIGCONT &&
+		    (si.ssi_code == SI_KERNEL || is_for_command(run, &si)))
+			(void)kill(run->pid, (int)si.ssi_signo);
+}
+
 static void on_deadline(struct run *run)
 {
 	if (run->timed_out) {
@@ -187,6 +199,9 @@ void run_follow(struct run *run)
 		{ .fd = LIFELINE_FD, .events = POLLIN },
 	};
 
+	if (terminal_is_relayed())
+		terminal_say_stopped(0);
+	collect(run); /* run_catch_up() may have been told */
 	while (!run->ended && !run->caller_gone) {
 		int n = poll(fds, 2, clock_left_ms(run->deadline));
 

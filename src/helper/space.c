@@ -36,6 +36,7 @@
 #include <unistd.h>
 
 #define STOP_GRACE_MS 50
+#define FREEZE_MS     50    /* for the kernel to close what its processes had */
 #define BUILD_MS      30000 /* for the views; something mounted below may not answer */
 
 #define NAMESPACES ((unsigned long)(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS))
@@ -147,6 +148,22 @@ static bool wants_user_ns(const struct space *s)
 	return s->uid == 0 && !sabotage("user-ns");
 }
 
+/* Files in sockets that are on their way through each other are closed when the kernel looks for such, which
+ * it does when a socket is closed, and in its own time. What is open longer somebody outside has. */
+static int freeze_views(struct views *views)
+{
+	int64_t until = clock_deadline(FREEZE_MS);
+	int r;
+
+	while ((r = views_freeze(views)) == -EBUSY && clock_boot_ns() < until) {
+		int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+		close_fd(&fd);
+		clock_sleep_ns(1000000);
+	}
+	return r;
+}
+
 static void live(struct space *s, struct tree *t, struct reply *reply, struct failure *f)
 {
 	struct run *run = s->run;
@@ -168,7 +185,7 @@ static void live(struct space *s, struct tree *t, struct reply *reply, struct fa
 		run_fill_reply(run, reply, f);
 	}
 	alone = reap_namespace(run->proc_fd);
-	r = views_freeze(&t->views);
+	r = freeze_views(&t->views);
 	if (r == -EBUSY)
 		reply->flags |= REPLY_STILL_WRITTEN;
 	if (r == 0 && alone)

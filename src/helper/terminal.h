@@ -23,7 +23,7 @@ void terminal_hang_up(const struct run *run);
 void terminal_continue(const struct run *run);
 /* Whether the caller relays it (helper/relay.h), and wants to hear when the command stops. */
 bool terminal_is_relayed(void);
-/* SIG stopped the command; 0: it goes on. Never waits. */
+/* SIG stopped the command; 0: it goes on, or begins. Never waits. */
 void terminal_say_stopped(int sig);
 
 #endif

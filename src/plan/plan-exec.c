@@ -554,9 +554,9 @@ void plan_exec_end(void)
 	exec_end();
 }
 
-bool plan_exec_idle(void)
+pid_t plan_exec_listener(void)
 {
-	return exec_idle();
+	return exec_listener();
 }
 
 static void job_init(struct job_row *job, const struct plan_op *op, const char *name, char *line)

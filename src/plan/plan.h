@@ -212,7 +212,8 @@ int plan_add(struct atoll_plan *p, const struct atoll_resource *resource, struct
 void plan_exec_ahead(int (*helper)(void *ctx), void *ctx);
 /* At the end of that program. */
 void plan_exec_end(void);
-bool plan_exec_idle(void);
+/* For its handlers of signals: as exec_listener(). */
+pid_t plan_exec_listener(void);
 struct exec_wishes; /* exec-option.h */
 struct plan_exec_result {
 	struct atoll_exec_status *status;

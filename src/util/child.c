@@ -119,20 +119,32 @@ static char *const *as_argv(const char *const *v)
 	return u.out;
 }
 
-/* Threads block signals and so may the caller; a program starts with none blocked. */
+/* Who gets one before it knows how to take it would be ended by it. */
+static void hold_signals(sigset_t *ret)
+{
+	static const int held[] = { SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2 };
+
+	sigemptyset(ret);
+	for (size_t i = 0; i < sizeof(held) / sizeof(held[0]); i++)
+		sigaddset(ret, held[i]);
+}
+
+/* Threads block signals and so may the caller; a program starts with none blocked but what it holds. */
 static int spawn_with(pid_t *ret_pid, const struct child_options *opt, short flags,
                       const posix_spawn_file_actions_t *acts)
 {
 	char *const *envp = opt->envp ? as_argv(opt->envp) : environ;
 	posix_spawnattr_t attr;
-	sigset_t none, all;
+	sigset_t blocked, all;
 	int r;
 
 	r = posix_spawnattr_init(&attr);
 	if (r != 0)
 		return -r;
-	sigemptyset(&none);
-	r = posix_spawnattr_setsigmask(&attr, &none);
+	sigemptyset(&blocked);
+	if (opt->holds_signals)
+		hold_signals(&blocked);
+	r = posix_spawnattr_setsigmask(&attr, &blocked);
 	sigfillset(&all);
 	if (r == 0)
 		r = posix_spawnattr_setsigdefault(&attr, &all);
@@ -280,10 +292,10 @@ static _Noreturn void be_copy(const struct child_copy *copy, const struct child_
                               int word_fd)
 {
 	int first_fd = word_fd, r;
-	sigset_t none;
+	sigset_t held;
 
-	sigemptyset(&none);
-	(void)sigprocmask(SIG_SETMASK, &none, NULL);
+	hold_signals(&held);
+	(void)sigprocmask(SIG_SETMASK, &held, NULL);
 	r = move_descriptors(fds, &word_fd);
 	if (r == 0)
 		(void)syscall(SYS_exit_group, copy->inside(copy->ctx));

@@ -27,14 +27,15 @@ struct child_options {
 	const char *cwd;    /* NULL: the caller's */
 	bool leads_group;   /* a process group of its own, for child_kill_group() */
 	bool leads_session; /* the same, no terminal, and no signal is ignored */
+	bool holds_signals; /* those that people send to end it are blocked until it unblocks them itself */
 };
 
 /* posix_spawn. 0 or -errno. Every descriptor but 0, 1, 2 and FDS is closed in the child, where no
  * signal is blocked. FDS may overlap in any way, but not have one target twice (-EINVAL). */
 int child_spawn(struct child *c, const struct child_options *opt);
 /* For a process with one thread, better a small one: a copy of it, which does INSIDE and exits with what
- * that returns. Descriptors and signals as of a program: what is close-on-exec is closed, what has a
- * handler has none. -ENOSYS where it cannot be done. Whether it could begin is heard from
+ * that returns. Descriptors and signals as of a program that holds signals: what is close-on-exec is
+ * closed, what has a handler has none. -ENOSYS where it cannot be done. Whether it could begin is heard from
  * child_began(), which is to be called: 0, or -errno and there is no child any more. */
 struct child_copy {
 	int (*inside)(void *ctx);

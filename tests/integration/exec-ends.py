@@ -5,8 +5,11 @@ surroundings. As root and as an ordinary user; what mounts something only as roo
 import ctypes
 import fcntl
 import functools
+import json
 import os
 import platform
+import pty
+import select
 import shutil
 import signal
 import socket
@@ -99,6 +102,84 @@ def exec_hears_signals_when_its_command_has_ended(w):
             os.close(writes)
 
 
+def ended_by_a_key(w, options, after):
+    """How it ended, when ^C was typed that many seconds after it was loaded."""
+    loaded, ours = os.pipe()
+    pid, tty = pty.fork()
+    if pid == 0:
+        os.chdir(w.root)
+        os.execve(ATOLL, [ATOLL, 'exec', *options, 'p', '--', 'sleep', '1'], w.env)
+    os.close(ours)
+    os.read(loaded, 1)
+    os.close(loaded)
+    time.sleep(after)
+    os.write(tty, b'\x03')
+    said = b''
+    try:
+        while select.select([tty], [], [], PATIENCE)[0]:
+            said += os.read(tty, 4096) or b'at its end'
+    except OSError:
+        pass
+    status = os.waitpid(pid, 0)[1]
+    os.close(tty)
+    return os.WIFSIGNALED(status) and os.WTERMSIG(status), said
+
+
+def exec_is_ended_by_a_key_at_any_moment(w):
+    for options in ([], ['--net', 'none'], ['--transcript']):
+        for i in range(40):
+            sig, said = ended_by_a_key(w, options, i * 0.0004)
+            same(sig, signal.SIGINT, f'{options}, after {i * 0.4} ms: {said!r}')
+
+
+LISTENS = 'trap "echo heard; exit 9" TERM; echo begun; while :; do sleep 0.02; done'
+
+
+def is_told(p, who):
+    """The command of P, which is LISTENS."""
+    same(p.stdout.readline(), 'begun\n', who)
+    p.send_signal(signal.SIGTERM)
+    try:
+        same((p.communicate(timeout=PATIENCE)[0], p.returncode), ('heard\n', 9), who)
+    except subprocess.TimeoutExpired:
+        p.kill()
+        raise Broken(f'{who}: it is not heard') from None
+
+
+def exec_tells_the_command_also_where_it_is_tried_in_another_way(w):
+    same(w.atoll('start', 'q', '--dir', str(w.root), '--strategy', 'copy').returncode, 0, 'start')
+    try:
+        # The first helper has no namespaces to offer.
+        script = 'echo 0 >/proc/sys/user/max_mnt_namespaces; echo 0 >/proc/sys/user/max_user_namespaces; exec "$@"'
+        is_told(subprocess.Popen(['unshare', '-Ur', 'sh', '-c', script, 'sh', ATOLL, 'exec', 'q', '--', 'sh', '-c', LISTENS],
+                                 cwd=w.root, env=w.env, stdout=subprocess.PIPE, text=True), 'without namespaces')
+    finally:
+        w.atoll('stop', '--force', '--yes', 'q')
+
+
+def exec_tells_its_own_command_beside_children_of_others(w):
+    # They are atoll's when a shell becomes atoll.
+    script = 'sleep 300 >/dev/null 2>&1 & echo $! >&2; exec "$@"'
+    p = subprocess.Popen(['sh', '-c', script, 'sh', ATOLL, 'exec', 'p', '--', 'sh', '-c', LISTENS], cwd=w.root,
+                         env=w.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    other = int(p.stderr.readline())
+    p.stderr.close()
+    try:
+        is_told(p, 'beside another child')
+        os.kill(other, 0)
+    finally:
+        os.kill(other, signal.SIGKILL)
+
+
+def exec_writes_its_own_to_no_place_of_the_commands(w):
+    for closed in ('>&-', '2>&-', '<&-', '<&- >&- 2>&-'):
+        argv = f'"$ATOLL" exec --json --status-file status p -- sh -c "echo printed; echo said >&2; exit 3" {closed}'
+        r = subprocess.run(['sh', '-c', argv], cwd=w.root, env=dict(w.env, ATOLL=ATOLL), capture_output=True, check=False)
+        same(r.returncode, 3, closed)
+        status = json.loads((w.root / 'status').read_text())
+        same(status['exit_code'], 3, closed)
+
+
 def children():
     return Path(f'/proc/self/task/{os.getpid()}/children').read_text().split()
 
@@ -126,6 +207,16 @@ def exec_says_that_somebody_outside_can_still_write(w):
     ours.close()
     said = w.atoll('exec', 'p', '--', 'true').stderr
     need('still open' not in said, f'it is said again: {said!r}')
+
+
+def exec_does_not_say_so_of_what_went_with_the_command(w):
+    """Of sockets on their way through each other the kernel finds out in its own time that nobody has them."""
+    script = ('import array, socket; files = [open(f"f{i}", "w") for i in range(3)]; pair = socket.socketpair()\n'
+              'fds = array.array("i", [x.fileno() for x in (*files, *pair)])\n'
+              'for s in pair: s.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])')
+    for _ in range(5):
+        r = w.atoll('exec', 'p', '--', 'python3', '-c', script)
+        same((r.returncode, r.stderr), (0, ''), 'exec')
 
 
 def refuse_filters(error):
@@ -184,8 +275,13 @@ def nothing_is_done_in_a_boot_without_a_name(w):
 if __name__ == '__main__':
     sys.exit(run([complaining(in_a_world(check)) for check in (
         exec_hears_signals_when_its_command_has_ended,
+        exec_is_ended_by_a_key_at_any_moment,
+        exec_tells_the_command_also_where_it_is_tried_in_another_way,
+        exec_tells_its_own_command_beside_children_of_others,
+        exec_writes_its_own_to_no_place_of_the_commands,
         der_14_exec_leaves_no_helper_behind,
         exec_says_that_somebody_outside_can_still_write,
+        exec_does_not_say_so_of_what_went_with_the_command,
         exec_without_the_filter_that_there_should_be_is_refused,
         exec_that_waited_sees_what_was_mounted_meanwhile,
         nothing_is_done_in_a_boot_without_a_name,

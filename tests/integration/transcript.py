@@ -184,6 +184,23 @@ def transcript_and_keys_that_interrupt():
         w.free()
 
 
+def transcript_in_a_loop_of_a_script():
+    """A ^C that ends the command ends the script, as at its own terminal; a signal from elsewhere does not."""
+    loop = f'for i in 1 2; do echo turn $i; {ATOLL} exec --transcript p -- sh -c "echo be\'\'gun; exec sleep 1000"; done'
+    with Kept() as w:
+        t = w.terminal('bash', '-c', loop + '; echo to its end')
+        t.expect('begun')
+        t.type('\x03')
+        same(t.end(), -signal.SIGINT, 'the end of the script')
+        t = w.terminal('bash', '-c', loop + '; echo to its end')
+        for turn in (1, 2):
+            t.expect(f'turn {turn}')
+            t.expect('begun')
+            os.kill(named(t.pid, 'atoll')[0], signal.SIGINT)
+        t.expect('to its end')
+        same(t.end(), 0, 'the end of the script')
+
+
 def transcript_stops_and_goes_on():
     """^Z stops the command and all of the job: the shell has its terminal, as it was. fg, and it goes on, with
     the size that the window has by then."""
@@ -694,6 +711,7 @@ if __name__ == '__main__':
         transcript_of_vim,
         transcript_hears_of_sizes,
         transcript_and_keys_that_interrupt,
+        transcript_in_a_loop_of_a_script,
         transcript_stops_and_goes_on,
         transcript_size_after_a_stop,
         transcript_stopped_from_outside,

@@ -7,6 +7,7 @@
 
 #include "util/cleanup.h"
 #include "util/clock.h"
+#include "util/mem.h"
 #include "util/strbuf.h"
 
 #include <stdarg.h>
@@ -98,6 +99,7 @@ static int fork_and_load(struct child *c, const struct child_options *opt)
 	return r < 0 ? r : child_began(c, &word_fd);
 }
 static int (*start)(struct child *c, const struct child_options *opt) = child_spawn;
+static bool hold; /* signals */
 
 /* Runs ourselves as "self WHAT" with FDS and the output in RET. The last of FDS is our pipe. */
 static int run_self(const char *what, const char *const *envp, struct child_fd *fds, unsigned n,
@@ -108,7 +110,8 @@ static int run_self(const char *what, const char *const *envp, struct child_fd *
 		                     .argv = argv,
 		                     .envp = envp,
 		                     .fds = fds,
-		                     .n_fds = n };
+		                     .n_fds = n,
+		                     .holds_signals = hold };
 	struct child c = CHILD_INIT;
 	int pipe_fds[2], status, r;
 	char buf[4096];
@@ -337,7 +340,29 @@ static void forked_is_as_spawned(void **state)
 	only_what_is_named_gets_through(state);
 	descriptors_move_in_any_pattern(state);
 	bad_descriptors_are_refused(state);
-	environment_and_signal_mask(state);
+	start = child_spawn;
+}
+
+/* As one that holds signals is spawned, so is a copy. */
+static void signals_can_be_held(void **state)
+{
+	static const char *const envp[] = { "TEST_CHILD=there", NULL };
+	int (*const ways[])(struct child * c, const struct child_options *opt) = { child_spawn,
+		                                                                   fork_and_load };
+	cleanup_free char *want = xasprintf("%d %d %d %d %d %d there", SIGHUP, SIGINT, SIGQUIT,
+	                                    SIGUSR1, SIGUSR2, SIGTERM);
+	struct child_fd fds[1];
+
+	(void)state;
+	hold = true;
+	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+		cleanup_strbuf struct strbuf said = STRBUF_INIT;
+
+		start = ways[i];
+		assert_int_equal(run_self("mask", envp, fds, 1, &said), 0);
+		assert_string_equal(strbuf_str(&said), want);
+	}
+	hold = false;
 	start = child_spawn;
 }
 
@@ -444,6 +469,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(done_kills_and_reaps),
 		cmocka_unit_test(what_cannot_start_says_so),
 		cmocka_unit_test(forked_is_as_spawned),
+		cmocka_unit_test(signals_can_be_held),
 		cmocka_unit_test(a_copy_begins_as_a_program_does),
 		cmocka_unit_test(threads_do_not_leak_descriptors),
 		cmocka_unit_test(own_dir),

@@ -436,6 +436,13 @@ static void start_ahead(int (*helper)(void *ctx))
 	assert_int_equal(setenv("ATOLL_HELPER", named, 1), 0);
 }
 
+static bool has_child(void)
+{
+	siginfo_t info;
+
+	return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
+}
+
 static void exec_ahead_waits_for_its_request(void **state)
 {
 	static const char *const argv[] = { "/bin/sh", "-c", "exit 7", NULL };
@@ -445,17 +452,18 @@ static void exec_ahead_waits_for_its_request(void **state)
 	(void)state;
 	start_ahead(be_helper);
 	start_ahead(be_helper); /* one is enough */
-	assert_true(exec_idle());
+	assert_true(has_child());
+	assert_int_equal(exec_listener(), 0);
 	clock_sleep_ns(200000000); /* as long as it takes, while nothing is mounted */
 	assert_int_equal(exec_run(&opt, &usage, NULL), 0);
 	assert_int_equal(usage.exit_code, 7);
-	assert_true(exec_idle());
+	assert_true(has_child());
+	assert_int_equal(exec_listener(), 0);
 	exec_end(); /* nobody waited for it until now */
-	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
-	assert_int_equal(errno, ECHILD);
+	assert_false(has_child());
 	assert_int_equal(exec_run(&opt, &usage, NULL), 0); /* and none: a new one */
 	assert_int_equal(usage.exit_code, 7);
-	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* which was waited for */
+	assert_false(has_child()); /* which was waited for */
 }
 
 /* Whoever names a helper gets that one, and what is wrong with it is said. */
@@ -470,7 +478,7 @@ static void exec_ahead_is_not_for_one_that_is_named(void **state)
 	(void)state;
 	assert_int_equal(setenv("ATOLL_HELPER", "/dev/null", 1), 0);
 	exec_ahead(be_helper, NULL);
-	assert_false(exec_idle());
+	assert_false(has_child());
 	assert_int_equal(exec_run(&opt, &usage, &err), -ATOLL_E_UNSUPPORTED);
 	assert_non_null(strstr(err.msg, "'/dev/null' cannot be started"));
 	error_done(&err);
@@ -493,26 +501,43 @@ static void exec_ahead_is_not_used_after_a_mount(void **state)
 	assert_int_equal(mount("none", "/mnt", "tmpfs", 0, NULL), 0);
 	assert_int_equal(exec_run(&opt, &usage, NULL), 0);
 	assert_int_equal(usage.exit_code, 7);
-	assert_false(exec_idle()); /* a new one, which was waited for */
+	assert_false(has_child()); /* a new one, which was waited for, and so was the other */
 	assert_int_equal(umount("/mnt"), 0);
-	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* and so was the other */
 }
 
-static void exec_ahead_that_ends_has_no_answer(void **state)
+/* Nothing was asked of it yet. */
+static void exec_ahead_that_was_killed_is_done_without(void **state)
 {
 	static const char *const argv[] = { "/bin/sh", "-c", "exit 7", NULL };
 	const struct exec_options opt = { .argv = argv, .cwd = scratch, .lock_fd = FD_NONE };
 	struct exec_usage usage = { 0 };
-	struct error err = ERROR_INIT;
+	siginfo_t info;
 
 	(void)state;
 	start_ahead(be_nobody);
-	assert_int_equal(exec_run(&opt, &usage, &err), -EIO);
-	assert_non_null(strstr(err.msg, "ended without an answer"));
-	error_done(&err);
-	assert_false(exec_idle());
-	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
-	assert_int_equal(errno, ECHILD);
+	assert_int_equal(waitid(P_ALL, 0, &info, WEXITED | WNOWAIT), 0);
+	assert_int_equal(exec_run(&opt, &usage, NULL), 0);
+	assert_int_equal(usage.exit_code, 7);
+	assert_false(has_child());
+}
+
+/* Signals are the caller's own until there is a command, and after it. */
+static void exec_has_a_listener_while_its_command_runs(void **state)
+{
+	static const char *const argv[] = { "/bin/sh", "-c", "exit 7", NULL };
+	const struct exec_options opt = { .argv = argv, .cwd = scratch, .lock_fd = FD_NONE };
+	struct exec_usage usage = { 0 };
+	struct exec *e = NULL;
+
+	(void)state;
+	assert_int_equal(exec_start(&opt, &e, NULL), 0);
+	assert_int_equal(exec_listener(), 0);
+	exec_go(e);
+	assert_true(exec_listener() > 0);
+	assert_int_equal(exec_wait(e, &usage, NULL), 0);
+	assert_true(exec_listener() > 0); /* how it ended is still to be told */
+	exec_close(e);
+	assert_int_equal(exec_listener(), 0);
 }
 
 /* The caller's word, and the data, come before the mark. */
@@ -592,7 +617,8 @@ int main(void)
 		cmocka_unit_test(exec_ahead_waits_for_its_request),
 		cmocka_unit_test(exec_ahead_is_not_for_one_that_is_named),
 		cmocka_unit_test(exec_ahead_is_not_used_after_a_mount),
-		cmocka_unit_test(exec_ahead_that_ends_has_no_answer),
+		cmocka_unit_test(exec_ahead_that_was_killed_is_done_without),
+		cmocka_unit_test(exec_has_a_listener_while_its_command_runs),
 		cmocka_unit_test(exec_notes_when_told),
 	};
 
