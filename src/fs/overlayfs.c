@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,7 +58,41 @@ int overlay_is_opaque(int dir_fd, const char *name, enum overlay_marks marks)
 #define ORIGIN_TYPE   4
 #define ORIGIN_HANDLE 21
 
-int overlay_origin(int dir_fd, const char *name, enum overlay_marks marks, uint64_t *ret_gen)
+#define NOTED_NAME "user.overlay.atoll.origin"
+
+int overlay_note_origin(int dir_fd, const char *name, uint64_t ino)
+{
+	char path[PATH_MAX], text[24];
+	int r = fs_proc_path(dir_fd, name, path);
+	int n = snprintf(text, sizeof(text), "%" PRIu64, ino);
+
+	if (r < 0)
+		return r;
+	return lsetxattr(path, NOTED_NAME, text, (size_t)n, 0) < 0 ? -errno : 0;
+}
+
+static uint64_t noted_ino(const char *path)
+{
+	char text[24];
+	ssize_t n = lgetxattr(path, NOTED_NAME, text, sizeof(text) - 1);
+
+	if (n <= 0)
+		return 0;
+	text[n] = '\0';
+	return strtoull(text, NULL, 10);
+}
+
+bool overlay_origin_known(struct fs_id origin)
+{
+	return origin.ino || origin.gen;
+}
+
+bool overlay_origin_is(struct fs_id origin, struct fs_id id)
+{
+	return origin.gen ? origin.gen == id.gen : origin.ino && origin.ino == id.ino;
+}
+
+int overlay_origin(int dir_fd, const char *name, enum overlay_marks marks, struct fs_id *ret)
 {
 	char path[PATH_MAX];
 	unsigned char value[ORIGIN_HANDLE + MAX_HANDLE_SZ];
@@ -69,10 +104,12 @@ int overlay_origin(int dir_fd, const char *name, enum overlay_marks marks, uint6
 	n = lgetxattr(path, origin_names[marks], value, sizeof(value));
 	if (n < 0)
 		return errno == ENODATA || errno == ENOTSUP ? 0 : -errno;
-	*ret_gen = n > ORIGIN_HANDLE && value[0] == 0 && value[1] == ORIGIN_MAGIC && value[2] == n
-	                   ? fs_handle_gen(value[ORIGIN_TYPE], value + ORIGIN_HANDLE,
-	                                   (size_t)n - ORIGIN_HANDLE)
-	                   : 0;
+	*ret = (struct fs_id){ 0 };
+	if (n > ORIGIN_HANDLE && value[0] == 0 && value[1] == ORIGIN_MAGIC && value[2] == n)
+		ret->gen = fs_handle_gen(value[ORIGIN_TYPE], value + ORIGIN_HANDLE,
+		                         (size_t)n - ORIGIN_HANDLE);
+	else if (marks == OVERLAY_USER)
+		ret->ino = noted_ino(path);
 	return 1;
 }
 

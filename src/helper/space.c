@@ -14,6 +14,7 @@
 #include "helper/fence.h"
 #include "helper/idmap.h"
 #include "helper/net.h"
+#include "helper/origin.h"
 #include "helper/reap.h"
 #include "helper/terminal.h"
 #include "helper/tree.h"
@@ -29,6 +30,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -185,6 +187,8 @@ static void live(struct space *s, struct tree *t, struct reply *reply, struct fa
 		run_fill_reply(run, reply, f);
 	}
 	alone = reap_namespace(run->proc_fd);
+	if (s->origins_fd != FD_NONE)
+		origins_look(&t->views, run->request, s->origins_fd);
 	r = freeze_views(&t->views);
 	if (r == -EBUSY)
 		reply->flags |= REPLY_STILL_WRITTEN;
@@ -261,6 +265,8 @@ static bool read_status(struct space *s, struct reply *reply)
 	} else {
 		*reply = said;
 		s->answered = true;
+		if (s->origins_fd != FD_NONE)
+			origins_note(s->run->request, s->origins_fd);
 		/* The kernel takes the namespaces down while the caller looks at what was done. */
 		if ((said.flags & REPLY_ALL_ENDED) && !s->inside && s->run->limits.n_groups == 0)
 			(void)run_answer(s->run, reply);
@@ -421,12 +427,15 @@ void space_open(struct space *s, struct run *run,
 		             .status = { FD_NONE, FD_NONE },
 		             .go = { FD_NONE, FD_NONE },
 		             .record_fd = FD_NONE,
+		             .origins_fd = FD_NONE,
 		             .stop_at = CLOCK_NEVER };
 	if (pipe2(s->status, O_CLOEXEC) < 0 ||
 	    socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, s->go) < 0) {
 		(void)failure_set(&s->failure, REPLY_REQUEST, -errno, "open a pipe");
 		return;
 	}
+	if (s->uid != 0 && !inside)
+		s->origins_fd = memfd_create("atoll-origins", MFD_CLOEXEC);
 	fork_space(s);
 	if (s->pid == 0)
 		pid_one(s);
@@ -461,6 +470,7 @@ void space_close(struct space *s)
 {
 	space_drop(s);
 	close_fd(&s->record_fd);
+	close_fd(&s->origins_fd);
 	for (int i = 0; i < 2; i++) {
 		close_fd(&s->status[i]);
 		close_fd(&s->go[i]);

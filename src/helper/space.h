@@ -34,6 +34,7 @@ struct space {
 	int status[2];    /* from pid 1 to the helper: notes, then the answer */
 	int go[2];        /* from the helper to pid 1: it is on record, begin; with the request */
 	int record_fd;    /* directory of the record; FD_NONE: none is wanted */
+	int origins_fd;   /* helper/origin.h; FD_NONE: nobody asks */
 	int64_t begin_by; /* when the command must have begun; CLOCK_NEVER once it has */
 	int64_t stop_at;  /* when the foreground is to stop as the command has */
 	bool answered;

@@ -274,6 +274,63 @@ static int differs_in_attributes(const struct observation *o, const char *path)
 	return changeset_find(o->cs, path, &c);
 }
 
+/* Did somebody else make, remove or rename something in the directory that PATH is in? */
+static bool names_changed(const struct observation *o, const char *path)
+{
+	cleanup_close int fd = FD_NONE;
+	cleanup_free char *above = NULL;
+	const char *name;
+	struct fs_stat parent;
+
+	if (resolve_parent(o->u->orig_fd, path, &fd, &name) < 0 ||
+	    fs_stat_at(fd, "", FS_STAT_ID, &parent) < 0)
+		return true;
+	above = xstrndup(path, name > path ? (size_t)(name - path) - 1 : 0);
+	return overlay_base_changed_since(o->b, parent.ctime_ns) &&
+	       !dir_restored_known(&o->b->restored, above, &parent);
+}
+
+enum dir_origin {
+	DIR_SAME,  /* the one that the view was made of */
+	DIR_OTHER, /* somebody else put it there */
+	DIR_MADE,  /* the command made one of this name: there was none */
+	DIR_UNKNOWN, /* for an ordinary user the kernel only notes that there was one (helper/origin.h) */
+};
+
+/* Of a shared directory. The root has no note, and its identity is verified by itself. */
+static int dir_origin(const struct observation *o, const char *path, const struct fs_stat *base)
+{
+	cleanup_close int fd = FD_NONE;
+	const char *name;
+	struct fs_id origin = { 0 };
+	int r;
+
+	if (!*path)
+		return DIR_SAME;
+	r = resolve_parent(o->u->upper_fd, path, &fd, &name);
+	if (r >= 0)
+		r = overlay_origin(fd, name, o->u->marks, &origin);
+	if (r <= 0)
+		return r < 0 ? r : DIR_MADE;
+	if (!overlay_origin_known(origin))
+		return DIR_UNKNOWN;
+	return overlay_origin_is(origin, base->id) ? DIR_SAME : DIR_OTHER;
+}
+
+/* 1: the directory may be another than the view was made of. Entries that come and go change ctime and mtime
+ * together; one renamed into place has a late ctime alone, until something comes or goes in it. */
+static int is_suspect_dir(const struct observation *o, const char *path, const struct fs_stat *base,
+                          bool late)
+{
+	int origin = dir_origin(o, path, base);
+
+	if (origin < 0 || origin == DIR_SAME)
+		return origin < 0 ? origin : 0;
+	return origin == DIR_OTHER ||
+	       (late && (origin == DIR_MADE ||
+	                 (base->ctime_ns != base->mtime_ns && names_changed(o, path))));
+}
+
 static int observe_dir(void *ctx, const char *path, const struct fs_stat *base)
 {
 	struct observation *o = ctx;
@@ -281,6 +338,7 @@ static int observe_dir(void *ctx, const char *path, const struct fs_stat *base)
 	uint64_t xattrs = 0;
 	struct manifest_op rec;
 	struct fs_stat now;
+	bool late;
 	int r = manifest_find(&o->b->records, o->n, path, &rec);
 
 	if (r != 0)
@@ -290,16 +348,16 @@ static int observe_dir(void *ctx, const char *path, const struct fs_stat *base)
 		r = overlay_base_xattrs(o->u->orig_fd, path, &xattrs, &now);
 	if (r < 0)
 		return r;
-	/* Entries that come and go change ctime and mtime together; a directory renamed into place
-	 * or given other attributes has a late ctime alone. */
-	if (overlay_base_changed_since(o->b, base->ctime_ns) &&
-	    !dir_restored_known(&o->b->restored, path, base)) {
-		if (base->ctime_ns != base->mtime_ns)
+	late = overlay_base_changed_since(o->b, base->ctime_ns);
+	if (!dir_restored_known(&o->b->restored, path, base)) {
+		r = is_suspect_dir(o, path, base, late);
+		if (r > 0)
 			flags |= MANIFEST_SUSPECT;
-		r = differs_in_attributes(o, path);
+		if (r >= 0 && late)
+			r = differs_in_attributes(o, path);
 		if (r < 0)
 			return r;
-		if (r > 0)
+		if (late && r > 0)
 			flags |= MANIFEST_SUSPECT_ATTR;
 	}
 	if (now.ctime_ns != base->ctime_ns)
@@ -307,30 +365,28 @@ static int observe_dir(void *ctx, const char *path, const struct fs_stat *base)
 	return overlay_base_record_dir(o->b, path, base, flags, xattrs);
 }
 
-/* An entry without a base whose copy in the upper came from one: named so by the command, or deleted
- * below by somebody else. If nobody touched the directory, it was the command. */
-static bool vanished(const struct upper_compare *u, struct observation *o, const struct change *c)
+/* An entry whose copy in the upper came from another than the one that is there, if any: named so by the command,
+ * or deleted or replaced below by somebody else. If nobody touched the directory, it was the command. */
+static bool has_lost_origin(struct observation *o, const struct change *c)
 {
-	cleanup_close int fd = FD_NONE;
-	cleanup_free char *above = NULL;
-	const char *name;
-	struct fs_stat parent;
-
-	if (resolve_parent(u->orig_fd, c->path, &fd, &name) < 0 ||
-	    fs_stat_at(fd, "", FS_STAT_ID, &parent) < 0)
-		return true;
-	above = xstrndup(c->path, name > c->path ? (size_t)(name - c->path) - 1 : 0);
-	if (!overlay_base_changed_since(o->b, parent.ctime_ns) ||
-	    dir_restored_known(&o->b->restored, above, &parent))
-		return false;
-	return overlay_misses_origin(u, &o->b->records, c, &o->hidden) != 0;
+	return names_changed(o, c->path) &&
+	       overlay_misses_origin(o->u, &o->b->records, c, &o->hidden) != 0;
 }
 
-static int observe_change(const struct upper_compare *u, struct observation *o,
-                          const struct change *c)
+/* Names coming and going inside a directory that goes are judged one by one. Whether it is another, of which
+ * the upper has no note, its times tell as long as nothing came or went; after that those of its names. */
+static bool is_suspect(struct observation *o, const struct change *c)
+{
+	bool late = c->base.mode && overlay_base_changed_since(o->b, c->base.ctime_ns);
+
+	if (S_ISDIR(c->base.mode) && !o->b->strict)
+		return late && (c->base.ctime_ns != c->base.mtime_ns || names_changed(o, c->path));
+	return late || has_lost_origin(o, c);
+}
+
+static int observe_change(struct observation *o, const struct change *c)
 {
 	struct manifest_op rec;
-	bool suspect;
 	int r = manifest_find(&o->b->records, o->n, c->path, &rec);
 
 	if (r != 0)
@@ -340,12 +396,7 @@ static int observe_change(const struct upper_compare *u, struct observation *o,
 		return r;
 	if (c->base.mode && dir_restored_known(&o->b->restored, c->path, &c->base))
 		return overlay_base_record(o->b, c->path, &c->base, false);
-	suspect = c->base.mode ? overlay_base_changed_since(o->b, c->base.ctime_ns)
-	                       : vanished(u, o, c);
-	/* Names coming and going inside a directory that goes are judged one by one. */
-	if (S_ISDIR(c->base.mode) && !o->b->strict)
-		suspect = suspect && c->base.ctime_ns != c->base.mtime_ns;
-	return overlay_base_record(o->b, c->path, &c->base, suspect);
+	return overlay_base_record(o->b, c->path, &c->base, is_suspect(o, c));
 }
 
 static int save(struct atoll_participant *p, int area_fd, struct overlay_base *b, bool whole)
@@ -404,7 +455,7 @@ int overlay_base_observe(struct atoll_participant *p, int area_fd, const struct 
 
 		r = changeset_get(&cs->v, i, &c);
 		if (r >= 0 && c.op != CHANGE_ATTR)
-			r = observe_change(u, &o, &c);
+			r = observe_change(&o, &c);
 	}
 	overlay_hidden_done(&o.hidden);
 	if (r < 0)

@@ -3,8 +3,9 @@
  * What an overlay's view was made of. The lower tree is live, so for every path a command changed
  * (and every directory it shares with the resource) the base entry is recorded right after the
  * command, in `recordsG` of the area. Up to that record T0, the ctime of a marker stamped when
- * the workspace was made, judges: an entry with a later ctime was changed by somebody else. From
- * the record on any difference does.
+ * the workspace was made, judges: an entry with a later ctime was changed by somebody else; and so does what
+ * the entry in the upper was copied up from, if that is another than the one that is there. From the record on
+ * any difference does.
  *
  * `tG` holds T0, whether stamps are fine-grained, and the clock's offset: a clock that went back
  * makes T0 worthless, and then every path without a record is suspect.

@@ -181,6 +181,8 @@ int overlay_conflict(struct atoll_participant *p, const struct upper_compare *u,
 /* NULL: the directory of REC is the one it was. */
 static const char *judge_dir(const struct manifest_op *rec, const struct fs_stat *now)
 {
+	if (!rec->old_stat.mode)
+		return "created";
 	if (rec->flags & MANIFEST_SUSPECT)
 		return "replaced or changed";
 	return fs_id_equal(rec->old_stat.id, now->id) ? NULL : "replaced";
@@ -193,11 +195,11 @@ static void look_at_dir(const struct upper_compare *u, struct overlay_base *b)
 	const char *name, *why;
 	struct fs_stat now;
 
-	if (!*b->at->path || !S_ISDIR(b->at->old_stat.mode) ||
+	if (!*b->at->path || (b->at->old_stat.mode && !S_ISDIR(b->at->old_stat.mode)) ||
 	    resolve_parent(u->orig_fd, b->at->path, &fd, &name) < 0 ||
 	    fs_stat_at(fd, name, FS_STAT_ID, &now) < 0)
 		return;
-	why = judge_dir(b->at, &now);
+	why = S_ISDIR(now.mode) ? judge_dir(b->at, &now) : NULL;
 	if (!why)
 		return;
 	strlist_add(&b->moved, b->at->path);

@@ -73,10 +73,10 @@ static int add_covered(void *ctx, int dir_fd, const char *name, const char *path
 
 /* ---- the question ---- */
 
-static bool is_origin(uint64_t gen, const struct change *c, const struct fs_stat *st)
+static bool is_origin(struct fs_id origin, const struct change *c, const struct fs_stat *st)
 {
-	if (gen)
-		return st->id.gen == gen;
+	if (overlay_origin_known(origin))
+		return overlay_origin_is(origin, st->id);
 	return st->mode == c->work.mode && st->size == c->work.size &&
 	       st->mtime_ns == c->work.mtime_ns;
 }
@@ -87,20 +87,23 @@ int overlay_misses_origin(const struct upper_compare *u, const struct manifest *
 	struct hiding x = { u, h };
 	cleanup_close int fd = FD_NONE;
 	const char *name;
-	uint64_t gen = 0;
+	struct fs_id origin = { 0 };
 	int r = resolve_parent(u->upper_fd, c->path, &fd, &name);
 
 	if (r >= 0)
-		r = overlay_origin(fd, name, u->marks, &gen);
+		r = overlay_origin(fd, name, u->marks, &origin);
 	if (r <= 0)
 		return r;
+	if (c->base.mode &&
+	    (!overlay_origin_known(origin) || overlay_origin_is(origin, c->base.id)))
+		return 0;
 	for (size_t i = 0; i < records->ops.n; i++) {
 		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
 
 		r = manifest_get(records, i, &o);
 		if (r < 0)
 			return r;
-		if (is_origin(gen, c, &o.old_stat))
+		if (is_origin(origin, c, &o.old_stat))
 			return 0;
 	}
 	if (!h->read) {
@@ -110,7 +113,7 @@ int overlay_misses_origin(const struct upper_compare *u, const struct manifest *
 		h->read = true;
 	}
 	for (size_t i = 0; i < h->n; i++)
-		if (is_origin(gen, c, &h->v[i]))
+		if (is_origin(origin, c, &h->v[i]))
 			return 0;
 	return 1;
 }

@@ -243,6 +243,90 @@ def hung_mount_below(place, _kind, who, strategy):
     case.atoll('stop', 'p', '--yes', '--force')
 
 
+def exchange(root, one, other):
+    libc = ctypes.CDLL(None, use_errno=True)
+    at, exchanged = -100, 2
+    if libc.renameat2(at, os.fsencode(root / one), at, os.fsencode(root / other), exchanged) < 0:
+        raise OSError(ctypes.get_errno(), 'renameat2')
+
+
+# What somebody else does while a command makes its change, and whether that is a conflict. What he puts there is
+# older than the plan.
+SWAPS = (
+    ('a directory, then something made in it', 'echo plan >>d/f; rm d/g',
+     lambda r: sh('mv d d.old; mv z d; : >d/made', cwd=r), True),
+    ('a directory, then something made and removed in it', 'rm -r d',
+     lambda r: sh('mv d d.old; mv z d; : >d/made; rm d/made', cwd=r), True),
+    ('two files, one for the other', 'echo plan >>f', lambda r: exchange(r, 'f', 'g'), True),
+    ('two directories, one for the other', 'echo plan >>d/f', lambda r: exchange(r, 'd', 'z'), True),
+    ('a directory of a name that the plan gives, too', 'mkdir n; echo plan >n/f', lambda r: sh('mv z n', cwd=r), True),
+    ('a name beside files that the plan renames', 'echo plan >>f; mv f g; mv d/f d/g',
+     lambda r: sh(': >other; : >d/other', cwd=r), False),
+)
+
+
+def der_03_swapped_by_somebody(place, kind, who):
+    """OVL: by the times of what is there nobody sees that it is not what the view was made of."""
+    at = place.mount(kind, 'fs')
+    for number, (name, change, swap, conflicts) in enumerate(SWAPS):
+        base = own(at / f'base{number}', who)
+        case = Case(who, 'overlay', own(base / 'root', who), base / 'home')
+        sh('mkdir d z; for i in f g d/f d/g z/f z/g; do echo $i >$i; done; sleep 0.02', cwd=case.root, who=who)
+        case.atoll('start', 'p', '--dir', str(case.root), '--strategy', 'overlay')
+        go = place.top / f'go{number}'
+        env = dict(os.environ, ATOLL_HOME=str(case.home), HOME=str(case.home.parent))
+        with subprocess.Popen((AS_USER if who == 'user' else []) +
+                              [ATOLL, 'exec', 'p', '--', 'sh', '-ec', f'{change}; echo done; until [ -e {go} ]; do sleep 0.01; done'],
+                              cwd=case.root, env=env, stdout=subprocess.PIPE, text=True) as command:
+            said = command.stdout.readline()
+            swap(case.root)
+            go.touch()
+            if said != 'done\n' or command.wait() != 0:
+                raise Broken(f'{name}: the command said {said!r}, and ended with {command.returncode}')
+        before = listing(case.root)
+        shown = case.atoll('diff', 'p')
+        if ('conflict' in shown) != conflicts:
+            raise Broken(f'{name}: the diff says {shown}')
+        case.atoll('commit', 'p', '--yes', code=3 if conflicts else 0)
+        if conflicts and listing(case.root) != before:
+            raise Broken(f'{name}: {diff(before, listing(case.root))}')
+
+
+# What one plan commits before the first command of another, and what that one does.
+APART = (('echo 1 >one', 'echo 2 >two'), ('echo 1 >d/one', 'echo 2 >d/two'),
+         ('echo 1 >one; echo 1 >d/one; echo 1 >d/e/one', 'echo 2 >d/e/two; rm d/e/f'))
+
+
+def der_03_plans_apart(place, kind, who):
+    """Different files of one directory are no conflict, also when a commit gave it its times."""
+    at = place.mount(kind, 'fs')
+    for number, (one, two) in enumerate(APART):
+        base = own(at / f'base{number}', who)
+        case = Case(who, 'overlay', own(base / 'root', who), base / 'home')
+        sh('mkdir -p d/e; echo f >d/e/f; sleep 0.02', cwd=case.root, who=who)
+        for plan in ('p', 'q'):
+            case.atoll('start', plan, '--dir', str(case.root), '--strategy', 'overlay')
+        for plan, change in (('p', one), ('q', two)):
+            case.atoll('exec', plan, '--', 'sh', '-ec', change)
+            if 'conflict' in (shown := case.atoll('diff', plan)):
+                raise Broken(f'{change}: the diff says {shown}')
+            case.atoll('commit', plan, '--yes')
+
+
+def der_03_both_make(place, kind, who):
+    """What a commit will name the diff names."""
+    at = place.mount(kind, 'fs')
+    base = own(at / 'base', who)
+    case = Case(who, 'overlay', own(base / 'root', who), base / 'home')
+    for plan in ('p', 'q'):
+        case.atoll('start', plan, '--dir', str(case.root), '--strategy', 'overlay')
+        case.atoll('exec', plan, '--', 'sh', '-ec', f'mkdir n; echo {plan} >n/c')
+    case.atoll('commit', 'p', '--yes')
+    if 'n/  (conflict: created)' not in (shown := case.atoll('diff', 'q')):
+        raise Broken(f'the diff says {shown}')
+    case.atoll('commit', 'q', '--yes', code=3)
+
+
 def fill_up(folder):
     """Not a block is left on FOLDER's filesystem, once what it was about to write is written."""
     with open(folder / 'filler', 'wb', buffering=0) as filler:
@@ -319,6 +403,10 @@ def all_tests():
                 for test in (root_is_mount_point, parent_not_ours, mount_below):
                     yield (f'{test.__name__}_{kind}_{strategy}_{who}',
                            lambda p, t=test, k=kind, w=who, s=strategy: t(p, k, w, s))
+        for kind in ('ext4', 'xfs', 'btrfs', 'tmpfs'):
+            yield f'der_03_swapped_by_somebody_{kind}_{who}', lambda p, k=kind, w=who: der_03_swapped_by_somebody(p, k, w)
+        yield f'der_03_plans_apart_{who}', lambda p, w=who: der_03_plans_apart(p, 'ext4', w)
+        yield f'der_03_both_make_{who}', lambda p, w=who: der_03_both_make(p, 'ext4', w)
         yield (f'ovl_04_05_hung_mount_below_{who}', lambda p, w=who: hung_mount_below(p, None, w, 'overlay'))
     for strategy in ('overlay', 'copy'):
         for how in ('commit', 'part', 'undo', 'keep'):

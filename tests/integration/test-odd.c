@@ -277,9 +277,14 @@ static void der_03_a_directory_that_was_replaced_is_a_conflict(void **state)
 	struct overlaid o = overlay_tree(f, "r");
 	char *before;
 
+	/* Before a command saw it, it is what its view was made of. */
 	run_plain(o.root, "mv d old; cp -a old d");
-	before = fix_keep(f, man_inodes(o.root));
 	run_ok(f, o.p, o.root, "echo n >d/n");
+	expect_commit(f, o.p);
+	expect_text(fix_path(f, "%s/d/n", o.root), "n\n");
+	run_ok(f, o.p, o.root, "echo m >d/m");
+	run_plain(o.root, "mv d older; cp -a older d; echo x >d/x");
+	before = fix_keep(f, man_inodes(o.root));
 	expect_code(f, atoll_plan_commit(o.p, 0, f->res), -ATOLL_E_CONFLICT);
 	expect(has_note(f, ATOLL_NOTE_CONFLICT, "d"));
 	expect_inodes(o.root, before);
