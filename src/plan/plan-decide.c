@@ -169,7 +169,8 @@ static void drop_done(struct drop *d)
 }
 #define cleanup_drop __attribute__((__cleanup__(drop_done)))
 
-static void note_failure(struct drop *d, size_t i, struct error *cause)
+/* BEGUN: the workspace was touched. */
+static void note_failure(struct drop *d, size_t i, bool begun, struct error *cause)
 {
 	struct atoll_participant_result *row = row_of(d->res, &d->op->boxes.v[i]);
 	bool in_place = cause->code == -ATOLL_E_NOT_UNDOABLE;
@@ -181,7 +182,7 @@ static void note_failure(struct drop *d, size_t i, struct error *cause)
 		result_row_error(d->res, row, cause);
 	}
 	/* What is worked on in place is not broken by staying as it is. */
-	if (!in_place)
+	if (begun && !in_place)
 		d->why[i] = xstrdup(cause->msg ? cause->msg : "the workspace could not be reset");
 	if (d->code == 0 && !(in_place && d->partial)) {
 		d->code = cause->code;
@@ -201,7 +202,8 @@ static void note_success(struct drop *d, size_t i)
 		row->outcome = ATOLL_OUTCOME_ROLLED_BACK;
 }
 
-static int drop_one(struct plan_op *op, struct sandbox_row *row, struct error *err)
+/* *RET_BEGUN: also when it failed. */
+static int drop_one(struct plan_op *op, struct sandbox_row *row, bool *ret_begun, struct error *err)
 {
 	cleanup_sandbox struct sandbox s = SANDBOX_INIT;
 	bool untouched = row->state == ATOLL_SANDBOX_CREATED;
@@ -211,6 +213,7 @@ static int drop_one(struct plan_op *op, struct sandbox_row *row, struct error *e
 		r = sandbox_open(&s, op->a, op->plan.name, row, err);
 	if (r < 0)
 		return r;
+	*ret_begun = true;
 	r = participant_reset(s.part, err);
 	if (r == -ATOLL_E_NOT_UNDOABLE && untouched) { /* there is nothing to undo */
 		if (err)
@@ -277,6 +280,18 @@ static bool has_nothing(const struct sandbox_row *row)
 	return !sandbox_is_live(row) || sandbox_is_remains(row);
 }
 
+/* Before anything is done to any of them: one whose resource is not there, or another's, can wait until it
+ * is back, and so can the rest. */
+static int verify_roots(const struct plan_op *op, struct error *err)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < op->boxes.n && r == 0; i++)
+		if (!has_nothing(&op->boxes.v[i]))
+			r = sandbox_verify_root(&op->boxes.v[i], err);
+	return r;
+}
+
 /* Dropped before and not used since: what could not be reset then (a busy mount) is tried again, and
  * that is all. */
 static bool was_dropped(const struct drop *d, const struct sandbox_row *row)
@@ -291,9 +306,10 @@ static void drop_all(struct drop *d)
 		cleanup_error struct error cause = ERROR_INIT;
 		struct sandbox_row *row = &d->op->boxes.v[i];
 		struct atoll_participant_result *line = row_of(d->res, row);
+		bool begun = false;
 
-		if (!has_nothing(row) && drop_one(d->op, row, &cause) < 0) {
-			note_failure(d, i, &cause);
+		if (!has_nothing(row) && drop_one(d->op, row, &begun, &cause) < 0) {
+			note_failure(d, i, begun, &cause);
 		} else if (has_nothing(row) || was_dropped(d, row)) {
 			if (line && line->outcome == ATOLL_OUTCOME_NOT_ATTEMPTED)
 				line->outcome = ATOLL_OUTCOME_UNCHANGED;
@@ -371,13 +387,9 @@ static int undo_batches(struct plan_op *op, unsigned flags, struct atoll_result 
 		error_hint(err, "atoll reset %s drops the work alone", op->plan.name);
 		return -ATOLL_E_RECOVERY_MISSING;
 	}
-	for (size_t i = 0; i < op->boxes.n; i++) {
-		r = sandbox_is_live(&op->boxes.v[i]) ? sandbox_verify_root(&op->boxes.v[i], err)
-		                                     : 0;
-		if (r < 0)
-			return r;
-	}
-	r = txn_open(&t, op->a->reg, &op->plan, op->epoch, res, err);
+	r = verify_roots(op, err);
+	if (r == 0)
+		r = txn_open(&t, op->a->reg, &op->plan, op->epoch, res, err);
 	if (r == 0)
 		r = txn_undo(&t, flags, err);
 	return r < 0 ? r : 1;
@@ -397,7 +409,9 @@ static int rollback_locked(struct plan_op *op, unsigned flags, struct atoll_resu
 		return r < 0 ? r : 0;
 	d.undone = r > 0;
 	d.settled |= d.undone; /* the undo dropped the work of what it undid */
-	r = plan_op_reload(op, err);
+	r = d.undone ? 0 : verify_roots(op, err);
+	if (r == 0)
+		r = plan_op_reload(op, err);
 	return r >= 0 ? drop_work(&d, err) : d.undone ? plan_op_refused(op, r, BACK, err) : r;
 }
 
@@ -438,7 +452,9 @@ int plan_reset(struct atoll_plan *p, struct atoll_result *res, struct error *err
 
 	if (r < 0)
 		return r;
-	r = plan_op_refused(&op, forgo_lost(&op, err), "the work is kept", err);
+	r = verify_roots(&op, err);
+	if (r == 0)
+		r = plan_op_refused(&op, forgo_lost(&op, err), "the work is kept", err);
 	if (r >= 0)
 		r = drop_work(&d, err);
 	return plan_op_end(&op, r, err);

@@ -407,6 +407,37 @@ another_in_place() {
 	[ "$(tree away b)" = "$half" ]
 }
 
+@test "cli a reset or rollback that is refused for another directory leaves all as it was" {
+	plan_with_changes
+	for word in reset rollback 'rollback --keep-theirs'; do
+		another_in_place
+		run atoll $word p
+		status_is 3
+		says "'$work/a' was replaced by another since the plan was made; nothing was changed"
+		[ "$(untouched a)" = "$theirs" ]
+		rm -r a
+		run atoll $word p
+		status_is 1
+		says 'put it back'
+		mv away a
+		[ "$(atoll show p --json | jq -r '[.sandboxes[].state] | join(" ")')" = 'ACTIVE ACTIVE' ]
+		run -0 atoll exec p -- sh -c 'cat "$ATOLL_RESOURCE_1/one" "$ATOLL_RESOURCE_2/four"'
+		says $'changed\nfour'
+	done
+	[ "$(tree a b)" = "$old" ]
+	atoll commit p
+	committed_now
+	# Undone is all of it or nothing.
+	another_in_place
+	run atoll rollback p
+	status_is 3
+	rm -r a
+	mv away a
+	committed_now
+	atoll rollback p
+	[ "$(tree a b)" = "$old" ]
+}
+
 @test "der_01 cli the history names what was kept as the recovery did" {
 	mkdir a
 	odd=$'one\n\\n\e[1m'
