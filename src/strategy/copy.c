@@ -640,6 +640,7 @@ static int copy_refresh(struct atoll_participant *p)
 static int copy_finish(struct atoll_participant *p)
 {
 	copy_base_settle(p);
+	dir_say_theirs(p);
 	return 0;
 }
 

@@ -330,16 +330,14 @@ static int list_theirs(struct dir_batch *b, const struct change *c, struct manif
 	return r == -ENOENT || r == -ENOTDIR || r == -ELOOP ? 0 : r;
 }
 
-/* The plan's version goes into a slot, where undo data lies; said where. */
+/* The plan's version goes into a slot, where undo data lies. */
 static int give_up(struct atoll_participant *p, struct dir_batch *b, const struct change *c)
 {
 	struct manifest_op o = { .op = CHANGE_CREATE,
 		                 .flags = MANIFEST_WORK | MANIFEST_THEIRS,
 		                 .new_stat = { .mode = S_IFREG } };
 	cleanup_close int fd = FD_NONE;
-	cleanup_free char *where = NULL;
 	const char *name;
-	char slot[DIR_SLOT_LEN];
 	int r = c->op == CHANGE_ATTR ? -ENOENT : resolve_parent(b->work_fd, c->path, &fd, &name);
 
 	if (r >= 0)
@@ -354,15 +352,6 @@ static int give_up(struct atoll_participant *p, struct dir_batch *b, const struc
 	} else if (c->op == CHANGE_ATTR) {
 		o.new_stat = c->work;
 	}
-	dir_slot_name(b->m.ops.n, slot);
-	if (r >= 0 && !overlay_is_whiteout(&o.old_stat))
-		where = xasprintf(
-			"the plan's version is kept at %s/b%u/%s as long as the commit can "
-			"be undone",
-			p->area, p->batch.number, slot);
-	if (!(p->batch.flags & (ATOLL_DRY_RUN | ATOLL_NO_UNDO)))
-		atoll_participant_note(p, ATOLL_NOTE_KEPT, c->path,
-		                       where ? where : "what is there now stays");
 	o.path = xstrdup(c->path);
 	return manifest_add_op(&b->m, &o);
 }
@@ -398,6 +387,43 @@ int dir_stage_theirs(struct atoll_participant *p, struct dir_batch *b, const str
 	}
 	manifest_done(&m);
 	return r;
+}
+
+static void say_given_up(struct atoll_participant *p, struct dir_kth op)
+{
+	cleanup_free char *where = NULL;
+	char slot[DIR_SLOT_LEN];
+
+	dir_slot_name(op.k, slot);
+	if (op.o->op == CHANGE_DELETE && !overlay_is_whiteout(&op.o->old_stat))
+		where = xasprintf(
+			"the plan's version is kept at %s/b%u/%s as long as the commit can "
+			"be undone",
+			p->area, p->batch.number, slot);
+	atoll_participant_note(p, ATOLL_NOTE_KEPT, op.o->path,
+	                       where ? where : "what is there now stays");
+}
+
+void dir_say_theirs(struct atoll_participant *p)
+{
+	struct dir_batch *b = p->state;
+	size_t first;
+
+	if (!b || !b->loaded || p->batch.flags & ATOLL_NO_UNDO)
+		return;
+	/* They come last, so that where there are none one operation is read. */
+	for (first = b->m.ops.n; first > 0; first--) {
+		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
+
+		if (manifest_get(&b->m, first - 1, &o) < 0 || !(o.flags & MANIFEST_THEIRS))
+			break;
+	}
+	for (size_t k = first; k < b->m.ops.n; k++) {
+		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
+
+		if (manifest_get(&b->m, k, &o) >= 0)
+			say_given_up(p, (struct dir_kth){ &o, k });
+	}
 }
 
 int dir_theirs_read(struct atoll_participant *p, struct dir_batch *b, struct manifest *ret)

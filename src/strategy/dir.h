@@ -179,6 +179,8 @@ int dir_stage_consumed(struct atoll_participant *p, struct dir_batch *b,
                        const struct changeset *cs);
 /* Operations that settle conflicts for what is there now, of which a record `theirs` is made. */
 int dir_stage_theirs(struct atoll_participant *p, struct dir_batch *b, const struct changeset *cs);
+/* finish: where the plan's versions lie. Not before: of a commit that did not happen they are in the work. */
+void dir_say_theirs(struct atoll_participant *p);
 /* Absent: nothing was given up. */
 int dir_theirs_read(struct atoll_participant *p, struct dir_batch *b, struct manifest *ret);
 /* Settles for somebody else's attributes of a directory. */

@@ -478,6 +478,7 @@ static int overlay_finish(struct atoll_participant *p)
 	if (overlay_open_dir(p, p->work, &dir_fd) >= 0)
 		overlay_base_settle(p, dir_fd);
 	error_done(&p->err);
+	dir_say_theirs(p);
 	return overlay_unmount(p);
 }
 

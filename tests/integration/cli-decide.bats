@@ -441,6 +441,29 @@ print(*sqlite3.connect(sys.argv[1]).execute(
 	[ "$(cat b/four)" = theirs ]
 }
 
+@test "cli nothing is said to be kept by a commit that did not happen" {
+	for strategy in copy overlay; do
+		two_dirs
+		atoll start p --dir a --dir b --strategy "$strategy"
+		atoll exec p -- sh -c 'echo plan | tee "$ATOLL_RESOURCE_1/one" >"$ATOLL_RESOURCE_2/three"'
+		echo theirs | tee a/one >b/three
+		run atoll commit p --theirs a/one
+		status_is 3
+		says "conflict: $work/b/three: "
+		[[ $output != *kept:* ]]
+		[ "$(atoll commit p --theirs a/one --json | jq '[.notes[] | select(.kind == "kept")] | length')" -eq 0 ]
+		# Of one that recovery carries out it is said by that.
+		ATOLL_CRASHPOINT=dir.apply.op:1 run atoll commit p --theirs a/one --ours b
+		status_is 137
+		run atoll recover
+		status_is 0
+		says "$work/a/one: the plan's version is kept at "
+		[ "$(cat "$(sed -n 's/.* kept at \(.*\) as long as .*/\1/p' <<<"$output")")" = plan ]
+		[ "$(cat a/one b/three)" = $'theirs\nplan' ]
+		atoll stop --force p
+	done
+}
+
 @test "cli the nearest path says for whom a conflict is settled" {
 	plan_with_work
 	echo theirs >a/one
