@@ -76,7 +76,7 @@ static int make_one(struct plan_op *op, const struct addition *add, struct sandb
 {
 	cleanup_sandbox struct sandbox s = SANDBOX_INIT;
 	const struct participant_batch notes = { .res = res };
-	int r = area_make(&add->area, err);
+	int r = area_make(&add->area, row->root, err);
 
 	if (r < 0)
 		return r;

@@ -20,6 +20,7 @@
 #include "diff/change.h"
 #include "fs/atomic.h"
 #include "fs/mount.h"
+#include "fs/project.h"
 #include "fs/remove.h"
 #include "fs/stat.h"
 #include "plan/sandbox.h"
@@ -220,22 +221,39 @@ static int make_once(const char *path, bool keep_mtime)
 	return r < 0 ? r : fs_mkdir_at(fd, name, PRIVATE_MODE);
 }
 
-int area_make_dir(const char *path, bool in_root, struct error *err)
+/* What is made there for ROOT could not be moved into it otherwise (fs/project.h). Where that fails, the commit
+ * says so. */
+static void adopt_project(const char *path, const char *root)
+{
+	cleanup_close int from = FD_NONE, to = FD_NONE;
+
+	if (*root == '/') /* a database has a URL */
+		from = open(root, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (from >= 0)
+		to = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (to >= 0)
+		(void)fs_project_copy(from, to);
+}
+
+int area_make_dir(const char *path, const char *root, struct error *err)
 {
 	int r = -ENOENT;
 
 	/* Another process may remove the empty directory around it just then. */
 	for (int i = 0; i < MAKE_ATTEMPTS && r == -ENOENT; i++)
-		r = make_once(path, in_root);
-	return r < 0 ? error_sys(err, r, "make the area", path) : 0;
+		r = make_once(path, path_below(path, root));
+	if (r < 0)
+		return error_sys(err, r, "make the area", path);
+	adopt_project(path, root);
+	return 0;
 }
 
-int area_make(const struct area *ar, struct error *err)
+int area_make(const struct area *ar, const char *root, struct error *err)
 {
-	int r = area_make_dir(ar->path, ar->in_root, err);
+	int r = area_make_dir(ar->path, root, err);
 
 	if (r == 0 && strcmp(ar->work, ar->path) != 0)
-		r = area_make_dir(ar->work, false, err);
+		r = area_make_dir(ar->work, root, err);
 	return r;
 }
 

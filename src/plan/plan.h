@@ -177,9 +177,11 @@ struct area_request {
 /* Chooses, without making anything. */
 int area_choose(struct atoll *a, const struct area_request *rq, struct area *ret,
                 struct error *err);
-int area_make(const struct area *ar, struct error *err); /* after it was recorded */
-/* One directory of an area. IN_ROOT: the resource around it keeps its time of change. */
-int area_make_dir(const char *path, bool in_root, struct error *err);
+/* After it was recorded. */
+int area_make(const struct area *ar, const char *root, struct error *err);
+/* One directory of an area. A resource ROOT around it keeps its time of change; a project id that this gives to
+ * what is made in it is given there, too. */
+int area_make_dir(const char *path, const char *root, struct error *err);
 /* Removes the area and the now empty directory of ours around it. Never follows links, never
  * crosses mounts. Absent is success. */
 int area_remove(const char *path, struct error *err);

@@ -275,7 +275,7 @@ static int make_again(const struct sandbox_row *row, const char *path, struct er
 
 	if (!row->stale || fs_stat_at(AT_FDCWD, path, 0, &st) != -ENOENT)
 		return 0;
-	return area_make_dir(path, path_below(path, row->root), err);
+	return area_make_dir(path, row->root, err);
 }
 
 static int verify_dir(const struct sandbox_row *row, const char *path, const char *plan_name,

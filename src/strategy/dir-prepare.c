@@ -115,8 +115,9 @@ static int judge(struct atoll_participant *p, const struct dir_source *source,
 
 /* ---- can it be done? ---- */
 
-static int feasible_parent(struct atoll_participant *p, struct dir_batch *b, uint64_t mnt_id,
-                           const char *path, const char **ret_name, int *ret_fd)
+static int feasible_parent(struct atoll_participant *p, struct dir_batch *b,
+                           const struct fs_stat *root, const char *path, const char **ret_name,
+                           int *ret_fd)
 {
 	struct fs_stat st;
 	int r = dir_parent(b, b->root_fd, path, ret_fd, ret_name);
@@ -128,18 +129,20 @@ static int feasible_parent(struct atoll_participant *p, struct dir_batch *b, uin
 		return error_sys(&p->err, r, "look at the directory of", path);
 	if (st.immutable)
 		return error_sys(&p->err, -EPERM, "change an immutable directory, that of", path);
-	if (st.mnt_id != mnt_id)
+	if (st.mnt_id != root->mnt_id)
 		return error_sys(&p->err, -EXDEV, "reach over a mount", path);
+	if (st.dev != root->dev)
+		return dir_reach_subvolume(p, b, path, root->dev);
 	if (faccessat(*ret_fd, ".", W_OK | X_OK, AT_EACCESS) != 0 && st.uid != geteuid())
 		return error_sys(&p->err, -EACCES, "write to the directory of", path);
 	return 0;
 }
 
 static int feasible(struct atoll_participant *p, struct dir_batch *b, const struct change *c,
-                    uint64_t mnt_id, struct fs_stat *ret_old)
+                    const struct fs_stat *root, struct fs_stat *ret_old)
 {
 	const char *name;
-	int fd, r = feasible_parent(p, b, mnt_id, c->path, &name, &fd);
+	int fd, r = feasible_parent(p, b, root, c->path, &name, &fd);
 
 	*ret_old = (struct fs_stat){ 0 };
 	if (r < 0 || c->op == CHANGE_CREATE)
@@ -154,7 +157,7 @@ static int feasible(struct atoll_participant *p, struct dir_batch *b, const stru
 	if (ret_old->immutable)
 		return error_sys(&p->err, -EPERM, "replace, it is immutable or append-only,",
 		                 c->path);
-	if (ret_old->mount_root || ret_old->mnt_id != mnt_id)
+	if (ret_old->mount_root || ret_old->mnt_id != root->mnt_id)
 		return error_sys(&p->err, -EBUSY, "replace a mount point", c->path);
 	return 0;
 }
@@ -239,10 +242,10 @@ static int stage_merged(struct atoll_participant *p, struct dir_batch *b, struct
 }
 
 static int add_op(struct atoll_participant *p, struct dir_batch *b, const struct change *c,
-                  uint64_t mnt_id, const struct dir_source *source, bool copy)
+                  const struct fs_stat *root, const struct dir_source *source, bool copy)
 {
 	struct manifest_op o = { .op = c->op, .path = xstrdup(c->path), .new_stat = c->work };
-	int r = feasible(p, b, c, mnt_id, &o.old_stat);
+	int r = feasible(p, b, c, root, &o.old_stat);
 
 	if (c->op == CHANGE_DELETE)
 		o.new_stat = (struct fs_stat){ 0 };
@@ -255,6 +258,8 @@ static int add_op(struct atoll_participant *p, struct dir_batch *b, const struct
 	else if (r >= 0 && c->op != CHANGE_DELETE)
 		r = copy || c->in_part ? dir_stage_copy(p, b, b->m.ops.n, c->in_part, &o)
 		                       : dir_stage_in_place(p, b, &o);
+	if (r >= 0)
+		r = dir_reach_project(p, b, (struct dir_kth){ &o, b->m.ops.n });
 	if (c->what & ATOLL_CHANGE_SETUID && !(p->batch.flags & ATOLL_ALLOW_SETUID))
 		o.flags |= MANIFEST_STRIP;
 	if (locked_dir(&o.old_stat) || locked_dir(&o.new_stat))
@@ -399,7 +404,7 @@ static int build(struct atoll_participant *p, struct dir_batch *b, const struct 
 {
 	struct mount_info work, area, root;
 	struct dir_links links = { 0 };
-	struct fs_stat area_st;
+	struct fs_stat root_st;
 	bool stays = source->stays && p->rest;
 	uint64_t records;
 	int r = mount_info(b->work_fd, &work);
@@ -410,7 +415,7 @@ static int build(struct atoll_participant *p, struct dir_batch *b, const struct 
 	if (r >= 0)
 		r = mount_info(b->root_fd, &root);
 	if (r >= 0)
-		r = fs_stat_at(b->root_fd, "", 0, &area_st);
+		r = fs_stat_at(b->root_fd, "", 0, &root_st);
 	if (r < 0)
 		return error_sys(&p->err, r, "look at", p->root);
 	if (root.read_only)
@@ -442,8 +447,7 @@ static int build(struct atoll_participant *p, struct dir_batch *b, const struct 
 			                       "has other names that are left out, so it is "
 			                       "committed as a file of its own");
 		if (r >= 0)
-			r = add_op(p, b, &c, area_st.mnt_id, source,
-			           copy || stays || b->work_apart);
+			r = add_op(p, b, &c, &root_st, source, copy || stays || b->work_apart);
 	}
 	dir_links_done(&links);
 	if (r < 0 && !p->err.code)

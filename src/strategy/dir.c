@@ -193,6 +193,7 @@ int dir_parent(struct dir_batch *b, int root_fd, const char *path, int *ret_fd,
 	close_fd(&b->parent_fd);
 	free(b->parent_path);
 	b->parent_path = NULL;
+	b->parent_asked = false;
 	int r = resolve_parent(root_fd, path, &b->parent_fd, ret_name);
 	if (r < 0) {
 		b->parent_fd = FD_NONE;

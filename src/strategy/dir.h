@@ -34,6 +34,7 @@
 #include "diff/change.h"
 #include "diff/tree.h"
 #include "fs/overlayfs.h"
+#include "fs/project.h"
 #include "strategy/manifest.h"
 #include "strategy/strategy-impl.h"
 
@@ -58,6 +59,10 @@ struct dir_batch {
 	/* parent last opened, so that neighbours cost one open: */
 	char *parent_path;
 	int parent_fd;
+	struct fs_project parent_project; /* of it, when parent_asked */
+	bool parent_asked;
+	struct fs_project slots_project; /* of the batch's directory, when slots_asked */
+	bool slots_asked;
 	char *noted_parent; /* in the workspace, noted last for the barrier */
 };
 
@@ -263,6 +268,12 @@ struct dir_kth {
 };
 const char *dir_undone_reason(struct dir_batch *b, const struct manifest *installed,
                               struct dir_kth op, bool keeps, int *ret_error);
+/* dir-reach.c: what cannot be moved between its place and the slots, or not back. The first refuses PATH,
+ * whose directory is not on the root's device; the second is for operation K, staged and not yet in the
+ * manifest. */
+int dir_reach_subvolume(struct atoll_participant *p, struct dir_batch *b, const char *path,
+                        uint64_t root_dev);
+int dir_reach_project(struct atoll_participant *p, struct dir_batch *b, struct dir_kth op);
 /* Removes the directory of the batch. */
 int dir_remove_batch(struct atoll_participant *p, struct dir_batch *b);
 /* Notes what the batch's directory takes, or will: the originals, and its records so far. */

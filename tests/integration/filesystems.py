@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plans on real filesystems: ext4 (journalled), xfs, btrfs on loop images, and tmpfs; store on the
-same filesystem and on another; roots that are mount points, roots in a place that is not ours, and
-mounts below roots. Needs root; everything is done as root and as an ordinary user. What it mounts
+same filesystem and on another; roots that are mount points, roots in a place that is not ours,
+mounts and subvolumes below roots, and directories with projects. Needs root; everything is done as root and as an ordinary user. What it mounts
 is in a namespace of its own and ends with it."""
 
 import ctypes
@@ -46,13 +46,14 @@ class Case:
         self.who, self.strategy, self.root, self.home = who, strategy, Path(root), Path(home)
 
     def atoll(self, *argv, code=0, cwd=None, **more):
+        """What it printed; of a failure, what it said."""
         env = dict(os.environ, ATOLL_HOME=str(self.home), HOME=str(self.home.parent), NO_COLOR='1', **more)
         done = subprocess.run((AS_USER if self.who == 'user' else []) + [ATOLL, *argv], cwd=cwd or self.root,
                               env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True,
                               errors='replace', timeout=300)
         if done.returncode != code:
             raise Broken(f'atoll {" ".join(argv[:6])}: exit {done.returncode}, not {code}: {done.stderr}')
-        return done.stdout
+        return done.stderr if code else done.stdout
 
     def exec(self, script):
         return self.atoll('exec', 'p', '--', 'sh', '-ec', script)
@@ -206,6 +207,120 @@ def mount_below(place, kind, who, strategy):
     case.atoll('rollback', 'p', '--yes')
     if listing(root) != before:
         raise Broken('after the rollback:\n' + diff(before, listing(root)))
+    case.atoll('stop', 'p', '--yes', '--force')
+
+
+def untouched(root):
+    return sh("find . -name '.atoll-*' -prune -o -printf '%p %i %C@\\n' | LC_ALL=C sort", cwd=root)
+
+
+def refused(case, why, hint):
+    """Before the decision, and all is as it was."""
+    before = untouched(case.root)
+    said = case.atoll('commit', 'p', code=6)
+    if why not in said or hint not in said or 'nothing was changed: prepare ' not in said:
+        raise Broken(f'commit says {said}')
+    if untouched(case.root) != before:
+        raise Broken('what was refused changed something: ' + diff(before, untouched(case.root)))
+
+
+def subvolume_below(place, who, strategy):
+    """Nothing can be moved into it: that is found before the decision. As a whole it can go, and be a resource."""
+    at = place.mount('btrfs', 'fs')
+    root = own(own(at / 'base', who) / 'root', who)
+    case = Case(who, strategy, root, at / 'base/home')
+    case.fill()
+    sh('btrfs -q subvolume create d/vol', cwd=root)
+    own(root / 'd/vol', who)
+    sh('echo v >v; mkdir in; echo in >in/in', cwd=root / 'd/vol', who=who)
+    before = listing(root)
+    case.atoll('start', 'p', '--dir', str(root), '--strategy', strategy)
+    for script in ('echo v >>d/vol/v', 'rm d/vol/v', 'mkdir d/vol/n', 'rm -r d/vol/in; echo x >d/vol/in/x || :'):
+        case.exec('echo more >>one; ' + script)
+        refused(case, "lies in 'd/vol', a subvolume of its own",
+                f"atoll commit p --exclude '/d/vol/**' commits the rest; for a plan over it, it has to be a resource "
+                f"of its own: --dir '{root}/d/vol'")
+        case.atoll('commit', 'p', '--exclude', '/d/vol/**')
+        sh('[ "$(cat one)" = "one\nmore" ]', cwd=root)
+        case.atoll('rollback', 'p', '--yes')
+        if listing(root) != before:
+            raise Broken('after the rollback:\n' + diff(before, listing(root)))
+    case.exec('rm -r d/vol')
+    case.atoll('commit', 'p')
+    sh('[ ! -e d/vol ]', cwd=root)
+    case.atoll('rollback', 'p', '--yes')
+    if listing(root) != before:
+        raise Broken('after the rollback:\n' + diff(before, listing(root)))
+    case.atoll('stop', 'p', '--yes', '--force')
+    case.atoll('start', 'p', '--dir', str(root), '--dir', str(root / 'd/vol'), '--strategy', strategy)
+    case.exec('echo more >>one; echo v >>d/vol/v; rm -r d/vol/in')
+    case.atoll('commit', 'p')
+    sh('[ "$(cat one d/vol/v)" = "one\nmore\nv\nv" ]; [ ! -e d/vol/in ]', cwd=root)
+    case.atoll('rollback', 'p', '--yes')
+    if listing(root) != before:
+        raise Broken('after the rollback:\n' + diff(before, listing(root)))
+    case.atoll('stop', 'p', '--yes', '--force')
+
+
+def set_project(path, number):
+    sh(f'chattr -p {number} {path}; chattr +P {path}')
+
+
+def asks_links():
+    """Can a link be asked for its project? file_getattr(2), since Linux 6.17."""
+    return [int(part) for part in os.uname().release.split('-')[0].split('.')[:2]] >= [6, 17]
+
+
+def projects(place, who, strategy):
+    """A directory that gives a project id takes nothing with another: the work has the root's."""
+    at = place.mount('xfs', 'fs')
+    root = own(own(at / 'base', who) / 'root', who)
+    case = Case(who, strategy, root, at / 'base/home')
+    sh('ln -s nowhere early', cwd=root, who=who)
+    set_project(root, 5)
+    case.fill()
+    case.there_and_back()
+    given = {line.split()[0] for line in sh('lsattr -p one hard ro; lsattr -dp d', cwd=root).splitlines()}
+    if given != {'5'}:
+        raise Broken(f'projects {given}')
+    own(root / 'other', who)
+    set_project(root / 'other', 7)
+    sh('mkdir free; echo o >other/o; echo odd >odd', cwd=root, who=who)
+    sh('chattr -p 3 odd; chattr -P free; chattr -p 0 free; echo f >free/f', cwd=root)
+    case.atoll('start', 'p', '--dir', str(root), '--strategy', strategy)
+    dir_hint = f"atoll commit p --exclude '/other/**' commits the rest; for a plan over it, it has to be a resource of " \
+               f"its own: --dir '{root}/other'"
+    for script, why, hint in (
+            ('echo o >>other/o', "'other/o' cannot be moved to its directory", dir_hint),
+            ('mkdir other/n', "'other/n' cannot be moved to its directory", dir_hint),
+            ('ln -s o other/l', "'other/l' cannot be moved to its directory", dir_hint),
+            ('rm other/o', "'other/o' cannot be set aside in ", dir_hint),
+            ('rm free/f', "'free/f' cannot be set aside in ", "--exclude '/free/**' commits the rest"),
+            ('rm odd', "'odd' has, or may have, another project id than its directory gives, 5", "--exclude '/odd'"),
+            ('echo x >>odd', "'odd' has, or may have, another project id", "--exclude '/odd' commits the rest"),
+            ('rm early', "'early' has, or may have, another project id", "--exclude '/early' commits the rest")):
+        if script == 'rm early' and not asks_links():
+            continue
+        case.exec('echo more >>one; ' + script)
+        refused(case, why, hint)
+        case.atoll('reset', 'p')
+    # One that is given later is not the work's.
+    area = json.loads(case.atoll('show', '--json', 'p'))['sandboxes'][0]['area']
+    case.exec('mkdir new; echo new >new/new')
+    sh('chattr -p 6 .', cwd=root)
+    refused(case, "'new' cannot be moved to its directory, which takes only what has its project id, 6",
+            f"chattr -R -p 6 '{area}' and chattr -R +P '{area}' give it to the plan's work, then atoll commit p")
+    sh(f'chattr -R -p 6 {area}', check=False)  # which complains of links
+    sh(f'chattr -R +P {area}', check=False)
+    case.atoll('commit', 'p')
+    sh('[ "$(cat new/new)" = new ]', cwd=root)
+    case.atoll('rollback', 'p', '--yes')
+    case.atoll('stop', 'p', '--yes', '--force')
+    sh('chattr -p 5 .', cwd=root)
+    case.atoll('start', 'p', '--dir', str(root), '--strategy', strategy)
+    case.exec('echo more >>one; echo o >>other/o')
+    case.atoll('commit', 'p', '--exclude', '/other/**')
+    sh('[ "$(tail -n 1 one)" = more ]; [ "$(cat other/o)" = o ]', cwd=root)
     case.atoll('stop', 'p', '--yes', '--force')
 
 
@@ -403,6 +518,8 @@ def all_tests():
                 for test in (root_is_mount_point, parent_not_ours, mount_below):
                     yield (f'{test.__name__}_{kind}_{strategy}_{who}',
                            lambda p, t=test, k=kind, w=who, s=strategy: t(p, k, w, s))
+            yield (f'atm_01_subvolume_below_{strategy}_{who}', lambda p, w=who, s=strategy: subvolume_below(p, w, s))
+            yield (f'atm_01_projects_{strategy}_{who}', lambda p, w=who, s=strategy: projects(p, w, s))
         for kind in ('ext4', 'xfs', 'btrfs', 'tmpfs'):
             yield f'der_03_swapped_by_somebody_{kind}_{who}', lambda p, k=kind, w=who: der_03_swapped_by_somebody(p, k, w)
         yield f'der_03_plans_apart_{who}', lambda p, w=who: der_03_plans_apart(p, 'ext4', w)
