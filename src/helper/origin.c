@@ -7,8 +7,6 @@
 #include "fs/walk.h"
 #include "helper/mount-fd.h"
 #include "util/cleanup.h"
-#include "util/clock.h"
-#include "util/mem.h"
 #include "util/strbuf.h"
 
 #include <dirent.h>
@@ -24,45 +22,26 @@
 struct look {
 	const struct view *v;
 	unsigned number; /* of the view in the request */
-	char *dir;       /* whose names were asked for last */
-	bool late;       /* and the answer */
 	struct strbuf *out;
 };
 
 /* ---- pid 1 ---- */
 
-/* Did names come or go in the original's directory that holds PATH? */
-static bool in_late_dir(struct look *l, const char *path, const char *name)
-{
-	size_t len = (size_t)(name - path);
-	cleanup_close int fd = FD_NONE;
-	struct fs_stat st;
-
-	if (l->dir && strlen(l->dir) == len && strncmp(l->dir, path, len) == 0)
-		return l->late;
-	free(l->dir);
-	l->dir = xstrndup(path, len);
-	l->late = resolve_parent(l->v->lower_fd, path, &fd, &name) < 0 ||
-	          fs_stat_at(fd, "", 0, &st) < 0 || st.ctime_ns >= l->v->since_ns;
-	return l->late;
-}
-
 static int look_at(void *ctx, int dir_fd, const char *name, const char *path, unsigned char type)
 {
 	struct look *l = ctx;
 	cleanup_close int fd = FD_NONE;
-	const char *last = strrchr(path, '/');
+	const char *last;
 	struct fs_id known = { 0 };
 	struct fs_stat shown, own;
 	int r;
 
-	last = last ? last + 1 : path;
-	if (type != DT_DIR && (type != DT_REG || !in_late_dir(l, path, last)))
+	if (type != DT_DIR && type != DT_REG)
 		return 0;
 	r = overlay_origin(dir_fd, name, OVERLAY_USER, &known);
 	if (r <= 0 || (type == DT_DIR && overlay_is_opaque(dir_fd, name, OVERLAY_USER) != 0))
 		return WALK_SKIP; /* nothing is below it */
-	if (known.ino || known.gen)
+	if (overlay_origin_known(known))
 		return 0;
 	/* What has no original in this view has the number of its own entry. */
 	if (resolve_parent(l->v->mount_fd, path, &fd, &last) == 0 &&
@@ -74,23 +53,13 @@ static int look_at(void *ctx, int dir_fd, const char *name, const char *path, un
 	return 0;
 }
 
-/* Numbers of two filesystems cannot be told from each other. */
-static bool is_comparable(const struct view *v, int upper_fd)
-{
-	struct fs_stat upper, lower;
-
-	return fs_stat_at(upper_fd, "", 0, &upper) == 0 &&
-	       fs_stat_at(v->lower_fd, "", 0, &lower) == 0 && upper.dev == lower.dev;
-}
-
 static void look_at_view(struct look *l)
 {
 	cleanup_close int fd =
 		openat(l->v->upper_fd, ".", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
-	if (fd >= 0 && is_comparable(l->v, fd))
+	if (fd >= 0)
 		(void)walk_tree(fd, "", look_at, NULL, l);
-	free(l->dir);
 }
 
 void origins_look(const struct views *views, const struct request *q, int fd)
@@ -100,7 +69,7 @@ void origins_look(const struct views *views, const struct request *q, int fd)
 	for (size_t i = 0; i < views->n; i++) {
 		struct look l = { .v = &views->v[i], .out = &out };
 
-		if (l.v->lower_fd == FD_NONE)
+		if (l.v->upper_fd == FD_NONE)
 			continue;
 		while (strcmp(request_get(q, REQUEST_VIEW_TARGET, l.number), l.v->target) != 0)
 			l.number++;

@@ -4,7 +4,7 @@
  * does for root; but while an overlay is mounted it shows each entry by the inode number of its original,
  * whatever somebody put in that one's place meanwhile. Pid 1 looks when the command has ended, and leaves what
  * it saw in a memory file; the helper, for whom the upper layers are not read-only, notes it there
- * (overlay_note_origin()). Directories always; files only where names came or went since the views were made.
+ * (overlay_note_origin()), once for each entry, so that it also goes with what a later command renames.
  *
  * It is more than nothing, and not a must: what cannot be looked at is not noted, and then judged by its times.
  */

@@ -6,7 +6,6 @@
 #include "helper/mount-fd.h"
 #include "helper/overlay.h"
 #include "util/cleanup.h"
-#include "util/clock.h"
 #include "util/crashpoint.h"
 #include "util/mem.h"
 
@@ -14,10 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
-
-/* A filesystem stamps with a clock that may be a tick behind. */
-#define SINCE_SLACK_NS 1000000000
 
 static bool is_below(const char *path, const char *dir)
 {
@@ -61,7 +58,6 @@ static int read_view(struct view *v, const struct request *q, unsigned i)
 		.work = request_get(q, REQUEST_VIEW_WORK, i),
 		.mount_fd = FD_NONE,
 		.context_fd = FD_NONE,
-		.lower_fd = FD_NONE,
 		.upper_fd = FD_NONE,
 	};
 	v->is_overlay = v->kind == VIEW_OVERLAY;
@@ -126,6 +122,14 @@ static int open_part(const char *path, int *ret_fd, struct failure *f)
 	return r < 0 ? failure_set(f, REPLY_VIEW, r, "open directory '%s'", path) : 0;
 }
 
+/* Of two, the numbers of their inodes could not be told from each other. */
+static bool on_one_filesystem(int a_fd, int b_fd)
+{
+	struct stat a, b;
+
+	return fstat(a_fd, &a) == 0 && fstat(b_fd, &b) == 0 && a.st_dev == b.st_dev;
+}
+
 static int make_overlay(struct view *v, int source_fd, bool user_xattrs, struct failure *f)
 {
 	cleanup_close int upper_fd = FD_NONE;
@@ -148,11 +152,8 @@ static int make_overlay(struct view *v, int source_fd, bool user_xattrs, struct 
 	if (r < 0)
 		return failure_set(f, REPLY_VIEW, r, "mount overlay at '%s'%s%s%s", v->target,
 		                   *log ? " (" : "", log, *log ? ")" : "");
-	if (v->is_overlay && user_xattrs) {
-		v->lower_fd = fcntl(source_fd, F_DUPFD_CLOEXEC, 3);
+	if (v->is_overlay && user_xattrs && on_one_filesystem(source_fd, upper_fd))
 		v->upper_fd = take_fd(&upper_fd);
-		v->since_ns = clock_real_ns() - SINCE_SLACK_NS;
-	}
 	return 0;
 }
 
@@ -290,7 +291,6 @@ void views_close(struct views *views)
 	for (size_t i = 0; i < views->n; i++) {
 		close_fd(&views->v[i].mount_fd);
 		close_fd(&views->v[i].context_fd);
-		close_fd(&views->v[i].lower_fd);
 		close_fd(&views->v[i].upper_fd);
 	}
 	free(views->v);

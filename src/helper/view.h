@@ -7,7 +7,6 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 enum view_kind {
 	VIEW_BIND = 0,
@@ -27,9 +26,7 @@ struct view {
 	const char *target, *source, *upper, *work; /* the request's */
 	int mount_fd;                               /* FD_NONE until made, or not to be made */
 	int context_fd;                             /* of an overlay's superblock */
-	/* Of an ordinary user's resource, for helper/origin.h; else FD_NONE. */
-	int lower_fd, upper_fd;
-	int64_t since_ns; /* no later than when it was made */
+	int upper_fd; /* of an ordinary user's resource, for helper/origin.h; else FD_NONE */
 };
 
 struct views {

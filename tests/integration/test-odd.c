@@ -290,8 +290,7 @@ static void der_03_a_directory_that_was_replaced_is_a_conflict(void **state)
 	expect_inodes(o.root, before);
 }
 
-/* Its name is another, and it is known by where it came from; which an ordinary user's overlay does not
- * tell, so that it is asked about. */
+/* Its name is another, and it is known by where it came from. */
 static void a_file_that_was_recorded_and_renamed_is_no_conflict(void **state)
 {
 	struct fix *f = *state;
@@ -300,11 +299,6 @@ static void a_file_that_was_recorded_and_renamed_is_no_conflict(void **state)
 	run_ok(f, o.p, o.root, "echo more >>a");
 	run_plain(o.root, "echo theirs >theirs");
 	run_ok(f, o.p, o.root, "mv a z");
-	if (!am_root()) {
-		expect_code(f, atoll_plan_commit(o.p, 0, f->res), -ATOLL_E_CONFLICT);
-		expect(has_note(f, ATOLL_NOTE_CONFLICT, "z"));
-		return;
-	}
 	expect_commit(f, o.p);
 	expect_text(fix_path(f, "%s/z", o.root), "a\nmore\n");
 	expect_text(fix_path(f, "%s/theirs", o.root), "theirs\n");
