@@ -156,15 +156,15 @@ static void on_signals(struct run *run)
 	}
 }
 
-/* It has all of these blocked until it runs: what it heard itself, as one of the group of the terminal, is
- * not heard twice. Before the caller's word they have ended him, or mean nothing to him. */
+/* It has all of these blocked until it runs: what it heard itself, as one of the process group, is not heard
+ * twice. Who sent it does not matter: of two that are the same only the first is kept. Before the caller's word
+ * they have ended him, or mean nothing to him. */
 void run_catch_up(struct run *run)
 {
 	struct signalfd_siginfo si;
 
 	while (read(run->signal_fd, &si, sizeof(si)) == (ssize_t)sizeof(si))
-		if (si.ssi_signo != SIGCHLD && si.ssi_signo != SIGCONT &&
-		    (si.ssi_code == SI_KERNEL || is_for_command(run, &si)))
+		if (si.ssi_signo != SIGCHLD && si.ssi_signo != SIGCONT)
 			(void)kill(run->pid, (int)si.ssi_signo);
 }
 

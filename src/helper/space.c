@@ -404,9 +404,23 @@ static void pid_one_lost(const struct space *s, struct failure *f)
 	(void)failure_why(f, REPLY_LOST, -EIO, "follow the command", why);
 }
 
+/* Pid 1 may not have been there yet when these came; it has them blocked, and passes on what it finds when it
+ * may begin. */
+static void hand_down_signals(struct space *s)
+{
+	struct signalfd_siginfo si;
+
+	while (read(s->run->signal_fd, &si, sizeof(si)) == (ssize_t)sizeof(si))
+		if (si.ssi_signo == SIGCHLD)
+			s->gone = s->gone || waitpid(s->pid, &s->wait_status, WNOHANG) == s->pid;
+		else if (si.ssi_signo != SIGCONT)
+			(void)sigqueue(s->pid, (int)si.ssi_signo, (union sigval){ 0 });
+}
+
 /* Pid 1 is there: to its end. */
 static void accompany(struct space *s, struct reply *reply, struct failure *f)
 {
+	hand_down_signals(s);
 	let_begin(s, f);
 	watch(s, reply);
 	if (s->record_fd != FD_NONE)

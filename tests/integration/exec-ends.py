@@ -132,6 +132,38 @@ def exec_is_ended_by_a_key_at_any_moment(w):
             same(sig, signal.SIGINT, f'{options}, after {i * 0.4} ms: {said!r}')
 
 
+def exec_is_ended_by_what_its_group_is_sent_at_any_moment(w):
+    """Of two that are the same, one sent by the kernel or by anybody, only the first is kept."""
+    for i in range(40):
+        sig = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)[i % 4]
+        p = w.begin('exec', '--net', 'none', 'p', '--', 'sleep', '2', process_group=0, stderr=subprocess.DEVNULL)
+        time.sleep(0.003 + i * 0.0006)
+        os.killpg(p.pid, sig)
+        code = p.wait(PATIENCE)
+        need(code in (-sig, 128 + sig), f'{sig!r} after {3 + i * 0.6} ms: it ended with {code}')
+
+
+def exec_hears_a_key_while_its_namespaces_are_made(w):
+    """Each new process takes long: strace sees to that, beside which no leaks can be looked for."""
+    env = dict(w.env, ASAN_OPTIONS=w.env.get('ASAN_OPTIONS', '') + ':detect_leaks=0')
+    for after in (0.2, 0.5, 0.8):
+        pid, tty = pty.fork()
+        if pid == 0:
+            os.chdir(w.root)
+            os.execvpe('strace', ['strace', '-DDD', '-f', '-qq', '-o', '/dev/null', '-e', 'trace=clone,clone3', '-e',
+                                  'inject=clone,clone3:delay_enter=300000', ATOLL, 'exec', 'p', '--', 'sleep', '5'], env)
+        time.sleep(after)
+        os.write(tty, b'\x03')
+        try:
+            while select.select([tty], [], [], PATIENCE)[0] and os.read(tty, 4096):
+                pass
+        except OSError:
+            pass
+        status = os.waitpid(pid, 0)[1]
+        os.close(tty)
+        need(os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGINT, f'after {after} s: it ended with {status}')
+
+
 LISTENS = 'trap "echo heard; exit 9" TERM; echo begun; while :; do sleep 0.02; done'
 
 
@@ -276,6 +308,8 @@ if __name__ == '__main__':
     sys.exit(run([complaining(in_a_world(check)) for check in (
         exec_hears_signals_when_its_command_has_ended,
         exec_is_ended_by_a_key_at_any_moment,
+        exec_is_ended_by_what_its_group_is_sent_at_any_moment,
+        exec_hears_a_key_while_its_namespaces_are_made,
         exec_tells_the_command_also_where_it_is_tried_in_another_way,
         exec_tells_its_own_command_beside_children_of_others,
         exec_writes_its_own_to_no_place_of_the_commands,
