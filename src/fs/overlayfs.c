@@ -58,9 +58,12 @@ int overlay_is_opaque(int dir_fd, const char *name, enum overlay_marks marks)
 #define ORIGIN_TYPE   4
 #define ORIGIN_HANDLE 21
 
-#define NOTED_NAME "user.overlay.atoll.origin"
+static const char *const noted_names[] = {
+	[OVERLAY_TRUSTED] = "trusted.overlay.atoll.origin",
+	[OVERLAY_USER] = "user.overlay.atoll.origin",
+};
 
-int overlay_note_origin(int dir_fd, const char *name, uint64_t ino)
+int overlay_note_origin(int dir_fd, const char *name, enum overlay_marks marks, uint64_t ino)
 {
 	char path[PATH_MAX], text[24];
 	int r = fs_proc_path(dir_fd, name, path);
@@ -68,13 +71,13 @@ int overlay_note_origin(int dir_fd, const char *name, uint64_t ino)
 
 	if (r < 0)
 		return r;
-	return lsetxattr(path, NOTED_NAME, text, (size_t)n, 0) < 0 ? -errno : 0;
+	return lsetxattr(path, noted_names[marks], text, (size_t)n, 0) < 0 ? -errno : 0;
 }
 
-static uint64_t noted_ino(const char *path)
+static uint64_t noted_ino(const char *path, enum overlay_marks marks)
 {
 	char text[24];
-	ssize_t n = lgetxattr(path, NOTED_NAME, text, sizeof(text) - 1);
+	ssize_t n = lgetxattr(path, noted_names[marks], text, sizeof(text) - 1);
 
 	if (n <= 0)
 		return 0;
@@ -102,15 +105,15 @@ int overlay_origin(int dir_fd, const char *name, enum overlay_marks marks, struc
 	if (r < 0)
 		return r;
 	n = lgetxattr(path, origin_names[marks], value, sizeof(value));
-	if (n < 0)
-		return errno == ENODATA || errno == ENOTSUP ? 0 : -errno;
+	if (n < 0 && errno != ENODATA && errno != ENOTSUP)
+		return -errno;
 	*ret = (struct fs_id){ 0 };
 	if (n > ORIGIN_HANDLE && value[0] == 0 && value[1] == ORIGIN_MAGIC && value[2] == n)
 		ret->gen = fs_handle_gen(value[ORIGIN_TYPE], value + ORIGIN_HANDLE,
 		                         (size_t)n - ORIGIN_HANDLE);
-	else if (marks == OVERLAY_USER)
-		ret->ino = noted_ino(path);
-	return 1;
+	else
+		ret->ino = noted_ino(path, marks);
+	return n >= 0 || ret->ino;
 }
 
 int overlay_set_opaque(int dir_fd, const char *name, enum overlay_marks marks)

@@ -19,13 +19,12 @@ bool overlay_is_whiteout(const struct fs_stat *st);
 /* 1, 0, or -errno. NAME "" : DIR_FD itself. */
 int overlay_is_opaque(int dir_fd, const char *name, enum overlay_marks marks);
 /* Was it copied up from a lower entry, wherever that was? 1, and of *RET either GEN is set, which the kernel
- * notes for root's mounts, or INO, if overlay_note_origin() noted it for an ordinary user's, or neither; 0: it
- * was not; -errno. */
+ * notes for root's mounts, or INO, which overlay_note_origin() noted, or neither; 0: it was not; -errno. */
 int overlay_origin(int dir_fd, const char *name, enum overlay_marks marks, struct fs_id *ret);
 bool overlay_origin_known(struct fs_id origin);
 bool overlay_origin_is(struct fs_id origin, struct fs_id id);
-/* A mark of ours beside the kernel's. */
-int overlay_note_origin(int dir_fd, const char *name, uint64_t ino);
+/* A mark of ours, beside the kernel's or in its place. -EACCES where an ordinary user may not write. */
+int overlay_note_origin(int dir_fd, const char *name, enum overlay_marks marks, uint64_t ino);
 int overlay_set_opaque(int dir_fd, const char *name, enum overlay_marks marks);
 /* Takes every mark off, those escaped for nested overlays included. Any type of entry. */
 int overlay_strip(int dir_fd, const char *name);

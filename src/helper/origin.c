@@ -93,7 +93,7 @@ static void note(const struct request *q, char *line)
 	upper = request_get(q, REQUEST_VIEW_UPPER, (unsigned)view);
 	if (mount_open_dir(upper, &upper_fd) == 0 &&
 	    resolve_parent(upper_fd, line + 1, &fd, &name) == 0)
-		(void)overlay_note_origin(fd, name, ino);
+		(void)overlay_note_origin(fd, name, OVERLAY_USER, ino);
 }
 
 void origins_note(const struct request *q, int fd)

@@ -145,6 +145,24 @@ static int set_attrs(int fd, struct manifest_dir *d)
 	return r < 0 ? r : fs_set_mode(fd, "", d->new_stat.mode & 07777);
 }
 
+/* Beside it nobody sees that the mode changes. The kernel will show it with what the resource has there, as if it
+ * had been copied up. */
+static int note_origin(struct keeping *k, const char *path, int fd)
+{
+	cleanup_close int orig_fd = FD_NONE;
+	struct fs_stat orig, made;
+	int r;
+
+	if (resolve_dir_path(k->b->root_fd, path, &orig_fd) < 0)
+		return 0;
+	r = fs_stat_at(orig_fd, "", 0, &orig);
+	if (r >= 0)
+		r = dir_open_up(fd, "", &made);
+	if (r >= 0)
+		r = overlay_note_origin(k->beside_fd, MADE, k->marks, orig.id.ino);
+	return r < 0 ? r : fs_set_mode(fd, "", made.mode & 07777);
+}
+
 /* Makes PATH, complete, beside; then it is moved into the upper. */
 static int make_dir(struct keeping *k, const char *path, int to_fd, const char *to)
 {
@@ -171,6 +189,8 @@ static int make_dir(struct keeping *k, const char *path, int to_fd, const char *
 		if (k->b->m.dirs[i].flags & MANIFEST_DIR_TIME &&
 		    strcmp(k->b->m.dirs[i].path, path) == 0)
 			r = fs_set_mtime(fd, "", k->b->m.dirs[i].new_stat.mtime_ns);
+	if (r >= 0)
+		r = note_origin(k, path, fd);
 	if (r >= 0)
 		r = fs_move(k->beside_fd, MADE, to_fd, to);
 	free(attrs.path);
@@ -236,6 +256,55 @@ static bool is_there(struct keeping *k, const char *path)
 	       fs_stat_at(fd, name, 0, &st) >= 0;
 }
 
+/* Did a batch before this one install something at PATH? All are undone on the resource already, and it is
+ * still to return. 1, 0 or -errno. */
+static int is_to_return(struct keeping *k, const char *path)
+{
+	for (uint32_t n = k->p->batch.number; n > 1; n--) {
+		cleanup_close int fd = FD_NONE;
+		struct manifest m = MANIFEST_INIT;
+		char name[24];
+		int r;
+
+		(void)snprintf(name, sizeof(name), "b%u", n - 1);
+		fd = openat(k->b->area_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		if (fd < 0 || manifest_read(fd, MANIFEST_NAME, "", &m, NULL) < 0)
+			continue;
+		r = 0;
+		for (size_t i = 0; i < m.ops.n && r == 0; i++) {
+			cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
+
+			r = manifest_get(&m, i, &o);
+			r = r < 0 ? r
+			          : o.op != CHANGE_DELETE && !(o.flags & MANIFEST_WORK) &&
+			                    path_below(path, o.path);
+		}
+		manifest_done(&m);
+		if (r != 0)
+			return r;
+	}
+	return 0;
+}
+
+/* AT is a place in the upper, or in a slot. */
+struct place {
+	int fd;
+	const char *name;
+};
+
+/* PATH, which a newer batch deleted, is a whiteout in the upper, AT. When nothing is below it that it would
+ * delete, and nothing is left that it must keep out, it goes; what it kept out first, or a repetition would
+ * find that in its slot and nothing in the way. */
+static int settle_whiteout(struct keeping *k, const char *path, struct place at, struct place from)
+{
+	int r = is_there(k, path) ? 1 : is_to_return(k, path);
+
+	if (r != 0)
+		return r < 0 ? r : 0;
+	r = remove_tree_at(from.fd, from.name);
+	return r < 0 ? r : fs_unlink_at(at.fd, at.name);
+}
+
 struct todo {
 	char *from, *to; /* below bN, below the upper */
 };
@@ -269,6 +338,12 @@ static int merge_level(struct keeping *k, const struct todo *at, struct strlist 
 		else if (r >= 0 && S_ISDIR(a.mode) && S_ISDIR(b.mode) &&
 		         overlay_is_opaque(to_fd, name, k->marks) == 0)
 			strlist_add(more, name);
+		else if (r >= 0 && overlay_is_whiteout(&b)) {
+			cleanup_free char *path = xasprintf("%s/%s", at->to, name);
+
+			r = settle_whiteout(k, path, (struct place){ to_fd, name },
+			                    (struct place){ from_fd, name });
+		}
 	}
 	r = keep_time(to_fd, &was, r);
 	return r < 0 ? r : note_dir(k, at->to);
@@ -304,8 +379,10 @@ static int place_new(struct keeping *k, const struct manifest_op *o, const char 
 	struct fs_stat before;
 	int r;
 
-	if (o->op == CHANGE_DELETE && !(o->flags & MANIFEST_WORK))
-		return is_there(k, o->path) ? overlay_make_whiteout(fd, name) : 0;
+	if (o->op == CHANGE_DELETE && !(o->flags & MANIFEST_WORK)) {
+		r = is_there(k, o->path) ? 1 : is_to_return(k, o->path);
+		return r > 0 ? overlay_make_whiteout(fd, name) : r;
+	}
 	r = dir_open_up(k->b->batch_fd, slot, &before);
 	if (r >= 0 && S_ISDIR(before.mode) &&
 	    (o->flags & MANIFEST_OPAQUE || is_dir_there(k, o->path)))
@@ -348,6 +425,13 @@ static int place(struct keeping *k, size_t i, const struct manifest_op *o)
 		if (r >= 0)
 			r = keep_time(fd, &parent, place_new(k, o, slot, fd, name));
 		return r < 0 || !S_ISDIR(in_slot.mode) ? r : note_dir(k, o->path);
+	}
+	if (r >= 0 && overlay_is_whiteout(&st) && o->op != CHANGE_DELETE) {
+		const struct place at = { fd, name }, from = { k->b->batch_fd, slot };
+
+		r = dir_open_up(fd, "", &parent);
+		if (r >= 0)
+			r = keep_time(fd, &parent, settle_whiteout(k, o->path, at, from));
 	}
 	if (r < 0 || !S_ISDIR(st.mode))
 		return r;

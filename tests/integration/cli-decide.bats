@@ -1174,3 +1174,44 @@ A  $work/$strategy/made" ]
 		[ "$(atoll exec "$strategy" -- cat "$strategy/z" "$strategy/dir/sub/x")" = $'theirs\ntheirs' ]
 	done
 }
+
+@test "cli rollback that keeps the work of several commits does not bring back what a later one deleted" {
+	local strategy
+
+	for strategy in copy overlay; do
+		mkdir "$strategy"
+		echo old >"$strategy/old"
+		atoll start "$strategy" --dir "$strategy" --strategy "$strategy"
+		atoll exec "$strategy" -- sh -c "cd $strategy; echo f >f; mkdir d; echo x >d/x; echo y >d/y; echo more >>old"
+		atoll commit "$strategy"
+		atoll exec "$strategy" -- sh -c "cd $strategy; rm f d/x old"
+		atoll commit "$strategy"
+		atoll exec "$strategy" -- touch "$strategy/new"
+		atoll rollback "$strategy" --keep-work
+		[ "$(cd "$strategy" && echo *)" = old ]
+		[ "$(atoll diff "$strategy")" = "A  $work/$strategy/d/
+A  $work/$strategy/d/y
+A  $work/$strategy/new
+D  $work/$strategy/old" ]
+		[ "$(atoll exec "$strategy" -- sh -c "cd $strategy; echo * d/*")" = "d new d/y" ]
+		atoll commit "$strategy"
+		[ "$(cd "$strategy" && echo * d/*)" = "d new d/y" ]
+	done
+}
+
+@test "der_03 cli work that was kept is no conflict with somebody else's beside it" {
+	local strategy
+
+	for strategy in copy overlay; do
+		mkdir -p "$strategy/d"
+		echo x >"$strategy/d/x"
+		atoll start "$strategy" --dir "$strategy" --strategy "$strategy"
+		atoll exec "$strategy" -- sh -c "echo q >$strategy/d/q"
+		atoll commit "$strategy"
+		atoll exec "$strategy" -- sh -c "echo r >$strategy/r"
+		atoll rollback "$strategy" --keep-work
+		echo z >"$strategy/d/z"
+		atoll commit "$strategy"
+		[ "$(cd "$strategy" && echo * d/*)" = "d r d/q d/x d/z" ]
+	done
+}
