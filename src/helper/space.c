@@ -274,14 +274,15 @@ static bool read_status(struct space *s, struct reply *reply)
 	return true;
 }
 
-static void on_signals(struct space *s)
+/* ALL: also what the terminal sends to everybody, for a pid 1 that was not there yet. */
+static void on_signals(struct space *s, bool all)
 {
 	struct signalfd_siginfo si;
 
 	while (read(s->run->signal_fd, &si, sizeof(si)) == (ssize_t)sizeof(si)) {
 		if (si.ssi_signo == SIGCHLD)
 			s->gone = s->gone || waitpid(s->pid, &s->wait_status, WNOHANG) == s->pid;
-		else if (si.ssi_code != SI_KERNEL && !s->gone)
+		else if ((all || si.ssi_code != SI_KERNEL) && !s->gone)
 			(void)sigqueue(s->pid, (int)si.ssi_signo, (union sigval){ 0 });
 	}
 }
@@ -328,7 +329,7 @@ static void watch(struct space *s, struct reply *reply)
 			fds[2].fd = -1;
 		}
 		if (fds[0].revents)
-			on_signals(s);
+			on_signals(s, false);
 	}
 	while (!s->answered && read_status(s, reply))
 		;
@@ -404,23 +405,11 @@ static void pid_one_lost(const struct space *s, struct failure *f)
 	(void)failure_why(f, REPLY_LOST, -EIO, "follow the command", why);
 }
 
-/* Pid 1 may not have been there yet when these came; it has them blocked, and passes on what it finds when it
- * may begin. */
-static void hand_down_signals(struct space *s)
-{
-	struct signalfd_siginfo si;
-
-	while (read(s->run->signal_fd, &si, sizeof(si)) == (ssize_t)sizeof(si))
-		if (si.ssi_signo == SIGCHLD)
-			s->gone = s->gone || waitpid(s->pid, &s->wait_status, WNOHANG) == s->pid;
-		else if (si.ssi_signo != SIGCONT)
-			(void)sigqueue(s->pid, (int)si.ssi_signo, (union sigval){ 0 });
-}
-
 /* Pid 1 is there: to its end. */
 static void accompany(struct space *s, struct reply *reply, struct failure *f)
 {
-	hand_down_signals(s);
+	/* It has them blocked, and passes on what it finds when it may begin: of two that are the same, one. */
+	on_signals(s, true);
 	let_begin(s, f);
 	watch(s, reply);
 	if (s->record_fd != FD_NONE)

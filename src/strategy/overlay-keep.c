@@ -35,8 +35,10 @@ struct keeping {
 	struct atoll_participant *p;
 	struct dir_batch *b;
 	enum overlay_marks marks;
-	int beside_fd; /* what holds the upper, and is on its mount */
-	char *noted;   /* directory of the upper, noted last for the barrier */
+	int beside_fd;         /* what holds the upper, and is on its mount */
+	char *noted;           /* directory of the upper, noted last for the barrier */
+	struct manifest older; /* sorted, once it was asked for */
+	bool older_read;
 };
 
 /* The copy of FROM, complete and on disk, is MADE. */
@@ -256,48 +258,59 @@ static bool is_there(struct keeping *k, const char *path)
 	       fs_stat_at(fd, name, 0, &st) >= 0;
 }
 
-/* Did a batch before this one install something at PATH? All are undone on the resource already, and it is
- * still to return. 1, 0 or -errno. */
-static int is_to_return(struct keeping *k, const char *path)
+/* What the batches before this one installed. All are undone on the resource already, and it is still to
+ * return. */
+static int read_older(struct keeping *k)
 {
-	for (uint32_t n = k->p->batch.number; n > 1; n--) {
+	int r = 0;
+
+	spool_spill_to(&k->older.ops, k->b->area_fd);
+	for (uint32_t n = k->p->batch.number; n > 1 && r >= 0; n--) {
 		cleanup_close int fd = FD_NONE;
 		struct manifest m = MANIFEST_INIT;
 		char name[24];
-		int r;
 
 		(void)snprintf(name, sizeof(name), "b%u", n - 1);
 		fd = openat(k->b->area_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 		if (fd < 0 || manifest_read(fd, MANIFEST_NAME, "", &m, NULL) < 0)
 			continue;
-		r = 0;
-		for (size_t i = 0; i < m.ops.n && r == 0; i++) {
+		for (size_t i = 0; i < m.ops.n && r >= 0; i++) {
 			cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
 
 			r = manifest_get(&m, i, &o);
-			r = r < 0 ? r
-			          : o.op != CHANGE_DELETE && !(o.flags & MANIFEST_WORK) &&
-			                    path_below(path, o.path);
+			if (r >= 0 && o.op != CHANGE_DELETE && !(o.flags & MANIFEST_WORK))
+				r = manifest_add_op(&k->older, &o);
 		}
 		manifest_done(&m);
-		if (r != 0)
-			return r;
 	}
-	return 0;
+	k->older_read = true;
+	return r < 0 ? r : manifest_sort(&k->older);
 }
 
-/* AT is a place in the upper, or in a slot. */
+/* Has a whiteout at PATH something to delete, or something to keep out that an older batch would bring back? 1,
+ * 0 or -errno. */
+static int has_purpose(struct keeping *k, const char *path)
+{
+	struct manifest_op o;
+	int r;
+
+	if (is_there(k, path))
+		return 1;
+	r = k->older_read ? 0 : read_older(k);
+	return r < 0 ? r : manifest_find_above(&k->older, path, &o);
+}
+
+/* In the upper, or in a slot. */
 struct place {
 	int fd;
 	const char *name;
 };
 
-/* PATH, which a newer batch deleted, is a whiteout in the upper, AT. When nothing is below it that it would
- * delete, and nothing is left that it must keep out, it goes; what it kept out first, or a repetition would
- * find that in its slot and nothing in the way. */
+/* PATH, which a newer batch deleted, is a whiteout in the upper, AT. When it has no purpose any more it goes; what
+ * it kept out first, or a repetition would find that in its slot and nothing in the way. */
 static int settle_whiteout(struct keeping *k, const char *path, struct place at, struct place from)
 {
-	int r = is_there(k, path) ? 1 : is_to_return(k, path);
+	int r = has_purpose(k, path);
 
 	if (r != 0)
 		return r < 0 ? r : 0;
@@ -380,7 +393,7 @@ static int place_new(struct keeping *k, const struct manifest_op *o, const char 
 	int r;
 
 	if (o->op == CHANGE_DELETE && !(o->flags & MANIFEST_WORK)) {
-		r = is_there(k, o->path) ? 1 : is_to_return(k, o->path);
+		r = has_purpose(k, o->path);
 		return r > 0 ? overlay_make_whiteout(fd, name) : r;
 	}
 	r = dir_open_up(k->b->batch_fd, slot, &before);
@@ -447,7 +460,7 @@ static int place(struct keeping *k, size_t i, const struct manifest_op *o)
 int overlay_keep_batch(struct atoll_participant *p, struct dir_batch *b, enum overlay_marks marks)
 {
 	cleanup_close int beside_fd = FD_NONE;
-	struct keeping k = { .p = p, .b = b, .marks = marks };
+	struct keeping k = { .p = p, .b = b, .marks = marks, .older = MANIFEST_INIT };
 	int r = overlay_open_dir(p, p->work, &beside_fd);
 
 	if (r < 0)
@@ -477,6 +490,7 @@ int overlay_keep_batch(struct atoll_participant *p, struct dir_batch *b, enum ov
 				              b->m.dirs[i].path);
 		}
 	free(k.noted);
+	manifest_done(&k.older);
 	(void)remove_tree_at(beside_fd, MADE); /* of a run that died, for an entry that is there */
 	return r < 0 ? r : 0;
 }
