@@ -226,7 +226,8 @@ const struct command cmd_run = {
 	.words = "[--] COMMAND [ARGUMENT]...",
 	.summary = "start, run one command, show what it changed, and ask what to do",
 	.about =
-		"Without a resource: the current directory. On a terminal it asks: commit, roll back or\n"
+		"Without --dir, --git or --file: the project of the current directory, and a database\n"
+		"that is given comes beside it. On a terminal it asks: commit, roll back or\n"
 		"keep. Elsewhere, and with no option that says, the plan is kept. The exit status is\n"
 		"the command's; 125 when atoll itself failed or a commit was refused: the command's is\n"
 		"then in --json and --status-file.",

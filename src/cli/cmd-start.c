@@ -58,7 +58,8 @@ const struct command cmd_start = {
 	.summary = "make a plan: a private copy of each resource, to be committed together",
 	.about =
 		"Prints the plan's name, which is made up when none is given. If a resource cannot be\n"
-		"added, no plan is made. A resource inside another is its child.",
+		"added, no plan is made. A resource inside another is its child. Without a resource: the\n"
+		"project of the current directory.",
 	.options = options,
 	.max_words = 1,
 	.there = &there_start,

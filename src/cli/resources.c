@@ -3,14 +3,16 @@
 #include "cli/resources.h"
 
 #include "cli/plan-file.h"
+#include "plan/plan.h"
+#include "plan/project-root.h"
 #include "util/cleanup.h"
+#include "util/escape.h"
 #include "util/mem.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 struct wanted {
@@ -47,9 +49,13 @@ static const struct kind {
 	const char *option;
 	const char *strategy; /* NULL: as --strategy says */
 	bool is_path;
+	bool is_beside; /* run: it comes beside the project, and does not take its place */
 } kinds[] = {
-	{ "dir", NULL, true },    { "sqlite", "sqlite", true },      { "git", "git", true },
-	{ "none", "none", true }, { "postgres", "postgres", false },
+	{ "dir", NULL, true, false },
+	{ "sqlite", "sqlite", true, true },
+	{ "git", "git", true, false },
+	{ "none", "none", true, false },
+	{ "postgres", "postgres", false, true },
 };
 
 static const struct kind *find_kind(const char *option)
@@ -124,7 +130,6 @@ static void read_resources(struct start *s)
 	const struct args *a = &s->c->args;
 	const char *strategy = strategy_of(s->c);
 
-	s->v = xcalloc(a->n_given + s->file.n + 1, sizeof(*s->v));
 	for (size_t i = 0; i < s->file.n; i++) {
 		const struct plan_file_resource *res = &s->file.v[i];
 
@@ -187,15 +192,67 @@ static unsigned start_flags(const struct start *s, unsigned flags)
 	return flags;
 }
 
-/* A repository's root is taken for one, unless a strategy was asked for. */
-static bool want_default(struct start *s)
+/* ---- nothing was named: the project of the current directory ---- */
+
+/* RUN: databases do not count. */
+static bool is_named(const struct start *s, bool run)
+{
+	for (size_t i = 0; i < s->c->args.n_given; i++) {
+		const struct kind *kind = find_kind(s->c->args.given[i].row->name);
+
+		if (kind && !(run && kind->is_beside))
+			return true;
+	}
+	return s->file.n > 0;
+}
+
+/* PATH as people write it: "~/work" for what is below the home. */
+static char *short_path(const char *path)
+{
+	cleanup_free char *home = store_user_dir();
+	cleanup_free char *full = home ? absolute(home) : NULL;
+	size_t len = full ? strlen(full) : 0;
+
+	return len > 1 && strncmp(path, full, len) == 0 && path[len] == '/'
+	               ? xasprintf("~%s", path + len)
+	               : xstrdup(path);
+}
+
+static void say_project(const struct cli *c, const struct project_root *root, const char *here)
+{
+	cleanup_free char *path = short_path(root->path);
+	cleanup_free char *shown = escape_dup(path);
+	cleanup_free char *below = escape_dup(here + strlen(root->path) + 1);
+
+	if (args_has(&c->args, "cwd"))
+		cli_say(c, "project %s (%s)", shown, root->kind);
+	else
+		cli_say(c, "project %s (%s), in %s", shown, root->kind, below);
+}
+
+/* A repository is taken for one, unless a strategy was asked for. */
+static int want_project(struct start *s, bool *ret_guessed)
 {
 	const char *strategy = strategy_of(s->c);
-	struct stat st;
-	bool is_git = !strategy && lstat(".git", &st) == 0 && S_ISDIR(st.st_mode);
+	enum project_scope scope =
+		args_has(&s->c->args, "here")
+			? PROJECT_HERE
+			: (enum project_scope)s->c->settings.v[SETTING_RUN_ROOT].number;
+	cleanup_free char *here = realpath(".", NULL);
+	struct error err = ERROR_INIT;
+	struct project_root root;
+	int r = here ? project_root_find(here, scope, &root) : -errno;
 
-	want(s, find_kind(is_git ? "git" : "dir"), ".", strategy);
-	return is_git;
+	if (r < 0) {
+		(void)error_sys(&err, r, "find", "the current directory");
+		return cli_fail_error(s->c, &err);
+	}
+	if (strcmp(root.path, here) != 0)
+		say_project(s->c, &root, here);
+	*ret_guessed = root.is_git && !strategy;
+	want(s, find_kind(*ret_guessed ? "git" : "dir"), root.path, strategy);
+	free(root.path);
+	return 0;
 }
 
 /* What cannot be worked with as a repository is a directory still. */
@@ -212,7 +269,7 @@ int resources_start(struct cli *c, const struct atoll_start *how, bool *ret_open
 	cleanup_start struct start s = { .c = c };
 	cleanup_free struct atoll_resource *resources = NULL;
 	struct atoll_start start = *how;
-	bool guessed = false;
+	bool guessed = false, named;
 	int status, r;
 
 	status = read_file(&s);
@@ -220,6 +277,13 @@ int resources_start(struct cli *c, const struct atoll_start *how, bool *ret_open
 		return status;
 	if (!start.name && !(start.flags & ATOLL_START_OWNED))
 		start.name = s.file.name;
+	named = is_named(&s, how->run_dir != NULL);
+	if (named && args_has(&c->args, "here"))
+		return cli_fail_usage(c, "--here is for when no other directory is named");
+	s.v = xcalloc(c->args.n_given + s.file.n + 1, sizeof(*s.v));
+	status = named ? 0 : want_project(&s, &guessed);
+	if (status)
+		return status;
 	read_resources(&s);
 	status = read_parents(&s);
 	if (status == 0)
@@ -227,10 +291,8 @@ int resources_start(struct cli *c, const struct atoll_start *how, bool *ret_open
 	if (status)
 		return status;
 	start.flags = start_flags(&s, start.flags);
-	if (s.n == 0) {
-		guessed = want_default(&s);
+	if (!named)
 		start.flags |= ATOLL_START_AS_IS;
-	}
 	resources = xcalloc(s.n, sizeof(*resources));
 	to_resources(&s, resources);
 	start.resources = resources;

@@ -24,6 +24,7 @@
 #define DURATION_MAX (INT64_C(1) << 52) /* ms; far from where sums overflow */
 
 static const char *const when[] = { "auto", "always", "never", NULL };
+static const char *const roots[] = { "auto", "git", "here", NULL }; /* enum project_scope */
 static const char *const nets[] = { "none", "loopback", "host", NULL };
 
 const struct setting_row setting_rows[SETTING_END_] = {
@@ -61,6 +62,9 @@ const struct setting_row setting_rows[SETTING_END_] = {
 	[SETTING_POLICY_DENY_ESCAPING_LINKS] = { "policy.deny-escaping-links", SETTING_BOOL,
 	                                         "false", "refuse new links that leave their tree",
 	                                         NULL, true },
+	[SETTING_RUN_ROOT] = { "run.root", SETTING_CHOICE, "auto",
+	                       "where a plan begins, with no resource named: auto, git, here",
+	                       roots, false },
 	[SETTING_START_STRATEGY] = { "start.strategy", SETTING_TEXT, "",
 	                             "how directories are isolated; empty: as it works best", NULL,
 	                             false },

@@ -3,6 +3,7 @@
 #include "remote/session.h"
 
 #include "fs/resolve.h"
+#include "plan/project-root.h"
 #include "strategy/git-call.h"
 #include "util/cleanup.h"
 #include "util/mem.h"
@@ -65,35 +66,19 @@ static int check_git(const char *git_dir, struct error *err)
 	return 1;
 }
 
-/* From DIR upwards to the first that holds a .git, but not to another filesystem. Else DIR. */
 static int find_root(const char *dir, struct project *p, struct error *err)
 {
-	cleanup_free char *at = xstrdup(dir);
-	struct stat first, st;
+	cleanup_free char *git_dir = NULL;
+	struct project_root root;
+	int r = project_root_find(dir, PROJECT_AUTO, &root);
 
-	if (stat(dir, &first) < 0)
-		return error_sys(err, -errno, "stat", dir);
-	for (;;) {
-		cleanup_free char *git_dir = xasprintf("%s/.git", strcmp(at, "/") ? at : "");
-		char *slash;
-		int r = check_git(git_dir, err);
-
-		if (r < 0)
-			return r;
-		if (r > 0) {
-			p->is_git = true;
-			p->root = take_ptr(at);
-			return 0;
-		}
-		slash = strrchr(at, '/');
-		if (!slash || at[1] == '\0')
-			break;
-		slash[slash == at] = '\0';
-		if (stat(at, &st) < 0 || st.st_dev != first.st_dev)
-			break;
-	}
-	p->root = xstrdup(dir);
-	return 0;
+	if (r < 0)
+		return error_sys(err, r, "look at", dir);
+	p->root = root.path;
+	git_dir = root.is_git ? xasprintf("%s/.git", root.path) : NULL;
+	r = git_dir ? check_git(git_dir, err) : 0;
+	p->is_git = r > 0;
+	return r < 0 ? r : 0;
 }
 
 /* ---- HEAD ---- */

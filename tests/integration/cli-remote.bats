@@ -209,6 +209,11 @@ certificate() {
 	run -0 atoll --remote big start --dir plain named
 	[ "$(atoll --remote big list --json | jq -c '[.sessions[] | .root]')" = "[\"$work/p\",\"$work/plain\"]" ]
 	[ "$(there list --json | jq -r '.plans[].name' | grep -c '^named$')" -eq 1 ]
+	# A workspace is one project with all that is in it.
+	mkdir plain/member
+	touch plain/go.work
+	run -0 --separate-stderr atoll --remote big start --dir plain/member
+	[[ $stderr == *"opened session $output of '$work/plain' "* ]]
 	run -2 atoll --remote big stop --dir p --session "$(atoll --remote big list --json | jq -r '.sessions[1].id')"
 	says "is of '$work/plain', not of '$work/p'"
 	run -1 atoll remote remove big
