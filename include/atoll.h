@@ -75,6 +75,7 @@ enum atoll_code {
 	ATOLL_E_NEWER,            /* the store was written by a newer version */
 	ATOLL_E_STALE,            /* not the digest that was asked for; nothing was changed */
 	ATOLL_E_UNREACHABLE,      /* no daemon answers there, or it went away */
+	ATOLL_E_NO_FENCE,         /* no namespaces on this host; no command was run */
 	ATOLL_E_END_
 };
 
@@ -469,7 +470,7 @@ struct atoll_exec_status {
 	int exit_code; /* as a shell gives it: 0-255, 128+N when killed, 124 timed out */
 	bool timed_out;
 	int term_signal;
-	bool isolated; /* false: without namespaces it saw the system as it is, and could change it */
+	bool isolated; /* false: unfenced, it saw the system as it is, and could change it */
 };
 /* No command runs a filesystem full: it is ended (-ENOSPC, its work is kept), and none is started,
  * when less than BYTES are free where its work goes or where the store is. 0: not looked at.
@@ -477,7 +478,8 @@ struct atoll_exec_status {
 ATOLL_API void atoll_set_min_free(struct atoll *a, int64_t bytes);
 
 /* Runs a command in the plan, holding the plan's lock; the command's own failure is not ours:
- * the call returns 0 and *ret_status says. -ENOENT, -EACCES: it could not be started. */
+ * the call returns 0 and *ret_status says. -ENOENT, -EACCES: it could not be started.
+ * -ATOLL_E_NO_FENCE: this host has no namespaces to run it in; nothing was run. */
 ATOLL_API int atoll_plan_exec(struct atoll_plan *p, const struct atoll_exec *exec,
                               struct atoll_exec_status *ret_status, struct atoll_result *res);
 
@@ -520,6 +522,8 @@ ATOLL_API int atoll_plan_exec(struct atoll_plan *p, const struct atoll_exec *exe
  *           session and a terminal of its own in its place, and the caller's is raw until the call
  *           returns; what the caller ignores the command does not, then. Else it prints to pipes. A stdout
  *           that is given may be no terminal
+ *   unfenced  "1": where this host has no namespaces the command runs all the same, in the private copies,
+ *           and can change whatever the caller can
  *
  * A later one wins over an earlier one of that name; env and unset add up. What holds the command to
  * its limits, what does not, and whether it was killed for want of memory, is in notes of RES.

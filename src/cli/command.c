@@ -87,6 +87,7 @@ static const struct {
 	{ "transcript", SETTING_EXEC_TRANSCRIPT_MAX, true },
 	{ "background", SETTING_END_, false },
 	{ "shared", SETTING_END_, true },
+	{ "unfenced", SETTING_END_, true },
 };
 #define HANDED_ON (sizeof(handed_on) / sizeof(handed_on[0]))
 
@@ -102,8 +103,11 @@ static struct atoll_exec_option option_of(const struct cli *c, size_t i, const c
 /* Settings first, which options overrule; those in the order they were given. The caller frees. */
 static struct atoll_exec_option *collect_options(const struct cli *c, size_t *ret_n)
 {
-	struct atoll_exec_option *v = xcalloc(HANDED_ON + c->args.n_given, sizeof(*v));
+	struct atoll_exec_option *v = xcalloc(HANDED_ON + 1 + c->args.n_given, sizeof(*v));
 	size_t n = 0;
+
+	if (!c->settings.v[SETTING_FENCE_REQUIRED].number)
+		v[n++] = (struct atoll_exec_option){ "unfenced", "1" };
 
 	for (size_t i = 0; i < HANDED_ON; i++)
 		if (handed_on[i].setting != SETTING_END_ && !handed_on[i].flag)
@@ -193,7 +197,7 @@ int command_run(struct cli *c, char **words, size_t n, struct atoll_exec *exec,
 	}
 	if (r == 0 && !ret->isolated && cli_is_terminal(c, stderr))
 		cli_say(c,
-		        "atoll: it was not isolated: on this host only its working directory was "
-		        "private; atoll doctor says why");
+		        "atoll: it ran without a fence: it could change every file that you can; "
+		        "atoll doctor says why");
 	return r;
 }

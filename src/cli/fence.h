@@ -16,6 +16,8 @@
 		{ "hide", "PATH", "do not let it see PATH; may be repeated" },                \
 		{ "profile", "NAME",                                                          \
 		  "leave the state of a tool real: claude, npm, ...; may be repeated" },      \
+		{ "unfenced", NULL,                                                           \
+		  "run it also where this host has no namespaces to fence it in" },           \
 	{                                                                                     \
 		"strict", NULL, "do not run it where this host lacks a part of the isolation" \
 	}

@@ -39,6 +39,7 @@ static const struct {
 	  "leave it as it is; atoll doctor says more" },
 	{ ATOLL_E_STALE, "atoll diff %s --digest", "atoll list" },
 	{ ATOLL_E_UNREACHABLE, "atoll remote list", "atoll remote list" },
+	{ ATOLL_E_NO_FENCE, "atoll doctor", "atoll doctor" },
 	{ ATOLL_E_NEWER, "use the newer atoll that wrote it", "use the newer atoll that wrote it" },
 };
 

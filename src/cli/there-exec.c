@@ -14,8 +14,8 @@
 /* Given, not set: the settings of here say nothing about there. The caller frees. */
 static struct atoll_exec_option *options_given(const struct cli *c, size_t *ret_n)
 {
-	static const char *const names[] = { "env",  "unset", "net",       "memory",
-		                             "cpus", "pids",  "transcript" };
+	static const char *const names[] = { "env",  "unset", "net",        "memory",
+		                             "cpus", "pids",  "transcript", "unfenced" };
 	struct atoll_exec_option *v = xcalloc(c->args.n_given + 1, sizeof(*v));
 	size_t n = 0;
 

@@ -220,6 +220,7 @@ static const struct row rows[] = {
 	{ "terminal", take_bool, offsetof(struct exec_request, terminal) },
 	{ "timeout", take_timeout, 0 },
 	{ "transcript", take_transcript, 0 },
+	{ "unfenced", take_bool, offsetof(struct exec_request, unfenced) },
 	{ "unset", take_env, 0 },
 };
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
@@ -263,7 +264,9 @@ static int check_rights(const struct exec_request *q, const struct identity *who
 		[EXEC_LIST_RO] = "ro",
 		[EXEC_LIST_PROFILE] = "profile",
 	};
-	const char *what = q->fence.home == ATOLL_HOME_REAL ? "home" : NULL;
+	const char *what = q->unfenced                        ? "unfenced"
+	                   : q->fence.home == ATOLL_HOME_REAL ? "home"
+	                                                      : NULL;
 
 	for (int i = 0; i < EXEC_LIST_END_; i++)
 		if (names[i] && q->lists[i].n > 0)
@@ -333,6 +336,8 @@ int exec_request_read(struct exec_request *q, const char *text, size_t len,
 		e = check_whole(q, err);
 	if (e >= 0)
 		e = check_rights(q, who, err);
+	if (e >= 0 && (q->unfenced || !settings.v[SETTING_FENCE_REQUIRED].number))
+		add_option(q, "unfenced", "1");
 	if (e >= 0 && q->shared)
 		add_option(q, "shared", "1");
 	if (e >= 0 && q->background)

@@ -12,9 +12,10 @@
  *   timeout     seconds                    transcript           true, or bytes as a text or number
  *   terminal    true: on a terminal of its own, with `rows` and `columns`
  *   background  the name of a job
+ *   unfenced    true: also where this host has no namespaces
  *
  * What is not given is as the settings say. What would reach outside the plan for real (rw, ro, profile,
- * home: real) is for admins: an agent's work must be reviewed before it is anybody else's.
+ * home: real, unfenced) is for admins: an agent's work must be reviewed before it is anybody else's.
  */
 #ifndef DAEMON_EXEC_REQUEST_H
 #define DAEMON_EXEC_REQUEST_H
@@ -41,7 +42,7 @@ struct exec_request {
 	const char **ends[EXEC_LIST_END_];    /* the same, each with a NULL behind it */
 	struct strlist option_names, options; /* as for atoll_plan_exec_with() */
 	char *cwd, *background;               /* or NULL */
-	bool terminal, shared;
+	bool terminal, shared, unfenced;
 	int64_t rows, columns; /* 0: not said */
 	int64_t min_free;      /* as the settings say */
 	struct atoll_fence fence;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Overlay or not: tried once per boot and filesystem, then known. */
+/* Overlay or not: tried once per boot, user namespace and filesystem, then known. */
 #include "plan/choose.h"
 
 #include <errno.h>
@@ -23,9 +23,29 @@
 #define PROBED_NEW "probed.new"
 #define PROBED_MAX (64u << 10)
 
-static char *line_for(const struct mount_info *upper, const struct mount_info *lower)
+/* In a container the same store and boot are seen with other rights: of no use is what worked outside. The
+ * name is the kernel's, such as "user:[4026531837]". */
+static void name_user_ns(char *ret, size_t size)
 {
-	return xasprintf("%s %s %s\n", clock_boot_id(), lower->fsid, upper->fsid);
+	ssize_t n = readlink("/proc/self/ns/user", ret, size - 1);
+
+	ret[n > 0 ? n : 0] = '\0';
+}
+
+static int line_for(const struct sandbox_row *row, int root_fd, char **ret, struct error *err)
+{
+	cleanup_close int work_fd = open(row->work, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	struct mount_info lower, upper;
+	char user_ns[64];
+	int r = work_fd < 0 ? -errno : mount_info(work_fd, &upper);
+
+	if (r == 0)
+		r = mount_info(root_fd, &lower);
+	if (r < 0)
+		return error_sys(err, r, "look at the mount of", row->root);
+	name_user_ns(user_ns, sizeof(user_ns));
+	*ret = xasprintf("%s %s %s %s\n", clock_boot_id(), user_ns, lower.fsid, upper.fsid);
+	return 0;
 }
 
 static char *read_probed(const struct atoll *a)
@@ -39,18 +59,21 @@ static char *read_probed(const struct atoll *a)
 	return text;
 }
 
-/* Lines of other boots are dropped on the way. Losing one only means another try. */
-static void remember(const struct atoll *a, const char *line)
+/* LINE goes in, or (not WORKS) out. Lines of other boots are dropped on the way. Losing one only means
+ * another try. */
+static void remember(const struct atoll *a, const char *line, bool works)
 {
 	cleanup_strbuf struct strbuf sb = STRBUF_INIT;
 	cleanup_free char *known = read_probed(a);
 	cleanup_close int fd = FD_NONE;
 
-	strbuf_puts(&sb, line);
+	if (works)
+		strbuf_puts(&sb, line);
 	for (const char *p = known; p && *p;) {
 		size_t n = strcspn(p, "\n") + 1;
 
-		if (strncmp(p, clock_boot_id(), strlen(clock_boot_id())) == 0 && p[n - 1])
+		if (strncmp(p, clock_boot_id(), strlen(clock_boot_id())) == 0 && p[n - 1] &&
+		    strncmp(p, line, strlen(line)) != 0)
 			strbuf_add(&sb, p, n);
 		p += p[n - 1] ? n : n - 1;
 	}
@@ -81,18 +104,13 @@ static char *not_for_users(const char *root, int root_fd)
 static int probe(struct atoll *a, const struct sandbox_row *row, int root_fd, bool *ret_works,
                  char **ret_why, struct error *err)
 {
-	cleanup_close int work_fd = open(row->work, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	struct mount_info lower, upper;
-	int r = work_fd < 0 ? -errno : mount_info(work_fd, &upper);
 	cleanup_free char *line = NULL, *known = read_probed(a);
 	cleanup_error struct error e = ERROR_INIT;
 	enum exec_tier tier = EXEC_TIER_NONE;
+	int r = line_for(row, root_fd, &line, err);
 
-	if (r == 0)
-		r = mount_info(root_fd, &lower);
 	if (r < 0)
-		return error_sys(err, r, "look at the mount of", row->root);
-	line = line_for(&upper, &lower);
+		return r;
 	*ret_works = known && strstr(known, line);
 	if (*ret_works)
 		return 0;
@@ -102,8 +120,23 @@ static int probe(struct atoll *a, const struct sandbox_row *row, int root_fd, bo
 		*ret_why = xstrdup(e.msg);
 	*ret_works = tier == EXEC_TIER_OVERLAY;
 	if (*ret_works)
-		remember(a, line);
+		remember(a, line, true);
 	return 0;
+}
+
+int choose_again(struct atoll *a, const struct sandbox_row *row, enum exec_tier *ret,
+                 char **ret_why, struct error *err)
+{
+	cleanup_close int root_fd = open(row->root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	cleanup_free char *line = NULL;
+	int r = root_fd < 0 ? error_sys(err, -errno, "open", row->root)
+	                    : line_for(row, root_fd, &line, err);
+
+	if (r == 0)
+		r = exec_probe(row->root, row->work, ret, ret_why, err);
+	if (r == 0)
+		remember(a, line, *ret == EXEC_TIER_OVERLAY);
+	return r;
 }
 
 static int overlay_works(struct atoll *a, const struct sandbox_row *row, int root_fd, bool *ret,

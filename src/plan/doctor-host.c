@@ -144,10 +144,8 @@ static void examine_namespaces(struct doctor *d)
 	if (!any)
 		doctor_say(d, GOOD("user namespaces"), "allowed");
 	else
-		doctor_say(
-			d, WARN("isolation", "turn the switch; until then --strict is refused"),
-			"without them commands of ordinary users see the system as it is and may "
-			"change it: only their working directory is private (copy)");
+		doctor_say(d, WARN("isolation", "turn the switch, or accept it: --unfenced"),
+		           "no command of an ordinary user is run without them (fence.required)");
 }
 
 static void examine_overlay(struct doctor *d)

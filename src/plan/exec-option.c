@@ -146,6 +146,14 @@ static int take_shared(struct exec_wishes *w, const char *value, struct error *e
 	return 0;
 }
 
+static int take_unfenced(struct exec_wishes *w, const char *value, struct error *err)
+{
+	(void)value;
+	(void)err;
+	w->unfenced = true;
+	return 0;
+}
+
 static int take_transcript(struct exec_wishes *w, const char *value, struct error *err)
 {
 	int64_t n = 0;
@@ -215,6 +223,7 @@ static const struct {
 	{ "stdout", take_stdout },
 	{ "terminal", take_terminal },
 	{ "transcript", take_transcript },
+	{ "unfenced", take_unfenced },
 	{ "unset", take_unset },
 };
 

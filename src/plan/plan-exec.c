@@ -18,6 +18,7 @@
 #include "diff/change.h"
 #include "exec/exec.h"
 #include "fs/resolve.h"
+#include "plan/choose.h"
 #include "plan/disk-guard.h"
 #include "plan/exec-option.h"
 #include "plan/fence.h"
@@ -465,22 +466,70 @@ static int run_mapped(struct use *use, const struct atoll_exec *exec, struct exe
 	return r < 0 ? r : run(use, exec, &paths, cwd, &opt, ret, err);
 }
 
-/* At the resources' own paths where this host can; what is complete without (no overlay) also runs
- * where it cannot. */
+static int refuse_unfenced(const struct views *views, const char *why, struct error *err)
+{
+	(void)error_set(err, -ATOLL_E_NO_FENCE,
+	                "this host cannot fence the command in: %s; nothing was run", why);
+	error_hint(err, views->overlay
+	                        ? "atoll doctor says what to turn on; until then the plan can "
+	                          "be shown and committed"
+	                        : "atoll doctor says what to turn on; with --unfenced the "
+	                          "command runs, and can change every file that you can");
+	return -ATOLL_E_NO_FENCE;
+}
+
+static const struct sandbox_row *find_row(const struct plan_op *op, const char *root)
+{
+	for (size_t i = 0; i < op->boxes.n; i++)
+		if (strcmp(op->boxes.v[i].root, root) == 0)
+			return &op->boxes.v[i];
+	return NULL;
+}
+
+/* Where an overlay failed the host is asked again, whatever is remembered of it. The code of the error, or 0
+ * where it can do all that it could: then the failure is what it says it is. */
+static int explain_failure(const struct use *use, const struct views *views, struct error *err)
+{
+	for (size_t i = 0; i < views->n; i++) {
+		const struct sandbox_row *row = views->v[i].kind == EXEC_VIEW_OVERLAY
+		                                        ? find_row(use->op, views->v[i].source)
+		                                        : NULL;
+		enum exec_tier tier = EXEC_TIER_OVERLAY;
+		cleanup_free char *why = NULL;
+
+		if (!row || choose_again(use->op->a, row, &tier, &why, NULL) < 0 ||
+		    tier == EXEC_TIER_OVERLAY)
+			continue;
+		if (tier == EXEC_TIER_NONE)
+			return refuse_unfenced(views, why, err);
+		(void)error_set(err, -ATOLL_E_UNSUPPORTED,
+		                "no overlay can be mounted over '%s' any more: %s; nothing was run",
+		                row->root, why);
+		error_hint(err, "atoll doctor %s says more; the plan can be shown and committed",
+		           row->root);
+		return -ATOLL_E_UNSUPPORTED;
+	}
+	return 0;
+}
+
+/* At the resources' own paths, with all of the fence. Without namespaces only what is complete without (no
+ * overlay), and only for who accepts that; a view that cannot be mounted is no reason to do without. */
 static int run_views(struct use *use, const struct atoll_exec *exec, struct views *views,
                      struct exec_usage *ret, struct error *err)
 {
 	cleanup_error struct error e = ERROR_INIT;
-	int r;
+	int r = run_isolated(use, exec, views, ret, &e);
+	bool no_namespaces = r == -ATOLL_E_UNSUPPORTED && e.op && strcmp(e.op, "namespace") == 0;
+	bool strict = fence_is_strict(exec->fence);
+	int why;
 
-	if (views->overlay || fence_is_strict(exec->fence))
-		return run_isolated(use, exec, views, ret, err);
-	if (views->n == 0)
+	if (no_namespaces && use->wishes->unfenced && !views->overlay && !strict)
 		return run_mapped(use, exec, ret, err);
-	r = run_isolated(use, exec, views, ret, &e);
-	/* Only for want of namespaces: a view that cannot be mounted is no reason to do without. */
-	if (r == -ATOLL_E_UNSUPPORTED && e.op && strcmp(e.op, "namespace") == 0)
-		return run_mapped(use, exec, ret, err);
+	why = r == -ATOLL_E_UNSUPPORTED && !strict ? explain_failure(use, views, err) : 0;
+	if (why < 0)
+		return why;
+	if (no_namespaces && !strict)
+		return refuse_unfenced(views, e.msg, err);
 	if (r < 0)
 		error_move(err, &e);
 	return r;

@@ -9,8 +9,7 @@
  *   $XDG_CONFIG_HOME/atoll/config      the user's; else ~/.config/atoll/config
  *
  * No file inside a resource is ever read: what is worked on must not decide how it is fenced in. Of
- * a setting that narrows what is allowed (SETTING_NARROWS) the strictest counts, wherever it stands,
- * and nothing that widens it is a setting.
+ * a setting that narrows what is allowed (setting_row.narrows) "true" counts, wherever it stands.
  *
  * A file is trusted when it is a regular file that nobody but its owner may write to; the machine's
  * belongs to root, the user's to him or to root. One that is not is left out, with a remark.
@@ -36,6 +35,7 @@ enum setting {
 	SETTING_EXEC_STRICT,
 	SETTING_EXEC_TIMEOUT,
 	SETTING_EXEC_TRANSCRIPT_MAX,
+	SETTING_FENCE_REQUIRED,
 	SETTING_LOCK_WAIT,
 	SETTING_LOG_MAX_AGE,
 	SETTING_LOG_MAX_ENTRIES,

@@ -52,6 +52,7 @@ static const struct code_row code_rows[] = {
 	{ ATOLL_E_NEWER, "newer", 1, 501, "written by a newer version" },
 	{ ATOLL_E_STALE, "stale", 3, 412, "not what was looked at" },
 	{ ATOLL_E_UNREACHABLE, "unreachable", 6, 502, "no daemon answers there" },
+	{ ATOLL_E_NO_FENCE, "no-fence", 6, 501, "no namespaces to run a command in" },
 };
 _Static_assert(sizeof(code_rows) / sizeof(code_rows[0]) == ATOLL_E_END_ - CODE_FIRST,
                "every enum atoll_code has a row");

@@ -481,7 +481,7 @@ def test_who_may_what(top):
             (f'POST /v1/plans/{p}/exec', {'background': 'j', 'argv': ['true']}, 403, 202, 403),
             (f'POST /v1/plans/{q}/exec', {'background': 'j', 'argv': ['true']}, 403, 403, 403),
             *((f'POST /v1/plans/{p}/exec', dict({'background': 'k', 'argv': ['true']}, **more), 403, 403, 403) for more in
-              ({'rw': ['/']}, {'ro': ['/']}, {'profile': ['x']}, {'home': 'real'})),
+              ({'rw': ['/']}, {'ro': ['/']}, {'profile': ['x']}, {'home': 'real'}, {'unfenced': True})),
             (f'POST /v1/plans/{p}/commit', None, 403, 403, 200),
             (f'POST /v1/plans/{p}/rollback', None, 403, 403, 200),
             (f'POST /v1/plans/{p}/reset', None, 403, 200, 403),

@@ -72,6 +72,25 @@ def exec_says_what_a_command_says(top):
         same((d.dir / 'file').read_text(), 'old\n', 'the real file')
 
 
+def exec_without_namespaces_runs_nothing(top):
+    script = 'echo 0 >/proc/sys/user/max_mnt_namespaces; echo 0 >/proc/sys/user/max_user_namespaces; ' \
+             'exec setpriv --inh-caps=-all --ambient-caps=-all --bounding-set=-all "$@"'
+    command = ['unshare', '--map-current-user', '--keep-caps', 'sh', '-ec', script, 'sh', os.environ['ATOLL_DAEMON']]
+    with World(top, command=command) as d:
+        d.atoll('start', 'p', '--dir', str(d.dir), '--strategy', 'copy')
+        d.plan('q')
+        for name in 'pq':
+            done = run(d, name, 'touch', 'ran')
+            same((done.error['code'], done.error['status']), ('no-fence', 501), f'{name}: refused by name')
+            need('nothing was run' in done.error['detail'], f'{done.error}')
+            answer, _ = lines(d, name, argv=['touch', 'ran'])
+            same(answer.status, 501, f'{name}: in lines')
+        done = run(d, 'p', 'touch', 'ran', unfenced=True)
+        same((done.exit['exit_code'], done.exit['isolated']), (0, False), 'an admin may')
+        same(json.loads(d.atoll('diff', 'p', '--json').stdout)['changes'][0]['path'], 'ran', 'and then it ran')
+        need(not (d.dir / 'ran').exists(), 'in the copy')
+
+
 def exec_bulk_both_ways(top):
     data = random.Random(7).randbytes(1 << 20)
     want = hashlib.sha256()
@@ -442,7 +461,7 @@ def exec_by_token_over_tls(top):
             same(e.answer.status, 401, 'without a token')
         with Exec(d, plans['q'], argv=['true'], **mine) as e:
             same(e.answer.status, 403, 'in another plan')
-        for what in ({'rw': ['/etc']}, {'ro': ['/etc/shadow']}, {'home': 'real'}, {'profile': ['npm']}):
+        for what in ({'rw': ['/etc']}, {'ro': ['/etc/shadow']}, {'home': 'real'}, {'profile': ['npm']}, {'unfenced': True}):
             same(run(d, p, 'true', **what, **mine).error['code'], 'denied', f'{what}')
             same(lines(d, p, argv=['true'], **what, **mine)[0].status, 403, f'{what}')
         same((run(d, p, 'sh', '-c', 'exit 41', **mine).exit['exit_code']), 41, 'the exit code')
@@ -590,6 +609,7 @@ def exec_a_job_asked_for_again_while_it_waits_begins_once(top):
 if __name__ == '__main__':
     main([
         exec_says_what_a_command_says,
+        exec_without_namespaces_runs_nothing,
         exec_bulk_both_ways,
         exec_a_slow_reader_holds_the_command,
         exec_input_that_nobody_reads,

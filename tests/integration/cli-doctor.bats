@@ -68,7 +68,7 @@ elsewhere_run() {
 @test "doctor knows the switches that keep user namespaces from people" {
 	elsewhere_run 'echo 0 >/proc/sys/user/max_user_namespaces'
 	has 'user namespaces' 'warning | switched off (user.max_user_namespaces is 0) | as root: sysctl -w user.max_user_namespaces=15000'
-	has isolation 'only their working directory is private'
+	has isolation 'no command of an ordinary user is run without them'
 	elsewhere_run 'mount -t tmpfs none /proc/sys/kernel && echo 0 >/proc/sys/kernel/unprivileged_userns_clone &&
 		echo 1 >/proc/sys/kernel/apparmor_restrict_unprivileged_userns'
 	has 'user namespaces' 'as root: sysctl -w kernel.unprivileged_userns_clone=1'

@@ -195,19 +195,97 @@ see() {
 	run ! grep -E ' (shared|master|propagate_from):' <<<"$output"
 }
 
-@test "fence without namespaces a command is told from one that is isolated, and --strict refused" {
-	is_root && skip 'for an ordinary user'
+# nothing_ran: nothing ran in p, and it goes on.
+nothing_ran() {
+	[ -z "$(atoll diff p --name-status 2>/dev/null)" ]
+	[ ! -e "$HOME/app/ran" ]
+}
+
+@test "fence_without_namespaces_nothing_is_run unless that is accepted" {
 	home_with_plan
 	run -0 see --json -- true
 	[ "$(tail -n 1 <<<"$output" | jq .isolated)" = true ]
-	run -0 unshare --map-current-user --keep-caps sh -ec 'echo 0 >/proc/sys/user/max_user_namespaces
-		exec setpriv --inh-caps=-all --ambient-caps=-all --bounding-set=-all "$@"' sh "$ATOLL" exec p --json -- true
-	[ "$(tail -n 1 <<<"$output" | jq .isolated)" = false ]
-	run unshare --map-current-user --keep-caps sh -ec 'echo 0 >/proc/sys/user/max_user_namespaces
-		exec setpriv --inh-caps=-all --ambient-caps=-all --bounding-set=-all "$@"' sh "$ATOLL" exec p --strict -- touch ran
+	run without_namespaces "$ATOLL" exec p -- touch ran
 	status_is 125
-	says 'user.max_user_namespaces=0'
-	[ ! -e ran ]
+	says 'user.max_user_namespaces'
+	says 'nothing was run'
+	says 'atoll doctor'
+	says '--unfenced'
+	run without_namespaces "$ATOLL" exec p --json -- touch ran
+	status_is 125
+	[ "$(tail -n 1 <<<"$output" | jq -r .code)" = no-fence ]
+	SHELL=/bin/sh run without_namespaces "$ATOLL" shell p <<<'touch ran'
+	status_is 125
+	says 'nothing was run'
+	run without_namespaces "$ATOLL" exec p --strict --unfenced -- touch ran
+	status_is 125
+	nothing_ran
+	run -0 without_namespaces "$ATOLL" exec p --json --unfenced -- touch ran
+	[ "$(tail -n 1 <<<"$output" | jq .isolated)" = false ]
+	run -0 without_namespaces "$ATOLL" diff p --name-status
+	says ran
+	without_namespaces "$ATOLL" commit p --yes
+	[ -e "$HOME/app/ran" ]
+}
+
+@test "fence fence.required = false accepts it, unless the machine's settings require one" {
+	home_with_plan
+	atoll config set fence.required false
+	run -0 without_namespaces "$ATOLL" exec p --json -- true
+	[ "$(tail -n 1 <<<"$output" | jq .isolated)" = false ]
+	printf '[fence]\n\trequired = true\n' >"$ATOLL_CONFIG_SYSTEM"
+	run without_namespaces "$ATOLL" exec p -- touch ran
+	status_is 125
+	says 'nothing was run'
+	nothing_ran
+}
+
+@test "fence run without namespaces leaves no plan behind, and start goes on" {
+	home_with_plan
+	atoll stop p --force >/dev/null 2>&1
+	run without_namespaces "$ATOLL" run --keep --dir "$HOME/app" -- touch ran
+	status_is 125
+	says 'nothing was run'
+	no_plans
+	[ ! -e "$HOME/app/ran" ]
+	run -0 without_namespaces "$ATOLL" start p --dir "$HOME/app"
+	says 'a complete copy is used'
+}
+
+@test "fence what is remembered of the host is not believed in another user namespace" {
+	home_with_plan
+	mkdir ../first ../second
+	run -0 "$ATOLL" start q --dir ../first
+	[ "$(atoll show q --json | jq -r '.sandboxes[0].strategy')" = overlay ] || skip 'no overlay here'
+	run -0 without_namespaces "$ATOLL" start r --dir ../second
+	says 'namespaces'
+	[ "$(atoll show r --json | jq -r '.sandboxes[0].strategy')" = copy ]
+	run without_namespaces "$ATOLL" exec q -- touch ran
+	status_is 125
+	says 'user.max_user_namespaces'
+	says 'nothing was run'
+	run without_namespaces "$ATOLL" exec q --unfenced -- touch ran
+	status_is 125
+	run -0 without_namespaces "$ATOLL" diff q
+	see -- true
+}
+
+@test "fence a host that changed is asked again before anything is said of it" {
+	home_with_plan
+	mkdir ../first ../second
+	run unshare --map-current-user --keep-caps sh -c '
+		"$1" start q --dir ../first
+		echo 0 >/proc/sys/user/max_mnt_namespaces
+		echo 0 >/proc/sys/user/max_user_namespaces
+		setpriv --inh-caps=-all --ambient-caps=-all --bounding-set=-all "$1" exec q -- touch ran
+		echo "status $?"
+		setpriv --inh-caps=-all --ambient-caps=-all --bounding-set=-all "$1" start r --dir ../second' sh "$ATOLL"
+	status_is 0
+	[ "$(atoll show q --json | jq -r '.sandboxes[0].strategy')" = overlay ] || skip 'no overlay here'
+	says 'user.max_user_namespaces'
+	says 'nothing was run'
+	says 'status 125'
+	[ "$(atoll show r --json | jq -r '.sandboxes[0].strategy')" = copy ]
 }
 
 @test "fence what a command puts in the place of a secret does not show it" {

@@ -47,6 +47,14 @@ teardown() {
 	fi
 }
 
+# without_namespaces COMMAND...: where the kernel makes none, for root neither.
+without_namespaces() {
+	unshare --map-current-user --keep-caps sh -ec '
+		echo 0 >/proc/sys/user/max_mnt_namespaces
+		echo 0 >/proc/sys/user/max_user_namespaces
+		exec setpriv --inh-caps=-all --ambient-caps=-all --bounding-set=-all "$@"' sh "$@"
+}
+
 # no_sanitizer: skips where memory is measured or limited.
 no_sanitizer() {
 	! grep -qE '__(asan|tsan)_init' "$ATOLL" || skip 'a sanitizer takes memory of its own'

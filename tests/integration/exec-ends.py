@@ -183,7 +183,8 @@ def exec_tells_the_command_also_where_it_is_tried_in_another_way(w):
     try:
         # The first helper has no namespaces to offer.
         script = 'echo 0 >/proc/sys/user/max_mnt_namespaces; echo 0 >/proc/sys/user/max_user_namespaces; exec "$@"'
-        is_told(subprocess.Popen(['unshare', '-Ur', 'sh', '-c', script, 'sh', ATOLL, 'exec', 'q', '--', 'sh', '-c', LISTENS],
+        is_told(subprocess.Popen(['unshare', '-Ur', 'sh', '-c', script, 'sh', ATOLL, 'exec', 'q', '--unfenced', '--', 'sh', '-c',
+                                  LISTENS],
                                  cwd=w.root, env=w.env, stdout=subprocess.PIPE, text=True), 'without namespaces')
     finally:
         w.atoll('stop', '--force', '--yes', 'q')

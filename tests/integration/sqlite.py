@@ -500,8 +500,8 @@ def ovl_01_without_namespaces(new):
              'sqlite3 dev.db "CREATE TABLE lost(x)" || echo refused'
     done = subprocess.run(['unshare', '--map-current-user', '--keep-caps', 'sh', '-ec',
                            'echo 0 > /proc/sys/user/max_user_namespaces; exec setpriv --inh-caps=-all '
-                           '--ambient-caps=-all --bounding-set=-all "$@"', 'sh', ATOLL, 'exec', 'p', '--', 'sh', '-c',
-                           script], env=w.env, cwd=w.app, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                           '--ambient-caps=-all --bounding-set=-all "$@"', 'sh', ATOLL, 'exec', 'p', '--unfenced', '--',
+                           'sh', '-c', script], env=w.env, cwd=w.app, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     same(done.returncode, 0, done.stdout)
     has(done.stdout, 'refused')
     same(w.dump(), before)

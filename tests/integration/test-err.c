@@ -356,6 +356,7 @@ static int known(enum atoll_code c)
 	case ATOLL_E_NEWER:
 	case ATOLL_E_STALE:
 	case ATOLL_E_UNREACHABLE:
+	case ATOLL_E_NO_FENCE:
 		return 1;
 	case ATOLL_E_END_:
 		break;

@@ -688,7 +688,7 @@ def transcript_without_namespaces():
     with Kept() as w:
         w.atoll('start', 'q', '--strategy', 'copy', '--dir', str(w.root))
         t = w.shell()
-        t.type(' '.join(f"'{c}'" for c in closed) + f' {ATOLL} exec --transcript q -- '
+        t.type(' '.join(f"'{c}'" for c in closed) + f' {ATOLL} exec --unfenced --transcript q -- '
                'bash -c \'echo be""gun; while read -r x; do echo "<$x>"; done\'\r')
         t.expect('begun')
         t.say('one\r', '<one>')

@@ -274,7 +274,7 @@ disturbed() {
 	repository
 	begin
 	unshare --map-current-user --keep-caps sh -ec 'echo 0 >/proc/sys/user/max_user_namespaces
-		exec setpriv --inh-caps=-all --ambient-caps=-all --bounding-set=-all "$@"' sh "$ATOLL" exec p -- \
+		exec setpriv --inh-caps=-all --ambient-caps=-all --bounding-set=-all "$@"' sh "$ATOLL" exec p --unfenced -- \
 		sh -ec 'test "$PWD" != '"$repo"'; git log >/dev/null; echo x >>one; git commit -qam second'
 	[ "$(git log --format=%s)" = first ]
 	"$ATOLL" commit p >/dev/null
