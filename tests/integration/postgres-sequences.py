@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random sequences of protocol messages, to the server itself and to the holder of a plan's transaction, beside
+equal databases: every answer must be the same, message by message, and so must what the sequences leave behind.
+
+    postgres-sequences.py [SEED...] [--without REGEX]     ATOLL_LONG=1: a million sequences
+
+A failing session is made small and printed; its seed alone repeats it. --without leaves statements out, to look
+past a known fault.
+"""
+
+import argparse
+import ast
+import itertools
+import multiprocessing
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, os.environ['ATOLL_TEST_LIB'])
+import pgsequence  # noqa: E402
+import pgwire  # noqa: E402
+from cluster import Cluster  # noqa: E402
+
+HOLDER = os.environ['ATOLL_POSTGRES']
+LONG = os.environ.get('ATOLL_LONG') == '1'
+SEQUENCES = 1_000_000 if LONG else 10_000
+PER_SESSION = 25
+WORKERS = 2
+PATIENCE = 60   # seconds, for an answer
+IMPATIENCE = 1  # the same while a sequence is made small: that it hangs is known then
+WORST = 12      # kinds of differences that are made small by each worker
+NAME = 'sequence'  # of the clients' application: without one the server would say the holder's
+EVERY = 20      # seconds between signs of life
+
+
+class Holder:
+    """The process that keeps a plan's transaction."""
+
+    def __init__(self, url, top):
+        self.dir = Path(tempfile.mkdtemp(dir=top))
+        (self.dir / 'clients').mkdir(mode=0o700)
+        self.child = subprocess.Popen([HOLDER, 'hold', str(self.dir)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                      text=True)
+        self.child.stdin.write(url + '\n')
+        self.child.stdin.close()
+        said = self.child.stdout.readline().strip()
+        self.child.stdout.close()
+        if said != 'ok ready':
+            raise OSError(f'the holder said {said!r}')
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.child.kill()
+        self.child.wait()
+        shutil.rmtree(self.dir)
+
+
+def knowledge(peer):
+    """What its client knows of the settings, once all it has sent is answered. How often it was said is free."""
+    return [(b'S', str(sorted(peer.parameters.items())).encode())] if peer.status else []
+
+
+class Pair:
+    """Two equal databases, and the ways to them: the first directly, the second through a holder."""
+
+    def __init__(self, cluster, top, number):
+        self.cluster, self.top = cluster, top
+        self.names = [f'direct{number}', f'inside{number}']
+        for name in self.names:
+            cluster.sql(f'create database {name} owner {cluster.role}', user='postgres', database='postgres')
+            cluster.sql(pgsequence.SCHEMA, database=name)
+
+    def compare(self, bursts, patience=PATIENCE):
+        """None, or (number of a burst, what the server answered, what came from the plan)."""
+        url = self.cluster.url.replace(self.cluster.database, self.names[1])
+        with Holder(url, self.top) as holder:
+            return self.exchange(bursts, holder, patience)
+
+    def connect(self, holder, patience):
+        ways = zip((self.cluster.socket, holder.dir / 'clients'), self.names)
+        return [pgwire.Peer(way, self.cluster.role, name, patience=patience, application_name=NAME)
+                for way, name in ways]
+
+    def exchange(self, bursts, holder, patience):
+        peers = {}
+        try:
+            with pgwire.Peer(self.cluster.socket, self.cluster.role, self.names[0], patience=PATIENCE) as fresh:
+                fresh.send([pgwire.query(pgsequence.SCHEMA)])
+                fresh.answers()
+            for i, (client, wait, items) in enumerate(bursts):
+                if client not in peers:
+                    peers[client] = self.connect(holder, patience)
+                for peer in peers[client]:
+                    peer.send([m for _, messages in items for m in messages])
+                if not wait:
+                    continue
+                want, got = (peer.answers() + knowledge(peer) for peer in peers[client])
+                if want != got:
+                    return i, want, got
+            return None
+        finally:
+            for peer in itertools.chain(*peers.values()):
+                peer.socket.close()
+
+    def fails(self, bursts):
+        try:
+            found = self.compare(bursts, IMPATIENCE)
+        except OSError:  # the server has closed the connection: an invalid sequence
+            return False
+        return found is not None and (b'?' not in [kind for kind, _ in found[1]])
+
+
+def show(messages, other):
+    for kind, body in messages:
+        if kind == b'S':
+            there = dict(ast.literal_eval(next((b for k, b in other if k == b'S'), b'[]').decode()))
+            for name, value in ast.literal_eval(body.decode()):
+                if there.get(name) != value:
+                    yield f'    S {name} {value!r}'
+        elif kind in (b'E', b'N'):
+            said = pgwire.fields(body)
+            yield f'    {kind.decode()} {said.get("C")} {said.get("M")}' + ''.join(
+                f' {k}={v}' for k, v in said.items() if k not in 'CMV')
+        else:
+            yield f'    {kind.decode()} {body[:60]!r}'
+
+
+def describe(seed, bursts, found):
+    yield f'seed {seed}, as small as it gets:'
+    for client, wait, items in bursts[:found[0] + 1]:
+        yield f'  client {client}' + ('' if wait else ', which does not wait:')
+        for words, messages in items:
+            more = ' '.join(k.decode() for k, _ in messages[1:])
+            yield f'    {words}' + (f'  and {more}' if more else '')
+    yield '  the server:'
+    yield from show(found[1], found[2])
+    yield '  the plan:'
+    yield from show(found[2], found[1])
+
+
+def kind_of(found):
+    """Of the first message that differs, what it says: one fault shows in many sequences."""
+    def word(message):
+        kind, body = message
+        return kind, pgwire.fields(body).get('M') if kind in (b'E', b'N') else body if kind in (b'C', b'?') else b''
+
+    pairs = itertools.zip_longest(found[1], found[2], fillvalue=(b'-', b''))
+    return next(str((word(a), word(b))) for a, b in pairs if a != b)
+
+
+def explain(pair, seed, bursts):
+    small = pgsequence.shrink(bursts, pair.fails)
+    found = pair.compare(small, IMPATIENCE)
+    return list(describe(seed, small, found)) if found else [f'seed {seed}: it fails not always']
+
+
+def work(cluster, top, number, seeds, without, out):  # pylint: disable=too-many-arguments
+    """One process: sessions of the SEEDS, differences to OUT as (seed, lines); None at the end."""
+    try:
+        pair, known = Pair(cluster, top, number), set()
+        for seed in seeds:
+            bursts, _ = pgsequence.session(seed, PER_SESSION, without)
+            found = pair.compare(bursts)
+            out.put((seed, None))
+            if not found:
+                continue
+            new = kind_of(found) not in known
+            known.add(kind_of(found))
+            out.put((seed, explain(pair, seed, bursts[:found[0] + 1]) if new else [f'seed {seed}: one like those']))
+            if len(known) >= WORST:
+                break
+    except Exception as broken:  # pylint: disable=broad-except
+        out.put((-1, [f'{type(broken).__name__}: {broken}']))
+        raise
+    finally:
+        out.put((None, None))
+
+
+def run(cluster, top, seeds, without):
+    out = multiprocessing.SimpleQueue()
+    workers = [multiprocessing.Process(target=work, args=(cluster, top, i, seeds[i::WORKERS], without, out))
+               for i in range(WORKERS)]
+    for worker in workers:
+        worker.start()
+    running, sessions, problems, told = len(workers), 0, [], time.monotonic()
+    while running:
+        seed, lines = out.get()
+        running -= seed is None
+        sessions += seed is not None and lines is None
+        if lines:
+            problems.append(lines)
+            print('\n'.join('# ' + line for line in lines), flush=True)
+        if time.monotonic() - told > EVERY:
+            print(f'# {sessions * PER_SESSION} sequences', flush=True)
+            told = time.monotonic()
+    for worker in workers:
+        worker.join()
+    return sessions, problems
+
+
+def main():
+    options = argparse.ArgumentParser()
+    options.add_argument('seeds', nargs='*', type=int)
+    options.add_argument('--without')
+    given = options.parse_args()
+    seeds = given.seeds or list(range(SEQUENCES // PER_SESSION))
+    print('1..1', flush=True)
+    top = tempfile.mkdtemp(prefix='atoll-pg-', dir='/var/tmp')
+    os.chmod(top, 0o755)
+    began = time.monotonic()
+    try:
+        with Cluster(top, max_locks_per_transaction=256) as cluster:
+            sessions, problems = run(cluster, top, seeds, given.without)
+    finally:
+        shutil.rmtree(top, ignore_errors=True)
+    print(f'# {sessions * PER_SESSION} sequences in {time.monotonic() - began:.1f} s')
+    print(f'{"not ok" if problems else "ok"} 1 - sequences_of_messages_are_answered_as_by_the_server')
+    return 1 if problems else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random sequences of PostgreSQL frontend messages, made from a seed.
+
+A session is a list of bursts, a burst is (client, wait, items): what one client sends before it reads, if it
+WAITs for answers then. An item is (words, messages): what can only be sent as a whole, such as a COPY and its
+data. Sessions continue: what one sequence leaves behind (prepared statements, settings, rows) the next one meets.
+"""
+
+import random
+import re
+
+import pgwire
+
+SCHEMA = '''drop table if exists d, t, x;
+create table t(id int primary key, v text);
+create table d(id int primary key, r int references t deferrable initially deferred);
+insert into t select i, 'v' || i from generate_series(1, 5) i;'''
+
+# Every sequence ends so: blocks and batches are closed, and what was changed is looked at.
+EFFECTS = ("select * from t order by id", "select * from d order by id",
+           "select to_regclass('x')", "select name, statement, from_sql from pg_prepared_statements order by 1",
+           "select name, statement, is_holdable from pg_cursors order by 1",
+           "select name, setting from pg_settings where name in ('work_mem', 'application_name', 'timezone', "
+           "'standard_conforming_strings', 'transaction_read_only', 'client_min_messages') order by 1")
+
+STATEMENTS, PORTALS = ('', '', 's1', 's2', 'S x'), ('', '', 'p1', 'p2')
+PREPARED, CURSORS, SAVEPOINTS = ('s1', 's2', '"S x"'), ('c1', 'c2', 'p1'), ('a', 'b')
+
+BLOCKS = ['begin', 'begin', 'commit', 'rollback', 'end', 'abort', 'start transaction', 'BEGIN WORK', 'begin read only',
+          'commit and chain', 'rollback and chain', '/* x */ begin -- y', 'commit and no chain',
+          'set transaction read only', 'start transaction read write']
+SAVING = ['savepoint {save}', 'savepoint {save}', 'release {save}', 'release savepoint {save}', 'rollback to {save}',
+          'rollback work to savepoint {save}', 'ROLLBACK TRANSACTION TO {save}']
+ROWS = ['select 1', 'select * from t order by id', 'select count(*) from t', "insert into t values ({id}, 'x')",
+        "insert into t values ({id}, 'y') returning id", "update t set v = 'z{id}' where id = {id}",
+        'delete from t where id = {id}', 'select id from t where id > {id} order by 1 for update',
+        'select generate_series(1, 4)', 'insert into d values ({id}, {id})', 'insert into d values ({id}, 99)',
+        'delete from d', 'table d', 'values (1), (2), (3)', 'create table x(i int)', 'drop table x',
+        'insert into x values ({id})', 'truncate d', 'select v, id from t where id = {id}']
+WRONG = ['select 1/0', 'select bogus', 'selec 1', "insert into t values (1, 'dup')", "select 'x'::int",
+         'select 1/(id - 3) from t order by id', "do $$ begin raise exception 'no'; end $$"]
+ODD = ['', '-- nothing', "do $$ begin raise notice 'yes'; end $$", 'select \';\', $x$ ; commit; $x$',
+       'explain (costs off) select * from t', 'lock table t in share mode']
+SESSION = ["set work_mem = '{id}MB'", "set local work_mem = '8{id}kB'", 'reset work_mem', 'show work_mem', 'reset all',
+           "set application_name = 'n{id}'", "set local application_name = 'l{id}'", 'show application_name',
+           "select set_config('work_mem', '2MB', false)", "select set_config('work_mem', '3MB', true)",
+           "set timezone = 'UTC'", "set local time zone 'CET'", 'show transaction_read_only', 'discard plans',
+           'set constraints all immediate', 'set constraints all deferred', 'set constraints d_r_fkey immediate',
+           'set client_min_messages = error', 'set session work_mem = default', 'discard all']
+NAMED = ['prepare {prep} as select * from t order by id', "prepare {prep}(int) as insert into t values ($1, 'p')",
+         'prepare {prep} as select 7', 'execute {prep}', 'execute {prep}({id})', 'execute {prep}', 'deallocate {prep}',
+         'deallocate prepare {prep}', 'deallocate all',
+         "select name, statement, from_sql from pg_prepared_statements order by 1"]
+CURSOR = ['declare {cursor} cursor for select * from t order by id', 'declare {cursor} cursor for select 1 union select 2',
+          'declare {cursor} scroll cursor for values (1), (2), (3)', 'fetch {cursor}', 'fetch 2 from {cursor}',
+          'fetch all in {cursor}', 'fetch backward 1 from {cursor}', 'move {cursor}', 'close {cursor}', 'close all',
+          "select name, statement, is_holdable from pg_cursors order by 1",
+          'declare {cursor} cursor with hold for select id from t order by id']
+COPY_OUT = ['copy t to stdout', 'copy (select 1 union select 2) to stdout', 'copy (select 1/(id - 3) from t) to stdout']
+COPY_IN = ['copy t from stdin', 'copy t(id) from stdin', 'copy nothing from stdin', 'copy d from stdin']
+PARAMETERS = [('select $1::int', 1), ('insert into t values ($1, $2)', 2), ('select * from t where id = $1', 1),
+              ('delete from t where id > $1', 1), ("update t set v = $2 where id = $1::int returning v", 2)]
+FUNCTIONS = [(177, (2, 3)), (1397, (-4,)), (154, (1, 0)), (154, (9, 2)), (999999, ())]
+
+KINDS = [(BLOCKS, 12), (SAVING, 10), (ROWS, 22), (WRONG, 4), (ODD, 2), (SESSION, 5), (NAMED, 8), (CURSOR, 7),
+         (COPY_OUT, 1), (COPY_IN, 2)]
+WEIGHTS = [w for _, w in KINDS]
+
+
+class Maker:
+    """Of one session. WITHOUT: a pattern of statements that are left out."""
+
+    def __init__(self, seed, clients=1, without=None):
+        self.random = random.Random(seed)
+        self.without = without
+        self.clients, self.client, self.bursts = clients, 0, []
+        self.wanted = {}     # statement -> number of parameters it was parsed with
+        self.copies = set()  # statements and portals that may be a COPY FROM STDIN
+
+    # ---- texts ----
+
+    def fill(self, words):
+        r = self.random
+        return words.format(id=r.randint(1, 9), save=r.choice(SAVEPOINTS), prep=r.choice(PREPARED),
+                            cursor=r.choice(CURSORS)) if '{' in words else words
+
+    def statement(self):
+        while True:
+            words = self.fill(self.random.choice(self.random.choices(KINDS, WEIGHTS)[0][0]))
+            if self.without and re.search(self.without, words):
+                continue
+            if self.clients == 1 or ' from pg_' not in words:
+                return words
+
+    # ---- items ----
+
+    def data(self, sync):
+        """What follows a COPY FROM STDIN, if it is one."""
+        r = self.random
+        rows = ['{id}\tc\n', '1\tdup\n', '{id}\t{id}\n', 'junk\n', '4{id}\n', '3{id}\tq\n3{id}\tq\n']
+        messages = [pgwire.data(self.fill(r.choice(rows))) for _ in range(r.randint(0, 2))]
+        if sync:
+            messages.insert(0, r.choice([pgwire.SYNC, pgwire.FLUSH]))
+        return [*messages, pgwire.COPY_DONE if r.random() < 0.8 else pgwire.fail()]
+
+    def simple(self):
+        r = self.random
+        count = r.choices([1, 2, 3, 4], [60, 20, 12, 8])[0]
+        words = ';'.join(self.statement() for _ in range(count))
+        messages = [pgwire.query(words)]
+        for _ in range(words.count('from stdin')):
+            messages += self.data(False)
+        return f'Query {words!r}', messages
+
+    def parse(self, name):
+        r = self.random
+        if r.random() < 0.3:
+            words, count = r.choice(PARAMETERS)
+        else:
+            words, count = self.statement(), 0
+            if r.random() < 0.04:
+                words += ';' + self.statement()
+        self.wanted[name] = count
+        if 'from stdin' in words:
+            self.copies.add(name)
+        return f'Parse {name!r} {words!r}', [pgwire.parse(name, words)]
+
+    def bind(self, portal, name):
+        r = self.random
+        count = self.wanted.get(name, 0) if r.random() < 0.97 else r.randint(0, 3)
+        values = [r.choice([None, 'x', '', -1]) if r.random() < 0.1 else r.randint(1, 9) for _ in range(count)]
+        formats = r.choice([(), (), (0,), (1,)])
+        if name in self.copies:
+            self.copies.add('portal ' + portal)
+        return f'Bind {portal!r} to {name!r} {values} {formats}', [pgwire.bind(portal, name, values, formats)]
+
+    def execute(self, portal):
+        r = self.random
+        rows = r.choice([0, 0, 0, 1, 2])
+        messages = [pgwire.execute(portal, rows)]
+        if 'portal ' + portal in self.copies:
+            messages += self.data(r.random() < 0.3)
+        return f'Execute {portal!r} {rows}', messages
+
+    def about(self, what, names):
+        kind = self.random.choice('SP')
+        name = self.random.choice(names[kind])
+        return f'{what.__name__.capitalize()} {kind} {name!r}', [what(kind, name)]
+
+    def piece(self):
+        """A few messages of the extended protocol that mostly make sense together."""
+        r = self.random
+        name, portal = r.choice(STATEMENTS), r.choice(PORTALS)
+        names = {'S': STATEMENTS, 'P': PORTALS + CURSORS}
+        kind = r.random()
+        if kind < 0.55:
+            whole = [self.parse(name)]
+            if r.random() < 0.2:
+                whole.append((f'Describe S {name!r}', [pgwire.describe('S', name)]))
+            whole.append(self.bind(portal, name))
+            if r.random() < 0.5:
+                whole.append((f'Describe P {portal!r}', [pgwire.describe('P', portal)]))
+            whole.append(self.execute(portal))
+            return whole
+        if kind < 0.75:
+            return [self.bind(portal, name), self.execute(portal)]
+        return [r.choice([lambda: self.parse(name), lambda: self.bind(portal, name), lambda: self.execute(portal),
+                          lambda: self.execute(r.choice(CURSORS)), lambda: self.about(pgwire.describe, names),
+                          lambda: self.about(pgwire.close, names), lambda: ('Flush', [pgwire.FLUSH])])()]
+
+    # ---- bursts ----
+
+    def add(self, items, wait=True):
+        self.bursts.append((self.client, wait, items))
+
+    def batch(self):
+        r = self.random
+        items = []
+        for _ in range(r.choices([1, 2, 3, 5], [50, 25, 15, 10])[0]):
+            items += self.piece()
+            if r.random() < 0.08:
+                items.append(('Flush', [pgwire.FLUSH]))
+            if r.random() < 0.08:
+                items.append(('Sync', [pgwire.SYNC]))
+        end = r.random()
+        if end < 0.85:
+            items.append(('Sync', [pgwire.SYNC]))
+        elif end < 0.92:
+            items.append(('Flush', [pgwire.FLUSH]))
+        self.add(items, end < 0.92 and r.random() < 0.9)
+
+    def settle(self):
+        self.add([('Sync', [pgwire.SYNC]), ("Query 'rollback'", [pgwire.query('rollback')])])
+
+    def burst(self):
+        r = self.random
+        if self.clients > 1 and r.random() < 0.3:
+            self.settle()
+            self.client = (self.client + 1) % self.clients
+        kind = r.random()
+        if kind < 0.48:
+            self.add([self.simple() for _ in range(r.choices([1, 2], [9, 1])[0])])
+        elif kind < 0.98:
+            self.batch()
+        else:
+            oid, values = r.choice(FUNCTIONS)
+            self.add([(f'FunctionCall {oid} {values}', [pgwire.call(oid, values)])])
+
+    def sequence(self):
+        for _ in range(self.random.randint(2, 8)):
+            self.burst()
+        self.settle()
+        for words in EFFECTS:
+            if self.clients == 1 or ' from pg_' not in words:
+                self.add([(f'Query {words!r}', [pgwire.query(words)])])
+
+
+def session(seed, sequences, without=None):
+    """Bursts, and after how many of them each sequence is at its end."""
+    maker = Maker(seed, 2 if seed % 5 == 4 else 1, without)
+    ends = []
+    for _ in range(sequences):
+        maker.sequence()
+        ends.append(len(maker.bursts))
+    return maker.bursts, ends
+
+
+# ---- making a failing one small ----
+
+def without(bursts, i, j=None):
+    if j is None:
+        return bursts[:i] + bursts[i + 1:]
+    client, wait, items = bursts[i]
+    rest = items[:j] + items[j + 1:]
+    return bursts[:i] + ([(client, wait, rest)] if rest else []) + bursts[i + 1:]
+
+
+def shrink_bursts(bursts, fails):
+    """Without as many bursts as can be missed, halves first."""
+    size = len(bursts) // 2
+    while size:
+        at = len(bursts)
+        while at > 0:
+            shorter = bursts[:max(0, at - size)] + bursts[at:]
+            if shorter and fails(shorter):
+                bursts = shorter
+            at -= size
+        size //= 2
+    return bursts
+
+
+def shrink_items(bursts, fails):
+    for i in range(len(bursts) - 1, -1, -1):
+        for j in range(len(bursts[i][2]) - 1, -1, -1):
+            if i < len(bursts) and j < len(bursts[i][2]):
+                shorter = without(bursts, i, j)
+                if shorter and fails(shorter):
+                    bursts = shorter
+    return bursts
+
+
+def shorter_queries(item):
+    """Of a Query of several statements: one less."""
+    words, messages = item
+    kind, body = messages[0]
+    parts = body[:-1].decode().split(';')
+    if kind != b'Q' or len(parts) < 2 or '$' in words:
+        return
+    for i in range(len(parts)):
+        fewer = ';'.join(parts[:i] + parts[i + 1:])
+        yield f'Query {fewer!r}', [pgwire.query(fewer), *messages[1:]]
+
+
+def shrink_queries(bursts, fails):
+    for i, (client, wait, items) in enumerate(bursts):
+        for j, item in enumerate(items):
+            for fewer in shorter_queries(item):
+                shorter = bursts[:i] + [(client, wait, items[:j] + [fewer] + items[j + 1:])] + bursts[i + 1:]
+                if fails(shorter):
+                    return shrink_queries(shorter, fails)
+    return bursts
+
+
+def is_whole(bursts):
+    """Can each burst that waits be answered: does it end with what makes the server send its answers?"""
+    return all(items[-1][0].split()[0] in ('Sync', 'Flush', 'Query', 'FunctionCall') for _, wait, items in bursts if wait)
+
+
+def shrink(bursts, differs):
+    """A part of BURSTS, as small as it gets, of which DIFFERS is true as well."""
+    def fails(part):
+        return is_whole(part) and differs(part)
+
+    size = None
+    while size != sum(len(items) for _, _, items in bursts):
+        size = sum(len(items) for _, _, items in bursts)
+        bursts = shrink_queries(shrink_items(shrink_bursts(bursts, fails), fails), fails)
+    return bursts
