@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "exec/exec.h"
+#include "plan/command-env.h"
 #include "plan/exec-option.h"
 #include "plan/fence.h"
 #include "plan/output.h"
@@ -101,8 +102,8 @@ static int find_running(const struct joining *jn, const struct sandboxes *boxes,
 }
 
 /* What the one that is joined has, as far as it is the plan's. */
-static void build_env(const struct joining *jn, const char *cwd, const struct sandboxes *boxes,
-                      struct strlist *env)
+static int build_env(const struct joining *jn, const char *cwd, const struct sandboxes *boxes,
+                     struct strlist *env, struct error *err)
 {
 	cleanup_free char *plan = xasprintf("ATOLL_PLAN=%s", jn->p->name);
 	cleanup_free char *id = xasprintf("ATOLL_PLAN_ID=%s", jn->p->id);
@@ -120,6 +121,7 @@ static void build_env(const struct joining *jn, const char *cwd, const struct sa
 
 		strlist_add(env, view);
 	}
+	return command_env_read(boxes->v[0].area, env, err);
 }
 
 static int run_there(struct joining *jn, const struct atoll_exec *exec,
@@ -147,7 +149,9 @@ static int run_there(struct joining *jn, const struct atoll_exec *exec,
 	}
 	if (r < 0)
 		return r;
-	build_env(jn, cwd, boxes, &env);
+	r = build_env(jn, cwd, boxes, &env, err);
+	if (r < 0)
+		return r;
 	setenv = xcalloc(env.n + 1, sizeof(*setenv));
 	for (size_t i = 0; i < env.n; i++)
 		setenv[i] = env.v[i];

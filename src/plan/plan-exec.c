@@ -19,6 +19,7 @@
 #include "exec/exec.h"
 #include "fs/resolve.h"
 #include "plan/choose.h"
+#include "plan/command-env.h"
 #include "plan/disk-guard.h"
 #include "plan/exec-option.h"
 #include "plan/fence.h"
@@ -326,6 +327,7 @@ static int run(struct use *use, const struct atoll_exec *exec, const struct strl
 	cleanup_free const char **setenv = NULL;
 	cleanup_durable_notes struct durable_notes notes = DURABLE_NOTES_INIT;
 	cleanup_close int lock_fd = FD_NONE;
+	int r = 0;
 
 	fence_env(&env);
 	/* First: what says where the resources are cannot be overruled. */
@@ -334,6 +336,10 @@ static int run(struct use *use, const struct atoll_exec *exec, const struct strl
 	build_env(op, paths, cwd, &env);
 	for (size_t i = 0; i < use->env->n; i++)
 		strlist_add(&env, use->env->v[i]);
+	if (opt->record)
+		r = command_env_keep(opt->record, use->env, err);
+	if (r < 0)
+		return r;
 	setenv = xcalloc(env.n + 1, sizeof(*setenv));
 	for (size_t i = 0; i < env.n; i++)
 		setenv[i] = env.v[i];
