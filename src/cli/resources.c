@@ -247,12 +247,13 @@ static int want_project(struct start *s, bool *ret_guessed)
 		(void)error_sys(&err, r, "find", "the current directory");
 		return cli_fail_error(s->c, &err);
 	}
-	if (strcmp(root.path, here) != 0)
+	r = project_root_check(&root, &err);
+	if (r == 0 && strcmp(root.path, here) != 0)
 		say_project(s->c, &root, here);
 	*ret_guessed = root.is_git && !strategy;
 	want(s, find_kind(*ret_guessed ? "git" : "dir"), root.path, strategy);
 	free(root.path);
-	return 0;
+	return r < 0 ? cli_fail_error(s->c, &err) : 0;
 }
 
 /* What cannot be worked with as a repository is a directory still. */

@@ -13,6 +13,7 @@
 #include "diff/change.h"
 #include "fs/atomic.h"
 #include "plan/plan.h"
+#include "strategy/git-whole.h"
 #include "util/cleanup.h"
 #include "util/json-read.h"
 #include "util/limits.h"
@@ -204,4 +205,9 @@ int project_root_find(const char *dir, enum project_scope scope, struct project_
 		path = search(dir, st.st_dev, is_workspace, &kind);
 	*ret = (struct project_root){ path ? path : xstrdup(dir), kind, is_git };
 	return 0;
+}
+
+int project_root_check(const struct project_root *root, struct error *err)
+{
+	return root->is_git ? git_check_whole(root->path, err) : 0;
 }

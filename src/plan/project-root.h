@@ -11,6 +11,7 @@
 #define PLAN_PROJECT_ROOT_H
 
 #include <stdbool.h>
+#include "util/error.h"
 
 /* What is looked for; the values of the setting run.root, in their order. */
 enum project_scope { PROJECT_AUTO = 0, PROJECT_GIT, PROJECT_HERE, PROJECT_SCOPE_END_ };
@@ -24,5 +25,9 @@ struct project_root {
 /* DIR: absolute, canonical. Of the scope PROJECT_HERE it is DIR, whatever lies above. -errno when DIR
  * cannot be looked at. The caller frees ret->path. */
 int project_root_find(const char *dir, enum project_scope scope, struct project_root *ret);
+
+/* Can ROOT be worked on as it is? -ATOLL_E_UNSUPPORTED names a linked worktree, a submodule, or a repository
+ * that has some, and where to work instead. */
+int project_root_check(const struct project_root *root, struct error *err);
 
 #endif

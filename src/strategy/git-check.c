@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "fs/walk.h"
+#include "strategy/git-whole.h"
 #include "util/cleanup.h"
 #include "util/mem.h"
 
@@ -47,22 +48,17 @@ static int refuse(struct atoll_participant *p, const char *what, const char *hin
 	return -ATOLL_E_UNSUPPORTED;
 }
 
-/* `.git` itself. */
+/* `.git` itself, which is a directory when it is whole. */
 static int check_place(struct atoll_participant *p)
 {
 	cleanup_close int root_fd = open(p->root, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	struct fs_stat st;
 	int r = root_fd < 0 ? -errno : fs_stat_at(root_fd, ".git", 0, &st);
 
-	if (r == 0 && S_ISDIR(st.mode))
-		return 0;
-	if (r < 0 && r != -ENOENT)
-		return error_sys(&p->err, r, "look at", p->root);
-	if (r == 0 && S_ISREG(st.mode))
-		return refuse(p, "is a linked worktree or a submodule: its repository is elsewhere",
-		              "give the main worktree");
 	if (r == 0)
-		return refuse(p, "has a .git that is no directory", "give the repository itself");
+		return git_check_whole(p->root, &p->err);
+	if (r != -ENOENT)
+		return error_sys(&p->err, r, "look at", p->root);
 	if (fs_stat_at(root_fd, "HEAD", 0, &st) == 0 && fs_stat_at(root_fd, "objects", 0, &st) == 0)
 		return refuse(p, "is a bare repository", "give a clone with a working tree");
 	return refuse(p, "is not the root of a git repository", "git init");
@@ -135,15 +131,6 @@ static int check_settings(struct atoll_participant *p, const struct git_state *s
 	return r < 0 ? r : 0;
 }
 
-static bool has_entries(int git_fd, const char *name)
-{
-	cleanup_close int fd =
-		openat(git_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	cleanup_dirlist struct dirlist list = DIRLIST_INIT;
-
-	return fd >= 0 && dirlist_read(fd, &list) >= 0 && list.n > 0;
-}
-
 #define ODD_HINT "remove it, or put what it leads to in its place"
 
 int git_refuse_ref(struct atoll_participant *p, const char *path)
@@ -207,9 +194,6 @@ int git_check_repository(struct atoll_participant *p)
 		r = check_for_odd_refs(p, st);
 	if (r < 0)
 		return r;
-	if (has_entries(st->dir_fd, "modules"))
-		return refuse(p, "has submodules with repositories of their own",
-		              "give the submodule's own clone");
 	what = git_operation(st->dir_fd);
 	if (what) {
 		cleanup_free char *text = xasprintf("has %s under way", what);

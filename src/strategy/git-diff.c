@@ -229,6 +229,16 @@ static int report_index(struct atoll_participant *p, const struct git_record *re
 	return r;
 }
 
+/* What git writes of a linked worktree, .git/worktrees/NAME, is one that the plan made when it is new. */
+static bool is_new_worktree(const char *path, enum atoll_change_kind kind)
+{
+	static const char dir[] = "worktrees/";
+	const char *name = path + sizeof(dir) - 1;
+
+	return kind == ATOLL_CHANGE_ADDED && strncmp(path, dir, sizeof(dir) - 1) == 0 &&
+	       !strchr(name, '/');
+}
+
 static int report_other(void *ctx, const char *path, enum atoll_change_kind kind, unsigned what,
                         const struct fs_stat *old_stat, const struct fs_stat *new_stat,
                         const char *link_target)
@@ -245,6 +255,8 @@ static int report_other(void *ctx, const char *path, enum atoll_change_kind kind
 		                  .text = link_target,
 		                  .detail = "stays in the plan, never installed" };
 
+	if (is_new_worktree(path, kind))
+		c.detail = "a worktree made in the plan: it will not arrive working";
 	return atoll_participant_change(p, &c);
 }
 

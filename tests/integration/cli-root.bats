@@ -257,3 +257,86 @@ root_is() {
 	"$ATOLL" start p --sqlite dev.db
 	[ "$("$ATOLL" show p --json | jq -r '.sandboxes[].root')" = "$PWD/dev.db" ]
 }
+
+# refuses_all WORDS...: run and start refuse it here, with these words, and nothing ran.
+refuses_all() {
+	local before row words
+	before=$(find . -path ./.git -prune -o -printf '%p %y %m %s %T@ %i\n' | sort)
+	for row in 125:run 125:run,--strategy,copy 125:run,--commit 6:start 6:start,--strategy,copy 6:start,p; do
+		IFS=, read -ra words <<<"${row#*:}"
+		[ "${words[0]}" != run ] || words+=(-- sh -c 'echo it ran; echo x >>file')
+		run "-${row%%:*}" "$ATOLL" "${words[@]}"
+		[[ $output != *'it ran'* ]]
+		for text; do
+			says "$text"
+		done
+		no_plans
+	done
+	[ "$(find . -path ./.git -prune -o -printf '%p %y %m %s %T@ %i\n' | sort)" = "$before" ]
+}
+
+@test "a repository that is elsewhere, or has others in it, is refused by name before anything runs" {
+	repository
+	allow=(-c protocol.file.allow=always)
+	git worktree add -q ../linked
+	git clone -q . ../super
+	git -C ../super "${allow[@]}" submodule --quiet add "$repo" sub
+	git -C ../super commit -qm sub
+	git clone -q --separate-git-dir="$work/apart.git" . ../separate
+	mkdir ../link
+	ln -s ../repo/.git ../link/.git
+	cd ../linked
+	refuses_all "'$work/linked' is a linked worktree: its repository is in '$repo'" \
+		"hint: work in the main working tree, '$repo'; or on the files alone with --dir $work/linked, where what git commits"
+	cd dir
+	refuses_all "'$work/linked' is a linked worktree"
+	cd ../../super
+	refuses_all "'$work/super' has submodules with repositories of their own" \
+		"hint: work on it as a directory with --dir $work/super: then .git arrives as files"
+	cd sub
+	refuses_all "'$work/super/sub' is a submodule: its repository is in '$work/super'" \
+		"hint: work on all of it as a directory with --dir $work/super; or on the files alone with --dir $work/super/sub,"
+	cd ../../separate
+	refuses_all "'$work/separate' has its repository elsewhere, in '$work/apart.git'"
+	cd ../link
+	refuses_all "'$work/link' has its repository elsewhere, in '$repo/.git'"
+	# A repository that others are linked to is whole, and so is a clone whose submodules were not fetched.
+	cd "$repo"
+	"$ATOLL" start main
+	git clone -q ../super ../not-fetched
+	cd ../not-fetched
+	"$ATOLL" start not-fetched
+}
+
+@test "a resource that is a linked worktree or has submodules can be named as a directory" {
+	repository
+	git worktree add -q ../linked
+	git clone -q . ../super
+	git -C ../super -c protocol.file.allow=always submodule --quiet add "$repo" sub
+	git -C ../super commit -qm sub
+	cd ../linked
+	run -6 "$ATOLL" start --git .
+	says 'is a linked worktree'
+	run -0 "$ATOLL" run --commit --dir . -- sh -c 'echo x >>one'
+	[ "$(git diff --stat | tail -1)" = ' 1 file changed, 1 insertion(+)' ]
+	# What the advice for a submodule says brings what git commits in it, and in what holds it.
+	cd ../super/sub
+	run -0 "$ATOLL" run --commit --dir "$work/super" -- sh -ec 'echo x >>one; git commit -qam below; cd ..; git commit -qam above'
+	[ "$(git log -1 --format=%s)" = below ]
+	[ "$(git -C .. log -1 --format=%s)" = above ]
+	[ -z "$(git -C .. status --porcelain)" ]
+}
+
+@test "a worktree that is made in a plan is named as one that does not arrive working" {
+	repository
+	git worktree add -q ../there -b there
+	started
+	inside 'git worktree add -q inner -b inner; git -C ../there status >/dev/null 2>&1 || :'
+	run -0 "$ATOLL" diff p
+	[ "$(grep -c 'worktree made in the plan' <<<"$output")" -eq 1 ]
+	says "A  $repo/.git/worktrees/inner/  (a worktree made in the plan: it will not arrive working)"
+	"$ATOLL" diff p --json | jq -e '[.changes[] | select(.path == ".git/worktrees/inner").detail] == ["a worktree made in the plan: it will not arrive working"]'
+	committed
+	[ ! -e .git/worktrees/inner ]
+	! git -C inner status
+}

@@ -31,7 +31,7 @@ refuses() {
 	}
 	mkdir ../odd
 	ln -s "$repo/.git" ../odd/.git
-	refused 'has a .git that is no directory'
+	refused 'has its repository elsewhere'
 	rm -r ../odd
 	git clone -q . ../odd
 	git -C ../odd config core.worktree "$repo"
