@@ -125,6 +125,8 @@ static int add_fences(struct request *q, const struct exec_options *opt)
 	};
 	int r = opt->net ? request_add(q, REQUEST_NET, opt->net) : 0;
 
+	if (r == 0 && opt->net)
+		r = add_all(q, REQUEST_LISTEN, opt->listen);
 	for (int i = 0; r == 0 && i < REQUEST_LIMIT_END_; i++)
 		r = add_number(q, limits[i], opt->limits[i]);
 	return r;

@@ -93,7 +93,8 @@ struct exec_options {
 	const char *record; /* directory where the helper writes who pid 1 is, for exec_bury() */
 	const struct exec_sync *syncs; /* after the command */
 	unsigned n_syncs;
-	const char *net; /* REQUEST_NET_*; NULL: the host's. Only with views */
+	const char *net;           /* REQUEST_NET_*; NULL: the host's. Only with views */
+	const char *const *listen; /* REQUEST_LISTEN; NULL-terminated, or NULL. Only with NET */
 	/* Bytes, thousandths of a processor, processes; <= 0: no limit. What holds the command to
 	 * them is in struct exec_usage. */
 	int64_t limits[REQUEST_LIMIT_END_];

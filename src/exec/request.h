@@ -54,6 +54,8 @@ enum request_field {
 	REQUEST_SYNC_NUMBER, /* written to the area when all is on disk */
 	REQUEST_STRICT,      /* all of the fence, or no command */
 	REQUEST_NET,         /* REQUEST_NET_*: a network of its own (helper/net.h) */
+	REQUEST_LISTEN, /* "PORT WORD PATH", with that: the process at the socket PATH is sent the
+	                            line WORD, with a socket that listens at PORT of the command's loopback */
 	/* Numbers, decimal: bytes, thousandths of a processor, processes (helper/limit.h). */
 	REQUEST_MEMORY,
 	REQUEST_CPUS,

@@ -7,14 +7,23 @@
 #include "helper/net.h"
 
 #include "util/cleanup.h"
+#include "util/mem.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <net/if.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 static int bring_up(const char *name)
 {
@@ -30,6 +39,86 @@ static int bring_up(const char *name)
 	return ioctl(fd, SIOCSIFFLAGS, &ifr) < 0 ? -errno : 0;
 }
 
+/* A socket that listens at PORT of the loopback. */
+static int listen_at(const char *port, int *ret_fd)
+{
+	struct sockaddr_in addr = { .sin_family = AF_INET,
+		                    .sin_port = htons((uint16_t)strtoul(port, NULL, 10)),
+		                    .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+
+	*ret_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	return *ret_fd < 0 || bind(*ret_fd, (const struct sockaddr *)&addr, sizeof(addr)) < 0 ||
+	                       listen(*ret_fd, SOMAXCONN) < 0
+	               ? -errno
+	               : 0;
+}
+
+/* The process at the Unix socket PATH; by way of the directory: an address has no room for a long path. */
+static int dial(const char *path, int *ret_fd)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	const char *slash = strrchr(path, '/');
+	cleanup_free char *dir = xstrndup(path, slash ? (size_t)(slash - path) : 0);
+	cleanup_close int dir_fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	if (dir_fd < 0)
+		return -errno;
+	(void)snprintf(addr.sun_path, sizeof(addr.sun_path), "/proc/self/fd/%d%s", dir_fd, slash);
+	*ret_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	return *ret_fd < 0 || connect(*ret_fd, (const struct sockaddr *)&addr, sizeof(addr)) < 0
+	               ? -errno
+	               : 0;
+}
+
+static int hand_over(int to, const char *line, int listener)
+{
+	union {
+		struct cmsghdr head; /* for its alignment */
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control = { 0 };
+	struct iovec iov = { .iov_base = (void *)(uintptr_t)line, .iov_len = strlen(line) };
+	struct msghdr msg = { .msg_iov = &iov,
+		              .msg_iovlen = 1,
+		              .msg_control = control.bytes,
+		              .msg_controllen = sizeof(control.bytes) };
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(c), &listener, sizeof(int));
+	return sendmsg(to, &msg, MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+/* "PORT WORD PATH". Our end of the connection stays open until we end: with it ends what the other process does at
+ * the listener. */
+static int give_listener(const char *wish)
+{
+	const char *word = strchr(wish, ' ');
+	const char *path = word ? strchr(word + 1, ' ') : NULL;
+	cleanup_free char *line =
+		path ? xasprintf("%.*s\n", (int)(path - word - 1), word + 1) : NULL;
+	cleanup_close int listener = FD_NONE, to = FD_NONE;
+	int r = path ? listen_at(wish, &listener) : -EPROTO;
+
+	if (r == 0)
+		r = dial(path + 1, &to);
+	if (r == 0)
+		r = hand_over(to, line, listener);
+	if (r == 0)
+		(void)take_fd(&to);
+	return r;
+}
+
+static int give_listeners(const struct request *q)
+{
+	int r = 0;
+
+	for (unsigned i = 0; r == 0 && i < request_count(q, REQUEST_LISTEN); i++)
+		r = give_listener(request_get(q, REQUEST_LISTEN, i));
+	return r;
+}
+
 int net_enter(const struct request *q, struct failure *f)
 {
 	const char *net = request_get(q, REQUEST_NET, 0);
@@ -42,8 +131,12 @@ int net_enter(const struct request *q, struct failure *f)
 		return failure_set(f, REPLY_REQUEST, -EPROTO, "give the network '%s'", net);
 	if (unshare(CLONE_NEWNET) < 0)
 		return failure_set(f, REPLY_NAMESPACE, -errno, "make a network namespace");
-	r = loopback ? bring_up("lo") : 0;
-	return r < 0 ? failure_set(f, REPLY_NAMESPACE, r, "bring the loopback up") : 0;
+	/* Only a loopback that is up can be connected to. */
+	r = loopback || request_count(q, REQUEST_LISTEN) > 0 ? bring_up("lo") : 0;
+	if (r < 0)
+		return failure_set(f, REPLY_NAMESPACE, r, "bring the loopback up");
+	r = give_listeners(q);
+	return r < 0 ? failure_set(f, REPLY_NAMESPACE, r, "listen for the plan's database") : 0;
 }
 
 int net_refuse(const struct request *q, struct failure *f)

@@ -435,6 +435,7 @@ static int run_isolated(struct use *use, const struct atoll_exec *exec, struct v
 	cleanup_free char *given = exec_absolute_cwd(exec->cwd);
 	cleanup_free char *cwd = NULL;
 	cleanup_free char *tmp = NULL;
+	cleanup_free const char **listen = NULL;
 	struct exec_options opt = { .strict = fence_is_strict(exec->fence) };
 	const struct plan_op *op = use->op;
 	int r;
@@ -453,6 +454,10 @@ static int run_isolated(struct use *use, const struct atoll_exec *exec, struct v
 	opt.n_views = (unsigned)views->n;
 	opt.tmp = tmp;
 	opt.record = op->boxes.v[0].area;
+	listen = xcalloc(views->listen.n + 1, sizeof(*listen));
+	for (size_t i = 0; i < views->listen.n; i++)
+		listen[i] = views->listen.v[i];
+	opt.listen = listen;
 	return run(use, exec, &views->shown, cwd, &opt, ret, err);
 }
 
@@ -576,6 +581,7 @@ static int exec_locked(struct use *use, const struct atoll_exec *exec, struct ex
 	int r = 0;
 
 	use->env = &views.env;
+	views.own_net = use->wishes->net;
 	/* Nothing would be private: the command would work on what is real. */
 	if (op->boxes.n == 0) {
 		(void)error_set(err, -ATOLL_E_STATE, "plan '%s' has no resources; nothing was run",

@@ -20,6 +20,7 @@ void views_done(struct views *v)
 	free(v->v);
 	strlist_done(&v->all);
 	strlist_done(&v->env);
+	strlist_done(&v->listen);
 	strlist_done(&v->shown);
 }
 
@@ -75,6 +76,7 @@ int views_give(struct atoll_participant *part, void *ctx, struct error *err)
 	const char *root = atoll_participant_root(part);
 	cleanup_free char *path = NULL;
 	struct views *v = ctx;
+	const struct participant_net net = { v->own_net, (unsigned)v->listen.n };
 	int r;
 
 	if (participant_can(part, ATOLL_CAP_MOUNTS)) {
@@ -82,9 +84,11 @@ int views_give(struct atoll_participant *part, void *ctx, struct error *err)
 		strlist_add(&v->shown, *root == '/' ? root : "");
 		/* What has no path is nowhere else. */
 		v->overlay = v->overlay || !participant_can(part, ATOLL_CAP_PATH);
-		r = participant_mounts(part, add_view, v, err);
+		r = participant_mounts(part, &net, add_view, v, err);
 		for (size_t i = 0; r >= 0 && i < participant_env(part)->n; i++)
 			strlist_add(&v->env, participant_env(part)->v[i]);
+		for (size_t i = 0; r >= 0 && i < participant_listen(part)->n; i++)
+			strlist_add(&v->listen, participant_listen(part)->v[i]);
 		return r;
 	}
 	r = participant_can(part, ATOLL_CAP_PATH) ? participant_path(part, &path, err) : 0;

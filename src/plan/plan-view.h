@@ -12,6 +12,8 @@ struct views {
 	size_t n, cap;
 	struct strlist all;    /* owns the strings */
 	struct strlist env;    /* NAME=VALUE, of the command */
+	struct strlist listen; /* in its own network: exec/request.h */
+	bool own_net;          /* it has one; to be set first */
 	struct strlist shown;  /* where each resource is seen, "": nowhere */
 	bool overlay;          /* cannot do without namespaces */
 	const char *from, *to; /* what is shown elsewhere, and where; or NULL */

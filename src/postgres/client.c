@@ -18,6 +18,11 @@
 #define SSL_REQUEST    80877103u
 #define GSSENC_REQUEST 80877104u
 #define READ_SIZE      (64u << 10)
+#define UNSTARTED_MAX  16384 /* bytes of a client that is not in yet */
+/* What an authentication message asks for or says. */
+#define AUTHENTICATION_SASL      10u
+#define AUTHENTICATION_SASL_MORE 11u
+#define AUTHENTICATION_SASL_END  12u
 
 /* What a server tells every client at its start. */
 static const char *const reported[] = {
@@ -75,6 +80,7 @@ void client_free(struct client *c)
 	wire_buf_done(&c->out);
 	wire_buf_done(&c->held);
 	wire_buf_done(&c->unnamed);
+	scram_proof_done(&c->proof);
 	named_clear(&c->statements);
 	named_clear(&c->portals);
 	settings_clear(&c->settings);
@@ -305,6 +311,68 @@ void client_cancel(struct holder *h)
 	backend_cancel(h->b);
 }
 
+/* ---- the password, where one is asked for ---- */
+
+static void put_authentication(struct client *c, uint32_t what, const void *data, size_t len)
+{
+	cleanup_strbuf struct strbuf sb = STRBUF_INIT;
+	unsigned char number[4];
+
+	wire_store_u32(number, what);
+	strbuf_add(&sb, number, sizeof(number));
+	strbuf_add(&sb, data, len);
+	client_put(c, 'R', sb.buf, sb.len);
+}
+
+static void ask_proof(struct client *c)
+{
+	static const char mechanisms[] = SCRAM_MECHANISM "\0";
+
+	c->proving = true;
+	put_authentication(c, AUTHENTICATION_SASL, mechanisms, sizeof(mechanisms));
+}
+
+static bool begin_proof(struct client *c, struct wire_reader *r, struct strbuf *out)
+{
+	const char *mechanism = wire_text(r);
+	uint32_t len = wire_u32(r);
+	cleanup_free char *said = NULL;
+
+	if (r->bad || strcmp(mechanism, SCRAM_MECHANISM) != 0 || len != r->left)
+		return false;
+	said = xstrndup((const char *)r->at, r->left);
+	return scram_begin(c->h->doors.password, &c->proof, said, out);
+}
+
+static bool end_proof(struct client *c, const struct wire_reader *r, struct strbuf *out)
+{
+	cleanup_free char *said = xstrndup((const char *)r->at, r->left);
+
+	return scram_end(c->h->doors.password, &c->proof, said, out);
+}
+
+static void take_proof(struct client *c, const struct wire_message *m)
+{
+	cleanup_strbuf struct strbuf out = STRBUF_INIT;
+	struct wire_reader r = wire_read(m);
+	bool first = !c->proof.server_first;
+	bool fine = m->type == 'p' && (first ? begin_proof(c, &r, &out) : end_proof(c, &r, &out));
+
+	if (!fine) {
+		refuse(c, "28P01", "this is not the password of the plan's database",
+		       "PGPASSWORD and DATABASE_URL have it, in commands of the plan");
+		return;
+	}
+	put_authentication(c, first ? AUTHENTICATION_SASL_MORE : AUTHENTICATION_SASL_END, out.buf,
+	                   out.len);
+	if (first)
+		return;
+	scram_proof_done(&c->proof);
+	c->proving = false;
+	c->prove_until = 0;
+	say_hello(c);
+}
+
 static void take_startup(struct client *c, const struct wire_message *m)
 {
 	struct wire_reader r = wire_read(m);
@@ -322,7 +390,10 @@ static void take_startup(struct client *c, const struct wire_message *m)
 
 			client_put(c, 'v', minor, sizeof(minor));
 		}
-		say_hello(c);
+		if (c->prove_until)
+			ask_proof(c);
+		else
+			say_hello(c);
 	}
 }
 
@@ -422,12 +493,19 @@ static int take_next(struct client *c)
 		pass_copy(c);
 		return wire_buf_left(&c->in) > 0;
 	}
-	r = c->started ? wire_peek(&c->in, "d", &m) : wire_peek_startup(&c->in, &m);
+	if (c->started)
+		r = wire_peek(&c->in, "d", &m);
+	else if (wire_buf_left(&c->in) > UNSTARTED_MAX)
+		r = -EPROTO;
+	else
+		r = c->proving ? wire_peek(&c->in, "", &m) : wire_peek_startup(&c->in, &m);
 	if (r < 0)
 		refuse(c, "08P01", "this is not a message of the protocol", NULL);
 	if (r <= 0)
 		return 0;
-	if (!c->started)
+	if (c->proving)
+		take_proof(c, &m);
+	else if (!c->started)
 		take_startup(c, &m);
 	else if ((m.partial ? begin_copy(c, &m) : take_message(c, &m)) == 0)
 		return 0;
@@ -482,6 +560,8 @@ void client_expire(struct client *c, int64_t now)
 {
 	bool cancelled = c->wait_until == 1;
 
+	if (c->prove_until && now >= c->prove_until)
+		c->closing = c->dead = true;
 	if (!c->wait_until || now < c->wait_until)
 		return;
 	c->wait_until = 0;

@@ -13,6 +13,7 @@
 #define POSTGRES_CLIENT_H
 
 #include "postgres/holder.h"
+#include "postgres/scram.h"
 
 enum unit {
 	UNIT_NONE = 0,
@@ -44,6 +45,9 @@ struct client {
 	struct wire_buf in, out;
 	uint32_t pid, key; /* for cancel requests */
 	bool started;
+	int64_t prove_until; /* that it knows the password, until it has; 0: it need not */
+	bool proving;        /* it was asked for that */
+	struct scram_proof proof;
 	bool closing;   /* what is in OUT is the last */
 	bool dead;      /* nobody is there any more */
 	bool cancel;    /* was asked for */

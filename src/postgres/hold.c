@@ -30,7 +30,7 @@
 #define MANAGE_LIMIT_S     5   /* for a line to arrive */
 #define MANAGE_PATIENCE_MS 500 /* with a client that is about to end its transaction */
 
-/* Places in what is polled; clients follow. */
+/* Places in what is polled; clients follow, then doors and their lives. */
 enum { AT_CLIENTS, AT_MANAGE, AT_WATCH, AT_SERVER, AT_FIRST };
 
 struct loop {
@@ -39,7 +39,8 @@ struct loop {
 	int watch_fd; /* of changes to the directory */
 	struct pollfd *fds;
 	size_t n, cap;
-	int manager_fd; /* who asks, waiting for a moment when nothing is under way */
+	size_t doors_at; /* in FDS */
+	int manager_fd;  /* who asks, waiting for a moment when nothing is under way */
 	int64_t manager_until;
 };
 
@@ -105,6 +106,7 @@ static short client_events(const struct client *c)
 static void gather(struct loop *l)
 {
 	const struct client *o = l->h.owner;
+	bool room = doors_have_room(&l->h);
 	short events = 0;
 
 	l->n = 0;
@@ -118,15 +120,23 @@ static void gather(struct loop *l)
 	add_fd(l, backend_fd(l->h.b), events);
 	for (const struct client *c = l->h.clients; c; c = client_next(c))
 		add_fd(l, c->fd, client_events(c));
+	l->doors_at = l->n;
+	for (const struct door *d = l->h.doors.first; d; d = d->next) {
+		add_fd(l, d->listen_fd, d->life_fd != FD_NONE || room ? POLLIN : 0);
+		add_fd(l, d->life_fd, POLLIN | POLLRDHUP);
+	}
 }
 
 static int next_deadline(const struct loop *l)
 {
 	int64_t first = l->manager_fd >= 0 ? l->manager_until : CLOCK_NEVER;
 
-	for (const struct client *c = l->h.clients; c; c = client_next(c))
+	for (const struct client *c = l->h.clients; c; c = client_next(c)) {
 		if (c->wait_until && c->wait_until < first)
 			first = c->wait_until;
+		if (c->prove_until && c->prove_until < first)
+			first = c->prove_until;
+	}
 	return clock_left_ms(first);
 }
 
@@ -178,6 +188,20 @@ static void accept_client(struct loop *l)
 		(void)client_new(&l->h, fd);
 }
 
+static void serve_doors(struct loop *l)
+{
+	size_t i = l->doors_at;
+	bool ended = false;
+
+	for (const struct door *d = l->h.doors.first; d && i + 1 < l->n; d = d->next, i += 2) {
+		if (l->fds[i].revents)
+			door_accept(d, &l->h);
+		ended |= l->fds[i + 1].revents != 0;
+	}
+	if (ended)
+		doors_close_ended(&l->h.doors);
+}
+
 static void accept_manager(struct loop *l)
 {
 	const struct timeval limit = { .tv_sec = MANAGE_LIMIT_S };
@@ -192,7 +216,8 @@ static void serve_manager(struct loop *l)
 {
 	if (l->manager_fd < 0 || (!holder_idle(&l->h) && clock_boot_ns() < l->manager_until))
 		return;
-	manage_serve(&l->h, l->manager_fd);
+	if (manage_serve(&l->h, l->manager_fd))
+		l->manager_fd = FD_NONE;
 	close_fd(&l->manager_fd);
 }
 
@@ -236,6 +261,7 @@ static void round_once(struct loop *l)
 	client_cancel(&l->h);
 	if (l->fds[AT_CLIENTS].revents)
 		accept_client(l);
+	serve_doors(l);
 	if (l->fds[AT_MANAGE].revents)
 		accept_manager(l);
 	if (l->fds[AT_WATCH].revents)

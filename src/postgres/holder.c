@@ -89,6 +89,7 @@ void holder_done(struct holder *h)
 	wire_buf_done(&h->out);
 	guard_done(&h->guard);
 	baseline_done(&h->before);
+	doors_done(&h->doors);
 	backend_free(h->b);
 	free(h->deferred);
 	free(h->gone);

@@ -27,6 +27,7 @@
 #include <stdint.h>
 #include "postgres/backend.h"
 #include "postgres/changes.h"
+#include "postgres/door.h"
 #include "postgres/guard.h"
 #include "postgres/sql.h"
 #include "util/list.h"
@@ -59,6 +60,7 @@ struct holder {
 	struct backend *b;
 	struct guard guard;
 	struct baseline before;
+	struct doors doors;
 	struct wire_buf in, out;
 	struct item *first, **last;
 	struct client *clients;

@@ -3,6 +3,7 @@
 #include "postgres/manage.h"
 
 #include "postgres/protocol.h"
+#include "postgres/scram.h"
 #include "util/cleanup.h"
 #include "util/mem.h"
 
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 static void put_error(struct strbuf *out, const struct error *err)
@@ -192,12 +194,27 @@ static const struct {
 	{ "commit", answer_commit }, { "rollback", answer_rollback },
 };
 
+static void answer_tcp(struct holder *h, struct strbuf *out)
+{
+	int r = doors_open(&h->doors);
+
+	if (r < 0)
+		strbuf_printf(out, "error 58000 cannot listen on the loopback: %s\n", strerror(-r));
+	else
+		strbuf_printf(out, "ok %u %s\n", (unsigned)h->doors.port,
+		              scram_password(h->doors.password));
+}
+
 static void answer(struct holder *h, char *line, struct strbuf *out)
 {
 	char *arg = strchr(line, ' ');
 
 	if (strcmp(line, "ping") == 0) {
 		strbuf_puts(out, "ok\n");
+		return;
+	}
+	if (strcmp(line, "tcp") == 0) {
+		answer_tcp(h, out);
 		return;
 	}
 
@@ -216,13 +233,36 @@ static void answer(struct holder *h, char *line, struct strbuf *out)
 	strbuf_puts(out, "error 0A000 unknown question\n");
 }
 
+/* As read(), and a descriptor that came with it. */
+static ssize_t receive(int fd, void *buf, size_t len, int *ret_passed)
+{
+	union {
+		struct cmsghdr head; /* for its alignment */
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control = { 0 };
+	struct iovec iov = { .iov_base = buf, .iov_len = len };
+	struct msghdr msg = { .msg_iov = &iov,
+		              .msg_iovlen = 1,
+		              .msg_control = control.bytes,
+		              .msg_controllen = sizeof(control.bytes) };
+	ssize_t n = recvmsg(fd, &msg, MSG_CMSG_CLOEXEC);
+	const struct cmsghdr *c = n > 0 ? CMSG_FIRSTHDR(&msg) : NULL;
+
+	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&
+	    c->cmsg_len == CMSG_LEN(sizeof(int))) {
+		close_fd(ret_passed);
+		memcpy(ret_passed, CMSG_DATA(c), sizeof(int));
+	}
+	return n;
+}
+
 /* 0: a whole line. */
-static int read_line(int fd, char line[MANAGE_LINE])
+static int read_line(int fd, char line[MANAGE_LINE], int *ret_passed)
 {
 	size_t len = 0;
 
 	while (len < MANAGE_LINE - 1) {
-		ssize_t n = read(fd, line + len, MANAGE_LINE - 1 - len);
+		ssize_t n = receive(fd, line + len, MANAGE_LINE - 1 - len, ret_passed);
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -238,17 +278,12 @@ static int read_line(int fd, char line[MANAGE_LINE])
 	return -E2BIG;
 }
 
-void manage_serve(struct holder *h, int fd)
+static void send_all(int fd, const struct strbuf *out)
 {
-	cleanup_strbuf struct strbuf out = STRBUF_INIT;
-	char line[MANAGE_LINE];
 	size_t done = 0;
 
-	if (read_line(fd, line) < 0)
-		return;
-	answer(h, line, &out);
-	while (done < out.len) {
-		ssize_t n = write(fd, out.buf + done, out.len - done);
+	while (done < out->len) {
+		ssize_t n = write(fd, out->buf + done, out->len - done);
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -256,4 +291,21 @@ void manage_serve(struct holder *h, int fd)
 			return;
 		done += (size_t)n;
 	}
+}
+
+bool manage_serve(struct holder *h, int fd)
+{
+	cleanup_strbuf struct strbuf out = STRBUF_INIT;
+	cleanup_close int passed = FD_NONE;
+	char line[MANAGE_LINE];
+
+	if (read_line(fd, line, &passed) < 0)
+		return false;
+	if (strcmp(line, PROTOCOL_LISTEN) == 0 && passed != FD_NONE) {
+		(void)doors_adopt(&h->doors, take_fd(&passed), fd);
+		return true;
+	}
+	answer(h, line, &out);
+	send_all(fd, &out);
+	return false;
 }

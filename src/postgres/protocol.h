@@ -35,6 +35,10 @@
  *   prepare GID       PREPARE TRANSACTION; the holder ends
  *   commit            a plain COMMIT; the holder ends
  *   rollback          the holder ends, whoever is inside a transaction
+ *   tcp               "ok PORT PASSWORD": it listens at 127.0.0.1:PORT as well, from now on; also while a client is
+ *                     inside a transaction
+ *   listen            with a listening TCP socket (SCM_RIGHTS): it takes clients there, too, until the connection
+ *                     over which it came ends. There is no answer
  *
  * Asked while a client is inside a transaction: "error 55006 ...".
  *
@@ -52,6 +56,8 @@
 #define PROTOCOL_CLIENTS_DIR "clients"
 #define PROTOCOL_CLIENTS     PROTOCOL_CLIENTS_DIR "/.s.PGSQL.5432"
 #define PROTOCOL_PORT        "5432"
+#define PROTOCOL_PORT_NUMBER 5432
+#define PROTOCOL_LISTEN      "listen"
 #define PROTOCOL_MANAGE      "manage"
 #define PROTOCOL_GONE        "gone"
 

@@ -166,13 +166,69 @@ static int split_url(struct atoll_participant *p, struct url_parts *ret)
 /* What would have libpq look elsewhere, or ask more of us than we can; and what commands need not
  * know. */
 static const char *const leading_past[] = {
-	"PGSERVICE",     "PGHOSTADDR",           "PGCHANNELBINDING",
-	"PGREQUIREAUTH", "PGTARGETSESSIONATTRS", "PGPASSWORD",
+	"PGSERVICE", "PGHOSTADDR",   "PGCHANNELBINDING", "PGREQUIREAUTH", "PGTARGETSESSIONATTRS",
+	"PGSSLMODE", "PGGSSENCMODE",
 };
 
-static int give_env(struct atoll_participant *p, const char *view)
+/* Where clients find it that know TCP alone. */
+struct tcp {
+	unsigned port;  /* 0: nowhere */
+	char *password; /* NULL: none is asked for */
+};
+
+/* On the loopback of the host, where every process can knock, or of the command's own network. A host that has
+ * no loopback does without. */
+static int open_tcp(struct atoll_participant *p, struct tcp *ret)
 {
-	cleanup_free char *user = NULL, *database = NULL, *url = NULL;
+	cleanup_strbuf struct strbuf out = STRBUF_INIT;
+	cleanup_free char *listen = NULL;
+	char *end;
+	int r;
+
+	if (p->net && p->net->own) {
+		ret->port = PROTOCOL_PORT_NUMBER + p->net->listeners;
+		listen = xasprintf("%u " PROTOCOL_LISTEN " %s/" PG_DIR "/" PROTOCOL_MANAGE,
+		                   ret->port, p->area);
+		strlist_add(&p->listen, listen);
+		return 0;
+	}
+	r = ask(p, "tcp", soon(), &out);
+	if (r == -ATOLL_E_CANNOT_PREPARE) {
+		error_done(&p->err);
+		return 0;
+	}
+	if (r < 0)
+		return r;
+	ret->port = (unsigned)strtoul(strbuf_str(&out), &end, 10);
+	ret->password = *end == ' ' ? xstrdup(end + 1) : NULL;
+	return 0;
+}
+
+/* For everything that takes a URL: by TCP, which all speak. */
+static char *make_url(const struct url_parts *u, const struct tcp *tcp, const char *view)
+{
+	if (!tcp->port)
+		return xasprintf("postgres://%.*s@/%.*s?host=%s", (int)u->user_len, u->user,
+		                 (int)u->database_len, u->database, view);
+	return xasprintf("postgres://%.*s%s%s@127.0.0.1:%u/%.*s", (int)u->user_len, u->user,
+	                 tcp->password ? ":" : "", tcp->password ? tcp->password : "", tcp->port,
+	                 (int)u->database_len, u->database);
+}
+
+/* NULL: without TCP there is none. */
+static char *make_jdbc_url(const struct url_parts *u, const struct tcp *tcp)
+{
+	if (!tcp->port)
+		return NULL;
+	return xasprintf("jdbc:postgresql://127.0.0.1:%u/%.*s?user=%.*s%s%s", tcp->port,
+	                 (int)u->database_len, u->database, (int)u->user_len, u->user,
+	                 tcp->password ? "&password=" : "", tcp->password ? tcp->password : "");
+}
+
+/* PGHOST is the Unix socket, which asks for no password and is faster; PGPORT is a part of its name. */
+static int give_env(struct atoll_participant *p, const char *view, const struct tcp *tcp)
+{
+	cleanup_free char *user = NULL, *database = NULL, *url = NULL, *jdbc = NULL;
 	struct url_parts u = { 0 };
 	int r = split_url(p, &u);
 
@@ -180,15 +236,17 @@ static int give_env(struct atoll_participant *p, const char *view)
 		return r;
 	user = decode(u.user, u.user_len);
 	database = decode(u.database, u.database_len);
-	url = xasprintf("postgres://%.*s@/%.*s?host=%s", (int)u.user_len, u.user,
-	                (int)u.database_len, u.database, view);
+	url = make_url(&u, tcp, view);
+	jdbc = make_jdbc_url(&u, tcp);
 	for (size_t i = 0; i < sizeof(leading_past) / sizeof(leading_past[0]); i++)
 		atoll_participant_env(p, leading_past[i], NULL);
 	atoll_participant_env(p, "PGHOST", view);
 	atoll_participant_env(p, "PGPORT", PROTOCOL_PORT);
 	atoll_participant_env(p, "PGUSER", user);
 	atoll_participant_env(p, "PGDATABASE", database);
+	atoll_participant_env(p, "PGPASSWORD", tcp->password);
 	atoll_participant_env(p, "DATABASE_URL", url);
+	atoll_participant_env(p, "JDBC_DATABASE_URL", jdbc);
 	return 0;
 }
 
@@ -196,11 +254,17 @@ static int postgres_mounts(struct atoll_participant *p)
 {
 	cleanup_free char *view = xasprintf(VIEW_DIR "/%s", p->id);
 	cleanup_free char *source = xasprintf("%s/" PG_CLIENTS, p->area);
+	struct tcp tcp = { 0 };
 	int r = p->stale ? renew(p) : postgres_alive(p);
 
 	if (r == 0)
 		r = atoll_participant_mount(p, view, source, NULL, NULL);
-	return r < 0 ? r : give_env(p, view);
+	if (r >= 0)
+		r = open_tcp(p, &tcp);
+	if (r >= 0)
+		r = give_env(p, view, &tcp);
+	free(tcp.password);
+	return r;
 }
 
 /* ---- what changed ---- */

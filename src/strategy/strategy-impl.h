@@ -48,6 +48,8 @@ struct atoll_participant {
 	participant_mount_fn mount_fn; /* during mounts */
 	void *mount_user;
 	struct strlist env; /* NAME=VALUE, said by mounts */
+	const struct participant_net *net;
+	struct strlist listen; /* said by mounts, as exec/request.h has it */
 
 	void *state; /* the strategy's own, from one verb to the next within a batch */
 	void (*state_free)(void *state);

@@ -216,6 +216,7 @@ void participant_free(struct atoll_participant *p)
 	close_fd(&p->merged_fd);
 	error_done(&p->err);
 	strlist_done(&p->env);
+	strlist_done(&p->listen);
 	strlist_done(&p->undone);
 	manifest_done(&p->put_back);
 	spool_done(&p->displaced);
@@ -342,16 +343,23 @@ int participant_diff(struct atoll_participant *p, atoll_change_fn fn, void *user
 	return settle(p, "diff", p->ops->diff(p), 0, err);
 }
 
-int participant_mounts(struct atoll_participant *p, participant_mount_fn fn, void *user,
-                       struct error *err)
+int participant_mounts(struct atoll_participant *p, const struct participant_net *net,
+                       participant_mount_fn fn, void *user, struct error *err)
 {
 	error_done(&p->err);
 	if (!participant_can(p, ATOLL_CAP_MOUNTS))
 		return 0;
+	p->net = net;
 	p->mount_fn = fn;
 	p->mount_user = user;
 	strlist_done(&p->env);
+	strlist_done(&p->listen);
 	return settle(p, "mounts", p->ops->mounts(p), 0, err);
+}
+
+const struct strlist *participant_listen(const struct atoll_participant *p)
+{
+	return &p->listen;
 }
 
 const struct strlist *participant_env(const struct atoll_participant *p)

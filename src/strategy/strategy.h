@@ -79,8 +79,16 @@ struct participant_mount {
 	bool fixed;               /* only to be read */
 };
 typedef int (*participant_mount_fn)(void *user, const struct participant_mount *m);
-int participant_mounts(struct atoll_participant *p, participant_mount_fn fn, void *user,
-                       struct error *err);
+/* The network of the command that mounts are for. */
+struct participant_net {
+	bool own;           /* nothing but the command is in it */
+	unsigned listeners; /* that other participants want in it */
+};
+/* NET NULL: the host's. */
+int participant_mounts(struct atoll_participant *p, const struct participant_net *net,
+                       participant_mount_fn fn, void *user, struct error *err);
+/* What is to listen in the command's own network, as exec/request.h has it; belongs to the participant. */
+const struct strlist *participant_listen(const struct atoll_participant *p);
 /* NAME=VALUE each, or NAME for one to take away, as mounts said it; belongs to the participant. */
 const struct strlist *participant_env(const struct atoll_participant *p);
 /* Also ATOLL_NO_CHANGE. */
