@@ -28,6 +28,7 @@ void git_base_done(struct git_base *b)
 	free(b->head);
 	free(b->stash);
 	git_map_done(&b->refs);
+	git_map_done(&b->agreed);
 	*b = GIT_BASE_INIT;
 }
 
@@ -185,12 +186,86 @@ int git_base_write(struct atoll_participant *p)
 	return write_refs(p, dir, git_fd, work_fd, refs);
 }
 
+/* ---- what both sides agreed on since ---- */
+
+static void agreed_name(const struct atoll_participant *p, char name[NAME_LEN])
+{
+	(void)snprintf(name, NAME_LEN, "agreed%" PRIu64, p->generation);
+}
+
+/* Text for git_map_refs(), or NULL: there is none that is whole. */
+static char *read_agreed(const struct atoll_participant *p, int work_fd)
+{
+	cleanup_close int fd = FD_NONE;
+	cleanup_free char *text = NULL;
+	char name[NAME_LEN], hash[HASH_TEXT_LEN];
+	size_t len;
+
+	agreed_name(p, name);
+	if (resolve_file(work_fd, name, &fd) < 0 || fs_read_all(fd, REFS_MAX, &text, &len) < 0 ||
+	    len < HASH_TEXT_LEN || text[HASH_TEXT_LEN - 1] != '\n')
+		return NULL;
+	hash_buffer(text + HASH_TEXT_LEN, len - HASH_TEXT_LEN, hash);
+	return memcmp(text, hash, HASH_TEXT_LEN - 1) == 0 ? xstrdup(text + HASH_TEXT_LEN) : NULL;
+}
+
+/* Not synced: after a power cut a torn one is known by its hash. */
+static int write_agreed(const struct atoll_participant *p, int work_fd, const struct strbuf *text)
+{
+	cleanup_close int fd = FD_NONE;
+	char name[NAME_LEN], hash[HASH_TEXT_LEN];
+	int r;
+
+	agreed_name(p, name);
+	hash_buffer(strbuf_str(text), text->len, hash);
+	hash[HASH_TEXT_LEN - 1] = '\n';
+	(void)fs_unlink_at(work_fd, "agreed.new");
+	r = fs_create_at(work_fd, "agreed.new", 0600, &fd);
+	if (r >= 0)
+		r = fs_write_all(fd, hash, sizeof(hash));
+	if (r >= 0)
+		r = fs_write_all(fd, strbuf_str(text), text->len);
+	return r < 0 ? r : fs_rename_over(work_fd, "agreed.new", name);
+}
+
+struct agreement {
+	const struct git_map *v, *now;
+	struct strbuf text;
+	bool changed;
+};
+
+static void agree_on(struct agreement *a, const char *ref, const char *before)
+{
+	const char *v = git_map_get(a->v, ref), *now = git_map_get(a->now, ref);
+	const char *value = strcmp(v, now) == 0 ? v : before;
+
+	a->changed = a->changed || strcmp(value, before) != 0;
+	if (*value)
+		strbuf_printf(&a->text, "%s %s \n", value, ref);
+}
+
+void git_base_agree(struct atoll_participant *p, const struct git_base *b, const struct git_map *v,
+                    const struct git_map *now)
+{
+	struct agreement a = { .v = v, .now = now, .text = STRBUF_INIT };
+	cleanup_close int work_fd = FD_NONE;
+
+	for (size_t i = 0; i < b->agreed.n; i++)
+		agree_on(&a, b->agreed.v[i].key, b->agreed.v[i].value);
+	for (size_t i = 0; i < v->n; i++)
+		if (!*git_map_get(&b->agreed, v->v[i].key))
+			agree_on(&a, v->v[i].key, "");
+	if (a.changed && (open_work(p, &work_fd) < 0 || write_agreed(p, work_fd, &a.text) < 0))
+		error_done(&p->err);
+	strbuf_done(&a.text);
+}
+
 int git_base_read(struct atoll_participant *p, struct git_base *ret)
 {
 	char refs[NAME_LEN], index[NAME_LEN];
 	cleanup_close int work_fd = FD_NONE, fd = FD_NONE;
 	cleanup_free char *text = NULL;
-	char *end, *stash;
+	char *end, *stash, *agreed;
 	size_t len;
 	int r = open_work(p, &work_fd);
 
@@ -212,5 +287,10 @@ int git_base_read(struct atoll_participant *p, struct git_base *ret)
 		return error_set(&p->err, -ATOLL_E_DAMAGED, "the base record in '%s' is damaged",
 		                 p->work);
 	ret->stash = xstrdup(stash + 2);
-	return git_map_refs(&ret->refs, xstrndup(end + 1, (size_t)(stash - end)), &p->err);
+	agreed = read_agreed(p, work_fd);
+	if (!agreed)
+		agreed = xstrndup(end + 1, (size_t)(stash - end));
+	r = git_map_refs(&ret->agreed, agreed, &p->err);
+	return r < 0 ? r
+	             : git_map_refs(&ret->refs, xstrndup(end + 1, (size_t)(stash - end)), &p->err);
 }

@@ -21,7 +21,8 @@ struct compare {
 	struct git_view *v;
 	struct git_state *st;
 	struct git_record *rec;
-	const char *head;      /* where HEAD is, on both sides, or NULL */
+	const char *head; /* where HEAD is, on both sides, or NULL */
+	const struct git_map *agreed;
 	struct git_map merged; /* entries that are on neither side */
 	struct git_map behind; /* entries as the plan committed them, before others went on */
 	size_t conflicts;
@@ -98,6 +99,10 @@ static int compare_ref(void *ctx, const char *ref, const char *base, const char 
 	struct compare *c = ctx;
 	cleanup_free char *where = NULL;
 
+	/* Where both were once the same the plan went on from that, or never touched it. */
+	base = git_map_get(c->agreed, ref);
+	if (strcmp(v, base) == 0 || git_log_moved_outside(c->st, c->v, ref, v))
+		return 0;
 	if (is_checked_out(c, ref, &where)) {
 		cleanup_free char *why = xasprintf("checked out in the worktree '%s'", where);
 
@@ -152,9 +157,13 @@ static int compare_refs(struct compare *c)
 		r = git_refs_read(c->p, &mine, &v);
 	if (r >= 0)
 		r = git_refs_read(c->p, &real, &now);
+	c->agreed = &base.agreed;
 	if (r >= 0)
 		r = git_three_way(&base.refs, &v, &now, compare_ref, c);
+	c->agreed = NULL;
 	c->head = NULL;
+	if (r >= 0)
+		git_base_agree(c->p, &base, &v, &now);
 	if (r >= 0)
 		compare_head(c, &base, &now, v_head, now_head);
 	if (r >= 0 && c->v->has_stash)

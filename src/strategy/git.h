@@ -22,11 +22,15 @@
  * the repository. Changed in the workspace only: swapped. Changed by others only, or by both to the
  * same: nothing to do. By both: merged, where it is a branch (git-merge.c), else a conflict. What a
  * command did not touch has V equal to BASE; or to NOW, where it shows what is below it, which does no
- * harm.
+ * harm. A ref that another process moved meanwhile may stay in V as it was when a command wrote
+ * `packed-refs`, which holds all of them: so the last value on which V and NOW were seen to agree counts
+ * as its base, too, which is looked at after every command; and the reflogs tell the rest (git-log.c).
  *
  * In the work directory, per generation G of the workspace:
  *
  *   refsG    HEAD and the refs when it was made, and after an empty line the stash
+ *   agreedG  a line with the hash of what follows: the refs as workspace and repository last agreed on
+ *            them; absent or damaged: refsG
  *   indexG   the index then, a copy
  *   gitG     worktree: a base record (diff/base.h) of all of `.git` but refs, index and objects
  *
@@ -139,6 +143,7 @@ struct git_base {
 	char *head;
 	char *stash; /* as git_stash_list() gave it */
 	struct git_map refs;
+	struct git_map agreed;
 };
 #define GIT_BASE_INIT ((struct git_base){ 0 })
 void git_base_done(struct git_base *b);
@@ -147,6 +152,10 @@ void git_base_done(struct git_base *b);
 int git_base_write(struct atoll_participant *p);
 int git_base_read(struct atoll_participant *p, struct git_base *ret);
 bool git_base_exists(const struct atoll_participant *p);
+/* Notes the refs that V and NOW have alike. What cannot be written is judged by the base alone.
+ * Crash: the record as it was, or none. */
+void git_base_agree(struct atoll_participant *p, const struct git_base *b, const struct git_map *v,
+                    const struct git_map *now);
 /* Path of the copy of the index; caller frees. */
 char *git_base_index(const struct atoll_participant *p);
 /* "ref: refs/heads/x" or an object id, as NAME (HEAD) below GIT_FD says; caller frees. */
@@ -223,6 +232,13 @@ bool git_staged_only(const struct git_record *rec);
 uint64_t git_count(const struct git_record *rec);
 /* HEAD was moved by somebody else since the workspace was made. */
 int git_head_moved(struct atoll_participant *p, bool *ret);
+
+/* ---- git-log.c ---- */
+
+/* The workspace has REF at VALUE, but only packed, and the reflogs know that as the doing of another process: the
+ * repository's has VALUE in it, and the workspace's no later entry of its own. */
+bool git_log_moved_outside(const struct git_state *st, const struct git_view *v, const char *ref,
+                           const char *value);
 
 /* ---- git-stash.c ---- */
 

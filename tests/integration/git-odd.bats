@@ -437,3 +437,109 @@ died_at() {
 		"$ATOLL" stop p
 	done
 }
+
+# moved NAME: another commit for NAME in the repository, without a checkout.
+moved() {
+	git update-ref "$1" "$(git commit-tree -p "$first" -m "$RANDOM$RANDOM" "$first^{tree}")"
+}
+
+@test "git_07 a ref that only another process moved is no change of the plan, wherever git keeps it inside" {
+	for pack in 'git pack-refs --all' 'git gc -q' 'git branch -q -D spare'; do
+		repository
+		git branch spare
+		for ref in heads/side heads/back heads/lost heads/again tags/light remotes/o/x notes/n pull/1/head; do
+			git update-ref "refs/$ref" "$first"
+		done
+		git symbolic-ref refs/remotes/o/HEAD refs/remotes/o/x
+		git pack-refs --all
+		git update-ref refs/heads/back "$first"
+		started
+		# Before the plan's git writes packed-refs ...
+		for ref in heads/side heads/back heads/new heads/short tags/light tags/new remotes/o/x notes/n pull/1/head; do
+			moved "refs/$ref"
+		done
+		git update-ref -d refs/heads/again
+		git pack-refs --all
+		inside "git branch mine; $pack; git update-ref refs/heads/spare2 HEAD"
+		# ... and after it.
+		for ref in heads/side heads/new heads/again tags/light tags/new remotes/o/x notes/n pull/1/head; do
+			moved "refs/$ref"
+		done
+		git update-ref refs/heads/back "$first"
+		git update-ref -d refs/heads/short
+		git update-ref -d refs/heads/lost
+		git pack-refs --all
+		old=$(git for-each-ref --format='%(refname) %(objectname)' | grep -v -e spare)
+		run "$ATOLL" diff p --name-status
+		[ -z "$(grep refs/ <<<"$output" | grep -v -e heads/spare -e heads/mine)" ]
+		committed
+		[ "$(git for-each-ref --format='%(refname) %(objectname)' | grep -v -e spare -e heads/mine)" = "$old" ]
+		[ "$(git rev-parse mine spare2)" = "$(printf '%s\n%s' "$first" "$first")" ]
+		sound
+		undone
+		[ "$(git for-each-ref --format='%(refname) %(objectname)' | grep -v -e spare)" = "$old" ]
+		"$ATOLL" stop p >/dev/null
+		cd / && rm -rf "$elsewhere"
+	done
+}
+
+@test "git_07 what the plan itself moved and packed arrives, and stands against what another process made of it" {
+	repository
+	git branch side
+	git branch gone
+	started
+	moved refs/heads/side
+	git branch theirs
+	inside 'git pack-refs --all'
+	inside 'git checkout -q side; echo x >x; git add x; git commit -qm inside; git checkout -q main; git branch -D -q gone theirs
+		git pack-refs --all; git gc -q'
+	mine=$("$ATOLL" exec p -- git rev-parse side)
+	committed
+	[ "$(git rev-parse side)" = "$mine" ]
+	! git rev-parse -q --verify gone
+	sound
+	"$ATOLL" stop p >/dev/null
+	started
+	inside 'git update-ref refs/heads/side main; git pack-refs --all'
+	moved refs/heads/side
+	run "$ATOLL" commit p
+	status_is 3
+	says refs/heads/side
+}
+
+@test "git_07 a ref that another process moves while the command that packed it goes on is no change of the plan" {
+	for pack in 'git pack-refs --all' 'git gc -q'; do
+		repository
+		git branch side
+		git branch back
+		started
+		moved refs/heads/side
+		moved refs/heads/back
+		mkdir "$elsewhere/signs"
+		touch "$elsewhere/signs/go"
+		(inside "git checkout -q -b mine; echo x >x; git add x; git commit -qm x; $pack; echo packed
+			for n in \$(seq 600); do [ -n \"\$(ls $elsewhere/signs)\" ] || exit 0; sleep 0.1; done; exit 1" >"$elsewhere/said" 2>&1) &
+		for n in $(seq 600); do
+			! grep -q packed "$elsewhere/said" || break
+			sleep 0.1
+		done
+		for ref in side back new; do
+			moved refs/heads/$ref
+		done
+		git update-ref refs/heads/back "$first"
+		git pack-refs --all
+		rm "$elsewhere/signs/go"
+		wait $!
+		old=$(git for-each-ref)
+		committed
+		diff <(git for-each-ref | grep -v heads/mine) <(echo "$old")
+		[ "$(git log -1 --format=%s)" = x ]
+		sound
+		# What the plan moves back in the same breath is its own.
+		inside "git update-ref refs/heads/side $first; git update-ref refs/heads/new HEAD; $pack"
+		committed
+		[ "$(git rev-parse side new)" = "$(git rev-parse "$first" HEAD)" ]
+		"$ATOLL" stop p >/dev/null
+		cd / && rm -rf "$elsewhere"
+	done
+}
