@@ -2,7 +2,6 @@
 /* Collecting a plan's changes. */
 #include "cli/changes.h"
 
-#include "answer/diff-view.h"
 #include "util/mem.h"
 
 #include <errno.h>
@@ -46,18 +45,4 @@ void changes_done(struct changes *ch)
 	}
 	free(ch->v);
 	*ch = CHANGES_INIT;
-}
-
-void changes_print(const struct cli *c, const struct changes *ch)
-{
-	struct diff_view v = { 0 };
-
-	for (int i = 0; i < PAINT_END_; i++)
-		v.paint[i] = cli_paint(c, stdout, (enum paint)i);
-	for (size_t i = 0; i < ch->n; i++) {
-		cleanup_strbuf struct strbuf sb = STRBUF_INIT;
-
-		diff_line(&sb, &v, &ch->v[i], 0);
-		(void)fputs(strbuf_str(&sb), stdout);
-	}
 }

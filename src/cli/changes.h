@@ -16,7 +16,4 @@ int changes_read(struct cli *c, struct changes *ret);
 void changes_done(struct changes *ch);
 #define cleanup_changes __attribute__((__cleanup__(changes_done)))
 
-/* A line each on standard output, as `diff` prints them. */
-void changes_print(const struct cli *c, const struct changes *ch);
-
 #endif

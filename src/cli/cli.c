@@ -3,8 +3,10 @@
 #include "cli/cli.h"
 
 #include "cli/progress.h"
+#include "cli/question.h"
 #include "plan/plan.h"
 #include "util/cleanup.h"
+#include "util/mem.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -167,12 +169,17 @@ unsigned cli_policy(const struct cli *c)
 
 bool cli_confirm(const struct cli *c, const char *question)
 {
-	char answer[8] = "";
+	static const struct question_answer answers[] = {
+		{ "y", true },   { "yes", true }, { "n", false },
+		{ "no", false }, { "", false },   { NULL, 0 },
+	};
+	cleanup_free char *text = xasprintf("%s [y/N] ", question);
+	const struct question q = { .text = text, .choices = "y: yes, n: no", .answers = answers };
+	int answer;
 
-	if (c->yes || c->json || !isatty(STDIN_FILENO) || !isatty(STDERR_FILENO))
+	if (c->yes || c->json || !question_possible())
 		return true;
-	(void)fprintf(stderr, "%s [y/N] ", question);
-	if (!fgets(answer, sizeof(answer), stdin))
-		return false;
-	return answer[0] == 'y' || answer[0] == 'Y';
+	answer = question_ask(&q);
+	question_obey_signal();
+	return answer > 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* atoll lock: who holds what, who waits, and ending a holder that is stuck. */
 #include "cli/cli.h"
+#include "cli/question.h"
 
 #include "util/clock.h"
 
@@ -136,7 +137,7 @@ static int report(const struct cli *c, const struct atoll_lock_broken *broken)
 static int break_lock(struct cli *c)
 {
 	struct atoll_lock_broken broken;
-	bool asks = !c->yes && !c->json && isatty(STDIN_FILENO) && isatty(STDERR_FILENO);
+	bool asks = !c->yes && !c->json && question_possible();
 	pid_t pid = 0;
 	int status, r;
 

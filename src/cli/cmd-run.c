@@ -3,19 +3,33 @@
  * atoll run: start, exec, diff, decide, in one go. Until the decision the plan is ours: killed
  * here, it is cleaned up later, or kept as abandoned when there is work in it.
  */
+#include "answer/diff-view.h"
+#include "answer/summary.h"
 #include "cli/changes.h"
 #include "cli/command.h"
+#include "cli/pager.h"
 #include "cli/question.h"
 #include "cli/resources.h"
 
 #include "util/cleanup.h"
 
 #include <inttypes.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
-enum decision { DECIDE_ASK = 0, DECIDE_COMMIT, DECIDE_ROLLBACK, DECIDE_KEEP, DECIDE_NOTHING };
+#define SCREEN_ROWS 24 /* where the terminal does not say */
+
+enum decision {
+	DECIDE_ASK = 0,
+	DECIDE_COMMIT,
+	DECIDE_ROLLBACK,
+	DECIDE_KEEP,
+	DECIDE_NOTHING,
+	DECISION_END_
+};
 
 static const char *const decision_names[] = {
 	[DECIDE_ASK] = "asked", [DECIDE_COMMIT] = "committed",   [DECIDE_ROLLBACK] = "rolled back",
@@ -47,26 +61,96 @@ static int read_decision(struct cli *c, enum decision *ret)
 	return 0;
 }
 
-static enum decision ask(const struct cli *c)
-{
-	char line[32];
+/* ---- the question ---- */
 
-	if (c->json || !isatty(STDIN_FILENO) || !isatty(STDERR_FILENO))
-		return DECIDE_KEEP;
-	for (;;) {
-		if (!question_ask("[c]ommit / [r]oll back / [k]eep? ", line, sizeof(line)))
-			return DECIDE_KEEP;
-		switch (line[0]) {
-		case 'c':
-			return DECIDE_COMMIT;
-		case 'r':
-			return DECIDE_ROLLBACK;
-		case 'k':
-			return DECIDE_KEEP;
-		default:
-			break;
-		}
+#define ANSWER_DIFF DECISION_END_
+
+static const struct question_answer answers[] = {
+	{ "c", DECIDE_COMMIT },
+	{ "commit", DECIDE_COMMIT },
+	{ "d", ANSWER_DIFF },
+	{ "diff", ANSWER_DIFF },
+	{ "k", DECIDE_KEEP },
+	{ "keep", DECIDE_KEEP },
+	{ "x", DECIDE_ROLLBACK },
+	{ "discard", DECIDE_ROLLBACK },
+	{ "r", DECIDE_ROLLBACK },
+	{ "rollback", DECIDE_ROLLBACK },
+	{ "roll back", DECIDE_ROLLBACK },
+	{ NULL, 0 },
+};
+
+/* How the command ended, where it did not succeed. */
+static void say_status(struct strbuf *sb, const struct atoll_exec_status *status)
+{
+	const char *name = sigabbrev_np(status->term_signal);
+
+	if (status->timed_out)
+		return; /* that was said */
+	if (status->term_signal && name)
+		strbuf_printf(sb, "killed by SIG%s\n", name);
+	else if (status->term_signal)
+		strbuf_printf(sb, "killed by signal %d\n", status->term_signal);
+	else if (status->exit_code)
+		strbuf_printf(sb, "exit %d\n", status->exit_code);
+}
+
+/* What there is to decide about, on half the screen together with the question. What concerns a commit
+ * but is no change of it, such as files that are private to the plan, has its line at the end of this. */
+static char *describe(const struct cli *c, const struct changes *ch,
+                      const struct atoll_exec_status *status)
+{
+	cleanup_strbuf struct strbuf sb = STRBUF_INIT;
+	cleanup_free char *here = realpath(".", NULL);
+	struct winsize size = { 0 };
+	struct summary_view v = { .here = here };
+	size_t taken = 1; /* lines: by the question */
+
+	(void)ioctl(STDERR_FILENO, TIOCGWINSZ, &size);
+	v.width = size.ws_col ? size.ws_col : DIFF_WIDTH;
+	v.lines = (size.ws_row ? size.ws_row : SCREEN_ROWS) / 2u;
+	for (int i = 0; i < PAINT_END_; i++)
+		v.paint[i] = cli_paint(c, stderr, (enum paint)i);
+	say_status(&sb, status);
+	taken += sb.len > 0;
+	v.lines = v.lines > taken ? v.lines - taken : 1;
+	summary_add(&sb, &v, ch->v, ch->n);
+	return strbuf_take(&sb);
+}
+
+static void show_patch(struct cli *c)
+{
+	struct diff_view v;
+	struct pager p;
+
+	pager_open(c, &p);
+	diff_view_init(&v, c->plan, p.f);
+	v.form = DIFF_PATCH;
+	v.res = c->res;
+	v.gives_up = v.is_seen = true;
+	for (int i = 0; i < PAINT_END_; i++)
+		v.paint[i] = cli_paint(c, stderr, (enum paint)i);
+	if (diff_show(&v) < 0 && !ferror(p.f))
+		(void)fprintf(p.f, "atoll: not all of the changes could be read: %s\n",
+		              v.err.code ? v.err.msg : atoll_result_message(c->res));
+	diff_view_done(&v);
+	pager_close(&p);
+}
+
+static enum decision ask(struct cli *c, const char *above)
+{
+	struct question q = { .above = above,
+		              .text = "[c]ommit  [d]iff  [k]eep  [x] discard ? ",
+		              .choices = "c: commit, d: show the diff, k: keep the plan and decide "
+		                         "later, x: discard the changes",
+		              .answers = answers };
+	int answer;
+
+	while ((answer = question_ask(&q)) == ANSWER_DIFF) {
+		show_patch(c);
+		q.above = NULL;
 	}
+	return answer < 0 ? DECIDE_ASK : (enum decision)answer;
 }
 
 /* ---- doing it ---- */
@@ -116,21 +200,53 @@ static int drop(struct cli *c, bool said)
 	return 0;
 }
 
-static int decide(struct cli *c, enum decision *d, const struct changes *ch, int exit_code)
+/* A touch is a change (rule DER-22), and not worth a question: it is committed where that was asked for. */
+static int drop_times(struct cli *c, size_t files, size_t entries)
 {
+	cli_say(c, "only times changed (%zu %s)", files ? files : entries,
+	        files ? cli_plural(files, "file", "files")
+	              : cli_plural(entries, "directory", "directories"));
+	return drop(c, false);
+}
+
+/* Nobody has decided: the plan waits, and that is the last that is said. */
+static int leave_undecided(struct cli *c, uint64_t changes)
+{
+	int status = keep(c, changes);
+
+	if (status == 0)
+		cli_say(c, "NOT committed: atoll commit %s", atoll_plan_name(c->plan));
+	return status;
+}
+
+static int decide(struct cli *c, enum decision *d, const struct changes *ch,
+                  const struct atoll_exec_status *status)
+{
+	cleanup_free char *summary = NULL;
+	bool undecided = *d == DECIDE_ASK;
+	size_t files;
+
 	if (ch->n == 0) {
 		*d = DECIDE_NOTHING;
 		return drop(c, false);
 	}
-	if (!c->json && isatty(STDOUT_FILENO))
-		changes_print(c, ch);
-	if (*d == DECIDE_ASK)
-		*d = ask(c);
-	else if (*d == DECIDE_COMMIT && exit_code != 0) {
-		cli_say(c, "the command failed with %d, so nothing is committed", exit_code);
+	if (*d == DECIDE_ASK && summary_only_times(ch->v, ch->n, &files)) {
+		*d = DECIDE_ROLLBACK;
+		return drop_times(c, files, ch->n);
+	}
+	if (!c->json && cli_is_terminal(c, stderr))
+		summary = describe(c, ch, status);
+	if (undecided && summary && question_possible() && !c->yes)
+		*d = ask(c, summary);
+	else if (summary)
+		(void)fputs(summary, stderr);
+	if (!undecided && *d == DECIDE_COMMIT && status->exit_code != 0) {
+		cli_say(c, "the command failed with %d, so nothing is committed",
+		        status->exit_code);
 		*d = DECIDE_KEEP;
 	}
-	if (question_signal()) /* then nothing is final */
+	undecided &= *d == DECIDE_ASK;
+	if (undecided || question_signal()) /* then nothing is final */
 		*d = DECIDE_KEEP;
 	switch (*d) {
 	case DECIDE_COMMIT:
@@ -140,9 +256,10 @@ static int decide(struct cli *c, enum decision *d, const struct changes *ch, int
 	case DECIDE_ASK:
 	case DECIDE_KEEP:
 	case DECIDE_NOTHING:
+	case DECISION_END_:
 		break;
 	}
-	return keep(c, ch->n);
+	return undecided ? leave_undecided(c, ch->n) : keep(c, ch->n);
 }
 
 struct outcome {
@@ -183,6 +300,7 @@ static int run_run(struct cli *c)
 		failed = start(c);
 	if (failed)
 		return failed;
+	question_remember_terminal();
 	r = command_run(c, c->args.words, c->args.n_words, &exec, &status);
 	question_hold_signals();
 	if (r < 0) {
@@ -203,7 +321,7 @@ static int run_run(struct cli *c)
 	if (status.timed_out)
 		cli_say(c, "atoll: the command's time was up; it was ended");
 	o.changes = ch.n;
-	failed = decide(c, &o.decision, &ch, status.exit_code);
+	failed = decide(c, &o.decision, &ch, &status);
 	question_obey_signal();
 	if (failed)
 		return failed;
@@ -227,8 +345,8 @@ const struct command cmd_run = {
 	.summary = "start, run one command, show what it changed, and ask what to do",
 	.about =
 		"Without --dir, --git or --file: the project of the current directory, and a database\n"
-		"that is given comes beside it. On a terminal it asks: commit, roll back or\n"
-		"keep. Elsewhere, and with no option that says, the plan is kept. The exit status is\n"
+		"that is given comes beside it. On a terminal it asks: commit, show the diff, keep or\n"
+		"discard. Elsewhere, and with no option that says, the plan is kept. The exit status is\n"
 		"the command's; 125 when atoll itself failed or a commit was refused: the command's is\n"
 		"then in --json and --status-file.",
 	.options = options,

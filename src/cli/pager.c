@@ -71,14 +71,14 @@ static bool is_there(const struct cli *c, const char *command)
 	return false;
 }
 
-static int spawn(struct child *pager, const char *command, int input)
+static int spawn(struct child *pager, const char *command, int input, int output)
 {
 	const char *const argv[] = { "sh", "-c", command, NULL };
-	const struct child_fd fds[] = { { input, STDIN_FILENO } };
+	const struct child_fd fds[] = { { input, STDIN_FILENO }, { output, STDOUT_FILENO } };
 	const struct child_options opt = { .file = "/bin/sh",
 		                           .argv = argv,
 		                           .fds = fds,
-		                           .n_fds = 1 };
+		                           .n_fds = 2 };
 
 	/* Ours from now on, too, but nothing else of ours asks for them. */
 	(void)setenv("LESS", "FRX", 0);
@@ -98,7 +98,7 @@ void pager_start(struct cli *c)
 	command = choose(c);
 	if (!command || !is_there(c, command) || pipe2(ends, O_CLOEXEC) < 0)
 		return;
-	if (spawn(&c->pager, command, ends[0]) == 0) {
+	if (spawn(&c->pager, command, ends[0], STDOUT_FILENO) == 0) {
 		c->paged = true;
 		(void)dup2(ends[1], STDOUT_FILENO);
 		c->paged_errors = isatty(STDERR_FILENO);
@@ -122,4 +122,34 @@ void pager_end(struct cli *c)
 	if (c->paged_errors)
 		(void)close(STDERR_FILENO);
 	(void)child_wait(&c->pager, CLOCK_NEVER, NULL);
+}
+
+void pager_open(struct cli *c, struct pager *p)
+{
+	const struct sigaction ignore = { .sa_handler = SIG_IGN };
+	const char *command = c->no_pager ? NULL : choose(c);
+	int ends[2];
+
+	*p = (struct pager){ .f = stderr, .child = CHILD_INIT };
+	if (command && is_there(c, command) && pipe2(ends, O_CLOEXEC) == 0) {
+		if (spawn(&p->child, command, ends[0], STDERR_FILENO) == 0)
+			p->f = fdopen(take_fd(&ends[1]), "w");
+		(void)close(ends[0]);
+		close_fd(&ends[1]);
+	}
+	if (!p->f)
+		p->f = stderr;
+	(void)sigaction(SIGINT, &ignore, &p->interrupt);
+	(void)sigaction(SIGPIPE, &ignore, &p->pipe);
+}
+
+void pager_close(struct pager *p)
+{
+	if (p->f != stderr)
+		(void)fclose(p->f);
+	if (p->child.pid > 0)
+		(void)child_wait(&p->child, CLOCK_NEVER, NULL);
+	child_done(&p->child);
+	(void)sigaction(SIGINT, &p->interrupt, NULL);
+	(void)sigaction(SIGPIPE, &p->pipe, NULL);
 }

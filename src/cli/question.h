@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Between a command's end and what is decided about its work: a signal is remembered, so that the
- * work is kept in order, and then obeyed. Whoever sends a second one is obeyed at once; the work is
- * kept then, too, as that of an owner who died.
+ * Questions on a terminal. The answer is one of a table's words, alone on a line: what was typed before
+ * the question was shown, and what a terminal reports by itself, is no answer.
+ *
+ * And the signals that come between a command's end and what is decided about its work: one is
+ * remembered, so that the work is kept in order, and then obeyed. A second one is obeyed at once; the
+ * work is kept then, too, as that of an owner who died.
  */
 #ifndef CLI_QUESTION_H
 #define CLI_QUESTION_H
@@ -17,7 +20,33 @@ int question_signal(void);
 /* Ends the process as the signal would have; returns when none came. */
 void question_obey_signal(void);
 
-/* Asks TEXT on the terminal. False: there is no answer, but the end of input or a signal. */
-bool question_ask(const char *text, char *line, size_t size);
+/* There is a terminal to ask at: standard input and standard error are one. */
+bool question_possible(void);
+/* The modes that the terminal has now are those of every question from here on: called before a command
+ * that may change them. */
+void question_remember_terminal(void);
+
+/* In each table a letter and the whole word are rows of their own. */
+struct question_answer {
+	const char *word; /* lower case; NULL ends the table */
+	int value;        /* >= 0 */
+};
+struct question {
+	const char *above; /* shown before it the first time, or NULL */
+	const char *text;
+	const char *choices; /* said when the line is no answer */
+	const struct question_answer *answers;
+};
+
+/* The value of LINE, in any case and with blanks around it, or -1. */
+int question_match(const struct question_answer *answers, const char *line);
+/*
+ * Asks until there is an answer: its value. -1: the input has ended, or a signal was remembered.
+ *
+ * The terminal's modes are put back first, and input is dropped until the terminal was quiet for
+ * QUESTION_QUIET_MS twice; then the question is shown.
+ */
+#define QUESTION_QUIET_MS 100
+int question_ask(const struct question *q);
 
 #endif

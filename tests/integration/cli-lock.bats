@@ -85,10 +85,10 @@ plan p 2 $second true true" ]
 	run -2 atoll lock break
 	run -2 atoll lock brake p
 	kill -0 "$background"
-	run bash -c "(sleep 0.5; echo n) | script -qec '$ATOLL lock break p' /dev/null"
+	run /usr/bin/python3 "$ATOLL_TEST_LIB/type-at.py" --after '[y/N] ' 'n\n' "$ATOLL" lock break p
 	says 'end it?'
 	kill -0 "$background"
-	run -0 bash -c "(sleep 0.5; echo y) | script -qec '$ATOLL lock break p' /dev/null"
+	run -0 /usr/bin/python3 "$ATOLL_TEST_LIB/type-at.py" --after '[y/N] ' 'y\n' "$ATOLL" lock break p
 	says "ended pid $background \"hold-lock\" with SIGTERM; plan p is free"
 	ended "$background"
 	run -0 atoll lock break --yes p

@@ -18,7 +18,7 @@ from pathlib import Path
 from expect import Broken, need
 
 ATOLL = os.environ.get('ATOLL', '')
-PATIENCE = 90
+PATIENCE = int(os.environ.get('ATOLL_TEST_PATIENCE', '90'))
 
 
 class Terminal:
@@ -29,7 +29,8 @@ class Terminal:
         self.status = None
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
-            for sig in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and a login does not
+            # Python ignores some, a script's background job others; a login does not.
+            for sig in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGQUIT):
                 signal.signal(sig, signal.SIG_DFL)
             os.chdir(cwd)
             fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack('HHHH', rows, columns, 0, 0))

@@ -1,10 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Types at a program on a terminal: type-at.py KEYS COMMAND...
+"""Types at a program on a terminal: type-at.py [--after TEXT] KEYS COMMAND...
 
 Waits until the program is quiet before the first key and after each tab and line, as a person
 does, and prints what the terminal showed. KEYS understands \\t, \\n and \\xNN; a backslash at the
-end of a line joins it to the next.
+end of a line joins it to the next. With --after it waits for TEXT instead, and its exit status is the
+program's.
 """
 
 import os
@@ -44,6 +45,10 @@ class Terminal:
         while time.monotonic() < self.end and self.read(QUIET):
             pass
 
+    def wait_for(self, text):
+        while time.monotonic() < self.end and text not in self.shown:
+            self.read(QUIET)
+
     def type(self, keys):
         for part in re.split(rb"(?<=[\t\n])", keys):
             if part:
@@ -54,16 +59,23 @@ class Terminal:
         while time.monotonic() < self.end and self.read(max(0.1, self.end - time.monotonic())):
             pass
         os.kill(self.pid, signal.SIGKILL)
-        os.waitpid(self.pid, 0)
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
 def main():
+    after = sys.argv[2].encode() if sys.argv[1] == "--after" else None
+    if after:
+        del sys.argv[1:3]
     keys = sys.argv[1].replace("\\\n", "").encode().decode("unicode_escape").encode("latin-1")
     terminal = Terminal(sys.argv[2:])
-    terminal.settle()
+    if after:
+        terminal.wait_for(after)
+    else:
+        terminal.settle()
     terminal.type(keys)
-    terminal.close()
+    status = terminal.close()
     sys.stdout.buffer.write(terminal.shown)
+    return status if after else 0
 
 
-main()
+sys.exit(main())
