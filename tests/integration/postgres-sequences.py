@@ -5,7 +5,7 @@ equal databases: every answer must be the same, message by message, and so must 
     postgres-sequences.py [SEED...] [--without REGEX]     ATOLL_LONG=1: a million sequences
 
 A failing session is made small and printed; its seed alone repeats it. --without leaves statements out, to look
-past a known fault.
+past a known fault; --control compares the server with itself, and must find nothing.
 """
 
 import argparse
@@ -43,7 +43,8 @@ class Holder:
 
     def __init__(self, url, top):
         self.dir = Path(tempfile.mkdtemp(dir=top))
-        (self.dir / 'clients').mkdir(mode=0o700)
+        self.clients = self.dir / 'clients'
+        self.clients.mkdir(mode=0o700)
         self.child = subprocess.Popen([HOLDER, 'hold', str(self.dir)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                       text=True)
         self.child.stdin.write(url + '\n')
@@ -52,6 +53,9 @@ class Holder:
         self.child.stdout.close()
         if said != 'ok ready':
             raise OSError(f'the holder said {said!r}')
+
+    def is_alive(self):
+        return self.child.poll() is None
 
     def __enter__(self):
         return self
@@ -67,11 +71,37 @@ def knowledge(peer):
     return [(b'S', str(sorted(peer.parameters.items())).encode())] if peer.status else []
 
 
+class NoHolder:
+    """In the place of one: the server itself, which must find nothing to differ from."""
+
+    def __init__(self, socket):
+        self.clients = socket
+
+    @staticmethod
+    def is_alive():
+        return True
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+
+def has_ended(messages):
+    """Did the server end the session? EXECUTE of a ROLLBACK TO that was prepared by Parse is one such thing."""
+    return (b'?', b'EOFError') in messages
+
+
+def is_silent(messages):
+    return b'?' in [kind for kind, _ in messages]
+
+
 class Pair:
     """Two equal databases, and the ways to them: the first directly, the second through a holder."""
 
-    def __init__(self, cluster, top, number):
-        self.cluster, self.top = cluster, top
+    def __init__(self, cluster, top, number, control):
+        self.cluster, self.top, self.control = cluster, top, control
         self.names = [f'direct{number}', f'inside{number}']
         for name in self.names:
             cluster.sql(f'create database {name} owner {cluster.role}', user='postgres', database='postgres')
@@ -79,21 +109,22 @@ class Pair:
 
     def compare(self, bursts, patience=PATIENCE):
         """None, or (number of a burst, what the server answered, what came from the plan)."""
-        url = self.cluster.url.replace(self.cluster.database, self.names[1])
-        with Holder(url, self.top) as holder:
+        url = self.cluster.url.replace(self.cluster.database, self.names[1], 1)
+        for name in self.names[:1 + self.control]:
+            with pgwire.Peer(self.cluster.socket, self.cluster.role, name, patience=PATIENCE) as fresh:
+                fresh.send([pgwire.query(pgsequence.SCHEMA)])
+                fresh.answers()
+        with NoHolder(self.cluster.socket) if self.control else Holder(url, self.top) as holder:
             return self.exchange(bursts, holder, patience)
 
     def connect(self, holder, patience):
-        ways = zip((self.cluster.socket, holder.dir / 'clients'), self.names)
+        ways = zip((self.cluster.socket, holder.clients), self.names)
         return [pgwire.Peer(way, self.cluster.role, name, patience=patience, application_name=NAME)
                 for way, name in ways]
 
     def exchange(self, bursts, holder, patience):
         peers = {}
         try:
-            with pgwire.Peer(self.cluster.socket, self.cluster.role, self.names[0], patience=PATIENCE) as fresh:
-                fresh.send([pgwire.query(pgsequence.SCHEMA)])
-                fresh.answers()
             for i, (client, wait, items) in enumerate(bursts):
                 if client not in peers:
                     peers[client] = self.connect(holder, patience)
@@ -102,6 +133,10 @@ class Pair:
                 if not wait:
                     continue
                 want, got = (peer.answers() + knowledge(peer) for peer in peers[client])
+                if not holder.is_alive():
+                    return i, want, [*got, (b'?', b'the holder has ended')]
+                if has_ended(want):
+                    return None
                 if want != got:
                     return i, want, got
             return None
@@ -114,7 +149,7 @@ class Pair:
             found = self.compare(bursts, IMPATIENCE)
         except OSError:  # the server has closed the connection: an invalid sequence
             return False
-        return found is not None and (b'?' not in [kind for kind, _ in found[1]])
+        return found is not None and not is_silent(found[1])
 
 
 def show(messages, other):
@@ -161,12 +196,12 @@ def explain(pair, seed, bursts):
     return list(describe(seed, small, found)) if found else [f'seed {seed}: it fails not always']
 
 
-def work(cluster, top, number, seeds, without, out):  # pylint: disable=too-many-arguments
-    """One process: sessions of the SEEDS, differences to OUT as (seed, lines); None at the end."""
+def work(cluster, top, number, given, out):
+    """One process: its share of the sessions, differences to OUT as (seed, lines); None at the end."""
     try:
-        pair, known = Pair(cluster, top, number), set()
-        for seed in seeds:
-            bursts, _ = pgsequence.session(seed, PER_SESSION, without)
+        pair, known = Pair(cluster, top, number, given.control), set()
+        for seed in given.seeds[number::WORKERS]:
+            bursts, _ = pgsequence.session(seed, PER_SESSION, given.without)
             found = pair.compare(bursts)
             out.put((seed, None))
             if not found:
@@ -183,9 +218,9 @@ def work(cluster, top, number, seeds, without, out):  # pylint: disable=too-many
         out.put((None, None))
 
 
-def run(cluster, top, seeds, without):
+def run(cluster, top, given):
     out = multiprocessing.SimpleQueue()
-    workers = [multiprocessing.Process(target=work, args=(cluster, top, i, seeds[i::WORKERS], without, out))
+    workers = [multiprocessing.Process(target=work, args=(cluster, top, i, given, out))
                for i in range(WORKERS)]
     for worker in workers:
         worker.start()
@@ -209,15 +244,16 @@ def main():
     options = argparse.ArgumentParser()
     options.add_argument('seeds', nargs='*', type=int)
     options.add_argument('--without')
+    options.add_argument('--control', action='store_true')
     given = options.parse_args()
-    seeds = given.seeds or list(range(SEQUENCES // PER_SESSION))
+    given.seeds = given.seeds or range(SEQUENCES // PER_SESSION)
     print('1..1', flush=True)
     top = tempfile.mkdtemp(prefix='atoll-pg-', dir='/var/tmp')
     os.chmod(top, 0o755)
     began = time.monotonic()
     try:
         with Cluster(top, max_locks_per_transaction=256) as cluster:
-            sessions, problems = run(cluster, top, seeds, given.without)
+            sessions, problems = run(cluster, top, given)
     finally:
         shutil.rmtree(top, ignore_errors=True)
     print(f'# {sessions * PER_SESSION} sequences in {time.monotonic() - began:.1f} s')

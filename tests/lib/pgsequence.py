@@ -24,7 +24,7 @@ EFFECTS = ("select * from t order by id", "select * from d order by id",
            "'standard_conforming_strings', 'transaction_read_only', 'client_min_messages') order by 1")
 
 STATEMENTS, PORTALS = ('', '', 's1', 's2', 'S x'), ('', '', 'p1', 'p2')
-PREPARED, CURSORS, SAVEPOINTS = ('s1', 's2', '"S x"'), ('c1', 'c2', 'p1'), ('a', 'b')
+PREPARED, CURSORS, SAVEPOINTS = ('s1', 'q1', '"Q x"'), ('c1', 'c2', 'p1'), ('a', 'b')
 
 BLOCKS = ['begin', 'begin', 'commit', 'rollback', 'end', 'abort', 'start transaction', 'BEGIN WORK', 'begin read only',
           'commit and chain', 'rollback and chain', '/* x */ begin -- y', 'commit and no chain',
