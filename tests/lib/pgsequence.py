@@ -20,8 +20,8 @@ insert into t select i, 'v' || i from generate_series(1, 5) i;'''
 EFFECTS = ("select * from t order by id", "select * from d order by id",
            "select to_regclass('x')", "select name, statement, from_sql from pg_prepared_statements order by 1",
            "select name, statement, is_holdable from pg_cursors order by 1",
-           "select name, setting from pg_settings where name in ('work_mem', 'application_name', 'timezone', "
-           "'standard_conforming_strings', 'transaction_read_only', 'client_min_messages') order by 1")
+           "select current_setting('work_mem'), current_setting('application_name'), current_setting('timezone'), "
+           "current_setting('transaction_read_only'), current_setting('client_min_messages')")
 
 STATEMENTS, PORTALS = ('', '', 's1', 's2', 'S x'), ('', '', 'p1', 'p2')
 PREPARED, CURSORS, SAVEPOINTS = ('s1', 'q1', '"Q x"'), ('c1', 'c2', 'p1'), ('a', 'b')
@@ -210,9 +210,8 @@ class Maker:
         for _ in range(self.random.randint(2, 8)):
             self.burst()
         self.settle()
-        for words in EFFECTS:
-            if self.clients == 1 or ' from pg_' not in words:
-                self.add([(f'Query {words!r}', [pgwire.query(words)])])
+        self.add([(f'Query {words!r}', [pgwire.query(words)]) for words in EFFECTS
+                  if self.clients == 1 or ' from pg_' not in words])
 
 
 def session(seed, sequences, without=None):
