@@ -108,6 +108,7 @@ static int build_env(const struct joining *jn, const char *cwd, const struct san
 	cleanup_free char *plan = xasprintf("ATOLL_PLAN=%s", jn->p->name);
 	cleanup_free char *id = xasprintf("ATOLL_PLAN_ID=%s", jn->p->id);
 	cleanup_free char *pwd = xasprintf("PWD=%s", cwd);
+	int r;
 
 	fence_env(env);
 	for (size_t i = 0; i < jn->wishes->env.n; i++)
@@ -121,7 +122,10 @@ static int build_env(const struct joining *jn, const char *cwd, const struct san
 
 		strlist_add(env, view);
 	}
-	return command_env_read(boxes->v[0].area, env, err);
+	r = command_env_read(boxes->v[0].area, env, err);
+	if (r == 0)
+		sandboxes_env(boxes, env);
+	return r;
 }
 
 static int run_there(struct joining *jn, const struct atoll_exec *exec,

@@ -340,6 +340,7 @@ static int run(struct use *use, const struct atoll_exec *exec, const struct strl
 		r = command_env_keep(opt->record, use->env, err);
 	if (r < 0)
 		return r;
+	sandboxes_env(&op->boxes, &env);
 	setenv = xcalloc(env.n + 1, sizeof(*setenv));
 	for (size_t i = 0; i < env.n; i++)
 		setenv[i] = env.v[i];

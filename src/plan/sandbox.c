@@ -16,6 +16,7 @@
 #include "fs/stat.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
+#include "util/git-env.h"
 #include "util/mem.h"
 #include "util/strbuf.h"
 
@@ -64,6 +65,19 @@ void sandboxes_done(struct sandboxes *s)
 		sandbox_row_done(&s->v[i]);
 	free(s->v);
 	*s = SANDBOXES_INIT;
+}
+
+void sandboxes_env(const struct sandboxes *s, struct strlist *env)
+{
+	for (size_t i = 0; i < s->n; i++) {
+		const struct atoll_strategy *strategy = NULL;
+
+		if (strategy_find(s->v[i].strategy, &strategy, NULL) == 0 &&
+		    strcmp(strategy->kind, "repository") == 0) {
+			git_env_no_auto_gc(env);
+			return;
+		}
+	}
 }
 
 void sandbox_check(const struct sandbox_row *row)

@@ -58,6 +58,9 @@ struct sandboxes {
 int sandboxes_load(struct registry *reg, const char *plan, struct sandboxes *ret,
                    struct error *err);
 void sandboxes_done(struct sandboxes *s);
+/* Adds to ENV what a command must have for these resources: in a repository git collects no garbage
+ * unasked, since what it did would be thrown away and done again by the next command. */
+void sandboxes_env(const struct sandboxes *s, struct strlist *env);
 #define cleanup_sandboxes __attribute__((__cleanup__(sandboxes_done)))
 /* REF: an id or a root; NULL: the only one. Sets *ret_index. */
 int sandboxes_find(const struct sandboxes *s, const char *ref, size_t *ret_index,

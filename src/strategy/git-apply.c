@@ -122,7 +122,7 @@ static int update_refs(struct atoll_participant *p, const struct git_record *rec
 	g.held_fd = st->busy_fd;
 	/* Before the decision the objects are only there. */
 	git_path_list(&list, objects);
-	g.alternates = only_try && rec->pack ? strbuf_str(&list) : NULL;
+	g.alternates = only_try && access(objects, F_OK) == 0 ? strbuf_str(&list) : NULL;
 	r = git_do(p, &g, GIT_ARGS("update-ref", "--stdin", "-m", message), &in, NULL);
 	return r;
 }
@@ -335,6 +335,7 @@ void git_own(struct atoll_participant *p, const struct git_record *rec)
 {
 	static const char *const files[] = { "HEAD", "packed-refs", "logs/HEAD", "refs/stash",
 		                             "logs/refs/stash" };
+	cleanup_strlist struct strlist objects = STRLIST_INIT;
 	struct git_state *st;
 	struct fs_stat owner;
 
@@ -349,9 +350,10 @@ void git_own(struct atoll_participant *p, const struct git_record *rec)
 		own_path(st, &owner, rec->parts[GIT_REFS].v[i].key);
 		own_path(st, &owner, log);
 	}
-	for (size_t i = 0; rec->pack && i < 2; i++) {
-		cleanup_free char *file =
-			xasprintf("objects/pack/%s%s", rec->pack, i ? ".idx" : ".pack");
+	if (git_objects_list(p, rec, &objects) < 0)
+		error_done(&p->err);
+	for (size_t i = 0; i < objects.n; i++) {
+		cleanup_free char *file = xasprintf("objects/%s", objects.v[i]);
 
 		own_path(st, &owner, file);
 	}

@@ -11,7 +11,7 @@
  * commit takes from it is what git itself says of it:
  *
  *   objects   those that refs, HEAD and the index newly need: packed, sent through index-pack, which
- *             hashes and checks every one, and added as one pack
+ *             hashes and checks every one, and added as loose ones or as one pack
  *   refs      a swap for each that was changed (git-record.h)
  *   HEAD      the same
  *   stash     a swap for each entry that was made or dropped
@@ -39,7 +39,7 @@
  *   gN/           while batch N is prepared: a bare repository with our own configuration, put together
  *                 of the refs, the index and the new objects of the workspace, for git to read
  *   bN/git        what batch N does (git-record.h)
- *   bN/objects/   its pack
+ *   bN/objects/   its objects, loose or as a pack
  *   bN/index      an index on its way: the new one, then the one it displaced
  *   index.lock    second name of `.git/index.lock` while that lock is ours
  *   busy          locked by us and by every git we started to write; who comes after a crash waits
@@ -266,11 +266,14 @@ int git_merge_tree(struct atoll_participant *p, const struct git_view *v);
 
 /* ---- git-objects.c ---- */
 
-/* What REC needs and the repository lacks, as a pack in bN/objects. */
+/* What REC needs and the repository lacks, in bN/objects. */
 int git_objects_stage(struct atoll_participant *p, struct git_view *v, int batch_fd,
                       struct git_record *rec);
 /* Has the repository still what REC replaced? */
 int git_objects_check_old(struct atoll_participant *p, const struct git_record *rec);
+/* What the batch adds: paths below `objects`. */
+int git_objects_list(struct atoll_participant *p, const struct git_record *rec,
+                     struct strlist *ret);
 int git_objects_install(struct atoll_participant *p, const struct git_record *rec);
 
 /* ---- git-apply.c ---- */

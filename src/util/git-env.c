@@ -4,6 +4,7 @@
 #include "util/cleanup.h"
 #include "util/mem.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -73,4 +74,46 @@ void git_env_base(struct strlist *env)
 		strlist_add(env, key);
 		strlist_add(env, value);
 	}
+}
+
+static const char *find_count(const struct strlist *env)
+{
+	static const char name[] = "GIT_CONFIG_COUNT";
+	const size_t len = sizeof(name) - 1;
+
+	for (size_t i = env->n; i-- > 0;) {
+		if (strncmp(env->v[i], name, len) == 0 && env->v[i][len] == '=')
+			return env->v[i] + len + 1;
+		if (strcmp(env->v[i], name) == 0) /* taken away */
+			return NULL;
+	}
+	return getenv(name);
+}
+
+static void add_setting(struct strlist *env, unsigned long at, const char *key, const char *value)
+{
+	cleanup_free char *name = xasprintf("GIT_CONFIG_KEY_%lu=%s", at, key);
+	cleanup_free char *text = xasprintf("GIT_CONFIG_VALUE_%lu=%s", at, value);
+
+	strlist_add(env, name);
+	strlist_add(env, text);
+}
+
+void git_env_no_auto_gc(struct strlist *env)
+{
+	const char *text = find_count(env);
+	unsigned long count = 0;
+	cleanup_free char *sum = NULL;
+	char *end;
+
+	if (text && *text) {
+		count = strtoul(text, &end, 10);
+		/* What git itself will not take is left for it to refuse. */
+		if (*end || strspn(text, "0123456789") == 0 || count > INT_MAX - 2)
+			return;
+	}
+	add_setting(env, count, "gc.auto", "0");
+	add_setting(env, count + 1, "maintenance.auto", "false");
+	sum = xasprintf("GIT_CONFIG_COUNT=%lu", count + 2);
+	strlist_add(env, sum);
 }

@@ -12,6 +12,9 @@
 
 /* NAME=VALUE, what is always so. */
 void git_env_base(struct strlist *env);
+/* Adds to ENV, of a command that begins with it and our own environment, what keeps its git from collecting
+ * garbage unasked: settings that come after those that it has there. */
+void git_env_no_auto_gc(struct strlist *env);
 /* Absolute, as PATH has it; NULL: there is no git. Caller frees. */
 char *git_env_program(void);
 

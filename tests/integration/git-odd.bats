@@ -543,3 +543,39 @@ moved() {
 		cd / && rm -rf "$elsewhere"
 	done
 }
+
+@test "many commits of a plan leave no more packs than git itself would, and no garbage is collected inside" {
+	repository
+	git config gc.auto 20
+	git config gc.autoPackLimit 5
+	git config gc.autoDetach false
+	started
+	for n in $(seq 8); do
+		inside "for n in 1 2 3 4 5; do echo $n\$n >n; git add n; git commit -qm $n\$n; done"
+		committed
+	done
+	[ -z "$(find .git/objects -name '*.pack' -o -name '*.keep')" ]
+	[ "$(git rev-list --count main)" -eq 41 ]
+	[ -z "$(git for-each-ref --format='%(objectname)' | git cat-file --batch-check | grep missing)" ]
+	sound
+	# What is typed is done, and what the caller has set stays.
+	export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=user.name GIT_CONFIG_VALUE_0=Somebody
+	[ "$("$ATOLL" exec p -- git config user.name)" = Somebody ]
+	unset GIT_CONFIG_COUNT GIT_CONFIG_KEY_0 GIT_CONFIG_VALUE_0
+	[ "$("$ATOLL" exec p -- git config --show-scope gc.auto)" = "$(printf 'command\t0')" ]
+	[ "$(git config gc.auto)" = 20 ]
+	inside 'git gc -q; [ "$(git count-objects)" = "0 objects, 0 kilobytes" ]'
+	undone
+	[ "$(git rev-parse main)" = "$first" ]
+	sound
+	# From git's own limit on it is a pack, as with git fetch.
+	git config transfer.unpackLimit 3
+	git config fetch.unpackLimit 4
+	inside 'echo p >n; git add n; git commit -qm p'
+	committed
+	[ -z "$(find .git/objects -name '*.pack')" ]
+	inside 'mkdir -p a/b; echo p >a/b/c; git add a; git commit -qm p'
+	committed
+	[ "$(find .git/objects -name '*.pack' | wc -l)" -eq 1 ]
+	sound
+}
