@@ -46,6 +46,20 @@ sum() {
 	[[ $output != *"+ "* ]]
 }
 
+@test "setup check wants the packages of the slow checks, too, and takes a package for what it stands for" {
+	deps=$BATS_TEST_TMPDIR/deps.txt
+	awk=$(dpkg-query -W -f='${Provides}\n' | grep -ow awk | head -1)
+	[ -n "$awk" ]
+	printf 'libc6\n%s\n' "$awk" >"$deps"
+	printf 'atoll-slow-package\n' >"$BATS_TEST_TMPDIR/deps-check.txt"
+	install -m 755 setup "$BATS_TEST_TMPDIR/setup"
+	chmod 644 "$deps" "$BATS_TEST_TMPDIR/deps-check.txt"
+	run as_user ATOLL_SETUP_DEPS="$deps" sh "$BATS_TEST_TMPDIR/setup" check </dev/null
+	echo "$output"
+	[ "$status" -eq 1 ]
+	[[ ${lines[0]} == "missing packages: atoll-slow-package" ]]
+}
+
 @test "setup refuses an unknown word" {
 	run ./setup --no-deps frobnicate
 	[ "$status" -eq 2 ]
