@@ -31,13 +31,5 @@ void doctor_database(struct doctor *d, const char *url)
 	}
 	doctor_say(d, GOOD(TOPIC), "PostgreSQL %s, database '%s' as '%s'", f.version, f.database,
 	           f.user);
-	if (f.schema)
-		doctor_say(d, GOOD("guard"), "the role may create in schema %s", f.schema);
-	else
-		doctor_say(
-			d,
-			BAD("guard", -ATOLL_E_CANNOT_PREPARE,
-		            "GRANT CREATE ON SCHEMA ... TO the role, in any schema"),
-			"the role may create in no schema, so its transaction cannot be guarded");
 	say_prepared(d, &f);
 }

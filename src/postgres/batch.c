@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The extended protocol. Messages go to the server as they come, names made unique, answers back
- * as they come. Statements about the transaction are answered here: before that the server is made
- * to say all that it owes, so that answers keep their order.
+ * as they come. What a message is about follows from the Parse and Bind of the names in it, and
+ * is taken back when the server did not take them (names.h). Statements about the transaction are
+ * answered here: before that the server is made to say all that it owes, so that answers keep
+ * their order.
  */
 #include "postgres/client.h"
 
@@ -14,58 +16,6 @@
 
 /* ---- names ---- */
 
-struct named *named_find(struct named *list, const char *name)
-{
-	while (list && strcmp(list->name, name) != 0)
-		list = list->next;
-	return list;
-}
-
-static void free_named(struct named *n)
-{
-	free(n->name);
-	free(n->server_name);
-	free(n->text);
-	free(n->about);
-	free(n);
-}
-
-void named_drop(struct named **list, const char *name)
-{
-	for (; *list; list = &(*list)->next) {
-		struct named *n = *list;
-
-		if (strcmp(n->name, name) != 0)
-			continue;
-		*list = n->next;
-		free_named(n);
-		return;
-	}
-}
-
-void named_clear(struct named **list)
-{
-	while (*list) {
-		struct named *n = *list;
-
-		*list = n->next;
-		free_named(n);
-	}
-}
-
-struct named *named_add(struct named **list, const char *name, const char *server_name)
-{
-	struct named *n;
-
-	named_drop(list, name);
-	n = xcalloc(1, sizeof(*n));
-	*n = (struct named){ .next = *list,
-		             .name = xstrdup(name),
-		             .server_name = xstrdup(server_name) };
-	*list = n;
-	return n;
-}
-
 static bool has_server_name(const struct named *list, const char *name)
 {
 	for (; list; list = list->next)
@@ -74,11 +24,12 @@ static bool has_server_name(const struct named *list, const char *name)
 	return false;
 }
 
-/* NAME, unless another client has it. */
-static char *server_name(const struct client *c, const char *name)
+char *batch_name(const struct client *c, struct named *list, const char *name)
 {
-	if (!*name)
-		return xstrdup("");
+	const struct named *known = *name ? named_find(list, name) : NULL;
+
+	if (!*name || (known && !verb_is_ours(known->verb.kind)))
+		return xstrdup(known ? known->server_name : name);
 	for (const struct client *o = c->h->clients; o; o = o->next)
 		if (o != c &&
 		    (has_server_name(o->statements, name) || has_server_name(o->portals, name)))
@@ -86,7 +37,15 @@ static char *server_name(const struct client *c, const char *name)
 	return xstrdup(name);
 }
 
-/* ---- answers of our own ---- */
+static void copy_verb(struct verb *to, const struct verb *from)
+{
+	*to = (struct verb){ .kind = from->kind,
+		             .flags = from->flags,
+		             .text = xstrdup(from->text),
+		             .name = xstrdup(from->name) };
+}
+
+/* ---- to the server ---- */
 
 /* True when the server owes nothing and knows of no batch; else it is told that one ends (inside a
  * transaction that ends nothing else), and we are called again. */
@@ -102,38 +61,108 @@ static bool settled(struct client *c)
 	return false;
 }
 
-static void forward(struct client *c, char type, const void *body, size_t len)
+static struct promise *forward(struct client *c, char type, const void *body, size_t len)
 {
+	static struct promise lost;
+	struct promise *p = promise_add(&c->promises, type);
+
 	holder_send(c->h, c, type, body, len);
 	if (!c->forwarded)
 		holder_expect(c->h, c);
 	c->forwarded = true;
+	c->flushed = false;
 	c->effects |= type == 'B' || type == 'E';
+	if (p)
+		return p;
+	holder_lose(c->h, "out of memory");
+	lost = (struct promise){ .type = type };
+	return &lost;
+}
+
+/* NAME stands for something else from now on, unless the server refuses. */
+static struct named *promise_name(struct promise *p, struct named **list, const char *name,
+                                  const char *server_name)
+{
+	p->list = list;
+	p->name = xstrdup(name);
+	return named_put(list, name, server_name, &p->before);
+}
+
+/* The same message, about the name that the server knows. */
+static struct promise *forward_about(struct client *c, char type, char what, const char *name)
+{
+	cleanup_strbuf struct strbuf body = STRBUF_INIT;
+
+	strbuf_putc(&body, what);
+	strbuf_add(&body, name, strlen(name) + 1);
+	return forward(c, type, body.buf, body.len);
+}
+
+/* The server has one statement without a name, and it may be another client's by now. */
+static void renew_unnamed(struct client *c, const char *name, const struct named *s)
+{
+	if (*name || c->h->unnamed == c)
+		return;
+	if (s)
+		forward(c, 'P', s->body, s->body_len)->swallow = true;
+	else
+		forward_about(c, 'C', 'S', "")->swallow = true;
+	c->h->unnamed = s ? c : NULL;
 }
 
 /* ---- Parse ---- */
 
-static void note_text(struct client *c, const char *text, struct sql_statement *ret)
+/* What kind of statement it is, and what its words say. Of several, the server takes none. */
+static struct verb read_text(const struct client *c, const char *text)
 {
 	cleanup_sql struct sql sql = SQL_INIT;
+	struct verb v = { .kind = SQL_ODD };
 
-	*ret = (struct sql_statement){ 0 };
-	if (sql_split(&sql, text, strlen(text), c->backslashes) == 0 && sql.n == 1)
-		*ret = sql.v[0];
-	for (size_t i = 0; i < sql.n; i++)
-		unit_note(c, sql.v[i].flags);
+	if (sql_split(&sql, text, strlen(text), c->backslashes) < 0)
+		return v;
+	if (sql.n == 0)
+		return (struct verb){ .kind = SQL_PLAIN };
+	v = verb_read(text, &sql.v[0]);
+	if (sql.n > 1 && verb_is_ours(v.kind))
+		v.kind = SQL_ODD;
+	for (size_t i = 1; i < sql.n; i++)
+		v.flags |= sql.v[i].flags;
+	return v;
 }
 
-static void parse_own(struct client *c, const char *name, const char *text,
-                      const struct sql_statement *s)
+static void fail_name(struct client *c, const char *sqlstate, const char *what, const char *name,
+                      const char *how)
 {
-	struct named *n = named_add(&c->statements, name, name);
+	cleanup_free char *text = xasprintf("%s \"%s\" %s", what, name, how);
 
-	n->kind = s->kind;
-	n->flags = s->flags;
-	n->text = xstrndup(text + s->start, s->end - s->start);
-	n->about = sql_name(text + s->name_start, s->name_end - s->name_start);
+	unit_fail(c, sqlstate, text);
+}
+
+static int parse_own(struct client *c, const char *name, struct verb *v)
+{
+	if (!settled(c))
+		return 0;
+	if (verb_refuse_failed(c, v->kind))
+		return 1;
+	if (*name && named_find(c->statements, name)) {
+		fail_name(c, "42P05", "prepared statement", name, "already exists");
+		return 1;
+	}
+	named_put(&c->statements, name, "", NULL)->verb = *v;
+	*v = (struct verb){ .kind = SQL_PLAIN };
 	client_put(c, '1', NULL, 0);
+	return 1;
+}
+
+/* The server says what is wrong with it, if anything. By no name that could be executed. */
+static int parse_odd(struct client *c, const char *name, struct verb *v, const struct strbuf *body)
+{
+	struct promise *p = forward(c, 'P', body->buf, body->len);
+
+	c->h->unnamed = NULL;
+	promise_name(p, &c->statements, name, "")->verb = *v;
+	*v = (struct verb){ .kind = SQL_PLAIN };
+	return 1;
 }
 
 static int take_parse(struct client *c, const struct wire_message *m)
@@ -142,43 +171,63 @@ static int take_parse(struct client *c, const struct wire_message *m)
 	const char *name = wire_text(&r);
 	const char *text = wire_text(&r);
 	cleanup_strbuf struct strbuf body = STRBUF_INIT;
+	cleanup_verb struct verb v = { .kind = SQL_PLAIN };
 	cleanup_free char *to = NULL;
-	struct sql_statement s;
+	struct named *n;
 
-	note_text(c, text, &s);
-	if (s.kind != SQL_PLAIN) {
-		if (!settled(c))
-			return 0;
-		parse_own(c, name, text, &s);
+	if (r.bad) {
+		(void)forward(c, 'P', m->body, m->len);
 		return 1;
 	}
-	to = server_name(c, name);
-	(void)named_add(&c->statements, name, to);
+	v = read_text(c, text);
+	n = *name ? named_find(c->statements, name) : NULL;
+	if ((verb_is_ours(v.kind) && v.kind != SQL_ODD) || (n && verb_is_ours(n->verb.kind)))
+		return parse_own(c, name, &v);
+	to = v.kind == SQL_ODD ? xstrdup("") : batch_name(c, c->statements, name);
 	strbuf_add(&body, to, strlen(to) + 1);
 	strbuf_add(&body, text, m->len - (size_t)(text - (const char *)m->body));
+	if (v.kind == SQL_ODD)
+		return parse_odd(c, name, &v, &body);
+	n = promise_name(forward(c, 'P', body.buf, body.len), &c->statements, name, to);
+	n->verb = v;
+	v = (struct verb){ .kind = SQL_PLAIN };
 	if (!*name) {
-		wire_buf_done(&c->unnamed);
-		(void)wire_add(&c->unnamed, body.buf, body.len);
+		n->body_len = body.len;
+		n->body = strbuf_take(&body);
 		c->h->unnamed = c;
 	}
-	forward(c, 'P', body.buf, body.len);
 	return 1;
 }
 
-/* The unnamed statement of the server may be another's by now. */
-static int renew_unnamed(struct client *c, const struct named *s)
+/* ---- Bind ---- */
+
+static int bind_own(struct client *c, const struct named *s, const char *portal,
+                    struct wire_reader *r)
 {
-	if (*s->name || c->h->unnamed == c || wire_buf_left(&c->unnamed) == 0)
-		return 1;
+	uint16_t formats, values;
+
 	if (!settled(c))
 		return 0;
-	c->h->unnamed = c;
-	c->swallow++;
-	forward(c, 'P', c->unnamed.v + c->unnamed.off, wire_buf_left(&c->unnamed));
+	if (verb_refuse_failed(c, s->verb.kind))
+		return 1;
+	for (formats = wire_u16(r); formats > 0 && !r->bad; formats--)
+		(void)wire_u16(r);
+	values = wire_u16(r);
+	if (values > 0) {
+		cleanup_free char *text =
+			xasprintf("bind message supplies %u parameters, but prepared statement "
+		                  "\"%s\" requires 0",
+		                  (unsigned)values, s->name);
+
+		unit_fail(c, "08P01", text);
+	} else if (*portal && named_find(c->portals, portal)) {
+		fail_name(c, "42P03", "cursor", portal, "already exists");
+	} else {
+		copy_verb(&named_put(&c->portals, portal, "", NULL)->verb, &s->verb);
+		client_put(c, '2', NULL, 0);
+	}
 	return 1;
 }
-
-/* ---- the others ---- */
 
 static int take_bind(struct client *c, const struct wire_message *m)
 {
@@ -187,62 +236,89 @@ static int take_bind(struct client *c, const struct wire_message *m)
 	const char *name = wire_text(&r);
 	const struct named *s = named_find(c->statements, name);
 	cleanup_strbuf struct strbuf body = STRBUF_INIT;
-	cleanup_free char *to = NULL;
+	cleanup_free char *to = NULL, *from = NULL;
 	struct named *p;
 
-	if (s && unit_is_verb(c, s->kind, s->flags)) {
-		if (!settled(c))
-			return 0;
-		p = named_add(&c->portals, portal, portal);
-		p->kind = s->kind;
-		p->flags = s->flags;
-		p->text = xstrdup(s->text);
-		p->about = xstrdup(s->about);
-		client_put(c, '2', NULL, 0);
-		return 1;
-	}
-	if (s && renew_unnamed(c, s) == 0)
-		return 0;
-	to = server_name(c, portal);
-	(void)named_add(&c->portals, portal, to);
+	if (s && verb_is_ours(s->verb.kind))
+		return bind_own(c, s, portal, &r);
+	renew_unnamed(c, name, s);
+	to = batch_name(c, c->portals, portal);
+	from = batch_name(c, c->statements, name);
 	strbuf_add(&body, to, strlen(to) + 1);
-	name = s ? s->server_name : name;
-	strbuf_add(&body, name, strlen(name) + 1);
+	strbuf_add(&body, from, strlen(from) + 1);
 	strbuf_add(&body, r.at, r.left);
-	forward(c, 'B', body.buf, body.len);
+	p = promise_name(forward(c, 'B', body.buf, body.len), &c->portals, portal, to);
+	if (s)
+		copy_verb(&p->verb, &s->verb);
 	return 1;
 }
 
-/* Describe and Close, of a statement or a portal. */
-static int take_about(struct client *c, const struct wire_message *m)
+/* ---- Describe and Close, of a statement or a portal ---- */
+
+static int about_own(struct client *c, const struct wire_message *m, char what, struct named **list,
+                     const char *name)
 {
 	static const unsigned char no_parameters[2] = { 0 };
+
+	if (!settled(c))
+		return 0;
+	if (m->type == 'C') {
+		client_put(c, '3', NULL, 0);
+		named_drop(list, name);
+		return 1;
+	}
+	if (what == 'S')
+		client_put(c, 't', no_parameters, sizeof(no_parameters));
+	client_put(c, 'n', NULL, 0);
+	return 1;
+}
+
+static int take_about(struct client *c, const struct wire_message *m)
+{
 	struct wire_reader r = wire_read(m);
 	char what = wire_char(&r);
 	const char *name = wire_text(&r);
 	struct named **list = what == 'S' ? &c->statements : &c->portals;
 	const struct named *n = named_find(*list, name);
-	cleanup_strbuf struct strbuf body = STRBUF_INIT;
-	const char *to = n ? n->server_name : name;
+	cleanup_free char *to = NULL;
+	struct promise *p;
 
-	if (n && unit_is_verb(c, n->kind, n->flags)) {
-		if (!settled(c))
-			return 0;
-		if (m->type == 'C')
-			client_put(c, '3', NULL, 0);
-		else if (what == 'S')
-			client_put(c, 't', no_parameters, sizeof(no_parameters));
-		if (m->type == 'D')
-			client_put(c, 'n', NULL, 0);
-	} else {
-		if (n && what == 'S' && m->type == 'D' && renew_unnamed(c, n) == 0)
-			return 0;
-		strbuf_putc(&body, what);
-		strbuf_add(&body, to, strlen(to) + 1);
-		forward(c, m->type, body.buf, body.len);
+	if (r.bad || (what != 'S' && what != 'P')) {
+		(void)forward(c, m->type, m->body, m->len);
+		return 1;
 	}
-	if (m->type == 'C')
-		named_drop(list, name);
+	if (n && verb_is_ours(n->verb.kind))
+		return about_own(c, m, what, list, name);
+	if (what == 'S' && m->type == 'D')
+		renew_unnamed(c, name, n);
+	to = batch_name(c, *list, name);
+	p = forward_about(c, m->type, what, to);
+	if (m->type != 'C')
+		return 1;
+	promise_name(p, list, name, to);
+	named_drop(list, name);
+	if (what == 'S' && !*name)
+		c->h->unnamed = NULL;
+	return 1;
+}
+
+/* ---- Execute ---- */
+
+static int execute_here(struct client *c, struct named *p)
+{
+	cleanup_verb struct verb v = { .kind = SQL_PLAIN };
+
+	if (!settled(c))
+		return 0;
+	if (verb_refuse_failed(c, p->verb.kind))
+		return 1;
+	if (p->spent) {
+		fail_name(c, "55000", "portal", p->name, "cannot be run");
+		return 1;
+	}
+	p->spent = true;
+	copy_verb(&v, &p->verb);
+	verb_run(c, &v);
 	return 1;
 }
 
@@ -250,25 +326,28 @@ static int take_execute(struct client *c, const struct wire_message *m)
 {
 	struct wire_reader r = wire_read(m);
 	const char *portal = wire_text(&r);
-	const struct named *p = named_find(c->portals, portal);
+	struct named *p = named_find(c->portals, portal);
 	cleanup_strbuf struct strbuf body = STRBUF_INIT;
-	const char *to = p ? p->server_name : portal;
+	cleanup_free char *to = NULL;
+	struct promise *sent;
 
-	if (p && unit_is_verb(c, p->kind, p->flags)) {
-		cleanup_free char *text = NULL;
-		cleanup_free char *about = NULL;
-		struct verb v = { .flags = p->flags };
-
+	if (p && verb_is_run_here(c, p->verb.kind, p->verb.flags))
+		return execute_here(c, p);
+	if (p && verb_has_prelude(p->verb.kind)) {
 		if (!settled(c))
 			return 0;
-		v.text = text = xstrdup(p->text);
-		v.name = about = xstrdup(p->about);
-		unit_verb(c, p->kind, &v);
-		return 1;
+		verb_prelude(c, &p->verb);
 	}
+	to = batch_name(c, c->portals, portal);
 	strbuf_add(&body, to, strlen(to) + 1);
 	strbuf_add(&body, r.at, r.left);
-	forward(c, 'E', body.buf, body.len);
+	sent = forward(c, 'E', body.buf, body.len);
+	if (!p)
+		return 1;
+	verb_note(c, p->verb.flags);
+	sent->copy = p->verb.flags & SQL_COPY;
+	c->copies += sent->copy;
+	c->copy_over = false;
 	return 1;
 }
 
@@ -302,12 +381,16 @@ static int take(struct client *c, const struct wire_message *m)
 	case 'D':
 	case 'C':
 		return take_about(c, m);
-	case 'E':
-		return take_execute(c, m);
 	default:
-		client_error(c, "08P01", "a message that is not of the protocol");
-		return 1;
+		return take_execute(c, m);
 	}
+}
+
+static void flush(struct client *c)
+{
+	if (!c->flushed)
+		holder_send(c->h, c, 'H', NULL, 0);
+	c->flushed = true;
 }
 
 /* Some clients prepare, flush, and go away for a while. As long as nothing was executed the others
@@ -317,8 +400,19 @@ static int take_flush(struct client *c)
 	if (!c->effects && c->unit != UNIT_BLOCK)
 		(void)settled(c);
 	else if (c->forwarded)
-		holder_send(c->h, c, 'H', NULL, 0);
+		flush(c);
 	return 1;
+}
+
+/*
+ * While data for a COPY come, the server passes over Sync and Flush. Until it has said whether a COPY
+ * takes data, it is unknown whether it would hear what follows, or a Sync of ours.
+ */
+bool batch_must_wait(struct client *c)
+{
+	if (c->copies > 0)
+		flush(c);
+	return c->copies > 0;
 }
 
 /* Does it take nobody but us? A client that prepares its BEGIN while another is inside a block must
@@ -327,12 +421,13 @@ static bool is_ours(struct client *c, const struct wire_message *m)
 {
 	struct wire_reader r = wire_read(m);
 	const struct named *n = NULL;
-	struct sql_statement s;
 
 	if (m->type == 'P') {
+		cleanup_verb struct verb v = { .kind = SQL_PLAIN };
+
 		(void)wire_text(&r);
-		note_text(c, wire_text(&r), &s);
-		return s.kind != SQL_PLAIN;
+		v = read_text(c, wire_text(&r));
+		return verb_is_ours(v.kind) && v.kind != SQL_ODD;
 	}
 	if (m->type == 'B') {
 		(void)wire_text(&r);
@@ -341,7 +436,7 @@ static bool is_ours(struct client *c, const struct wire_message *m)
 		n = wire_char(&r) == 'S' ? named_find(c->statements, wire_text(&r))
 		                         : named_find(c->portals, wire_text(&r));
 	}
-	return n && unit_is_verb(c, n->kind, n->flags);
+	return n && verb_is_ours(n->verb.kind);
 }
 
 int batch_take(struct client *c, const struct wire_message *m)
@@ -356,34 +451,81 @@ int batch_take(struct client *c, const struct wire_message *m)
 		return 1;
 	if (m->type == 'H')
 		return take_flush(c);
-	if (!is_ours(c, m) && !unit_begin(c))
+	if (c->h->owner != c && is_ours(c, m))
+		return take(c, m);
+	if (!unit_begin(c))
 		return 0;
 	return take(c, m);
 }
 
+/* ---- answers ---- */
+
+static void take_ready(struct client *c)
+{
+	c->holds--;
+	c->copying = c->forwarded = false;
+	c->copies = 0;
+	promises_done(&c->promises);
+	c->failed = c->unit == UNIT_BLOCK && c->h->status_bad;
+	c->skip |= c->errored;
+	if (!c->syncing) {
+		c->in_batch = c->skip = c->effects = false;
+		unit_end(c);
+	} else if (!c->effects) {
+		unit_yield(c);
+	}
+	c->syncing = false;
+}
+
+static void take_error(struct client *c, const struct wire_message *m)
+{
+	c->errored = c->skip = true;
+	c->copying = false;
+	c->copies = 0;
+	promises_break(&c->promises);
+	c->h->unnamed = NULL;
+	client_pass_error(c, m, 0);
+}
+
+/* Is it the answer to a message of that type? */
+static bool answers(char answer, char message)
+{
+	switch (message) {
+	case 'P':
+		return answer == '1';
+	case 'B':
+		return answer == '2';
+	case 'C':
+		return answer == '3';
+	case 'D':
+		return answer == 'T' || answer == 'n';
+	default:
+		return answer == 'C' || answer == 'I' || answer == 's';
+	}
+}
+
 void batch_answer(struct client *c, const struct wire_message *m)
 {
+	const struct promise *p = promise_next(&c->promises);
+	bool swallow = false;
+
 	if (m->type == 'Z') {
-		c->holds--;
-		c->swallow = 0;
-		c->copying = c->forwarded = false;
-		c->failed = c->unit == UNIT_BLOCK && c->h->status_bad;
-		c->skip |= c->errored;
-		if (!c->syncing) {
-			c->in_batch = c->skip = c->effects = false;
-			unit_end(c);
-		} else if (!c->effects) {
-			unit_yield(c);
-		}
-		c->syncing = false;
+		take_ready(c);
 		return;
 	}
-	c->copying |= m->type == 'G';
-	c->errored |= m->type == 'E';
-	c->skip |= m->type == 'E';
-	if (m->type == '1' && c->swallow > 0)
-		c->swallow--;
-	else
+	if (m->type == 'E') {
+		take_error(c, m);
+		return;
+	}
+	if (m->type == 'G')
+		c->copying = !c->copy_over;
+	if (p && answers(m->type, p->type)) {
+		swallow = p->swallow;
+		c->copies -= p->copy;
+		c->copying &= !p->copy;
+		promise_keep(&c->promises);
+	}
+	if (!swallow)
 		client_pass(c, m);
 }
 
@@ -399,6 +541,9 @@ bool batch_leave(struct client *c)
 /* The client is gone; the server still waits for the end. */
 void batch_hang_up(struct client *c)
 {
-	if (c->forwarded && c->holds == 0)
-		(void)settled(c);
+	if (!c->forwarded || c->holds > 0)
+		return;
+	if (c->copies > 0)
+		holder_send(c->h, c, 'f', "the client is gone", sizeof("the client is gone"));
+	(void)settled(c);
 }

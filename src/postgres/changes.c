@@ -14,7 +14,7 @@
 #define RELATIONS                                                                         \
 	"pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace " \
 	"WHERE c.relkind IN ('r', 'p', 'v', 'm', 'S', 'f') AND n.nspname !~ '^pg_' AND "  \
-	"n.nspname <> 'information_schema' AND c.relname !~ '^" SQL_OURS "_guard_'"
+	"n.nspname <> 'information_schema'"
 #define NAME "pg_catalog.format('%I.%I', n.nspname, c.relname)"
 /* Of rows of the transaction itself: nobody else's that are younger can be seen in it. */
 #define IS_OURS(column)                                                                           \

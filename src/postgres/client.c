@@ -79,7 +79,6 @@ void client_free(struct client *c)
 	wire_buf_done(&c->in);
 	wire_buf_done(&c->out);
 	wire_buf_done(&c->held);
-	wire_buf_done(&c->unnamed);
 	scram_proof_done(&c->proof);
 	named_clear(&c->statements);
 	named_clear(&c->portals);
@@ -87,7 +86,9 @@ void client_free(struct client *c)
 	settings_clear(&c->locals);
 	sql_done(&c->sql);
 	free(c->script);
-	free(c->verb_text);
+	promises_done(&c->promises);
+	settings_clear(&c->reported);
+	settings_clear(&c->changed);
 	free(c->verb_name);
 	free(c);
 }
@@ -117,7 +118,7 @@ bool client_reap(struct client *c)
 		c->dead = true;
 	if (!c->dead || !fill_stream(c))
 		return false;
-	if (c->copying) {
+	if (c->copying && c->in_script) {
 		holder_send(h, c, 'f', "the client is gone", sizeof("the client is gone"));
 		c->copying = false;
 	}
@@ -153,6 +154,37 @@ void client_pass(struct client *c, const struct wire_message *m)
 		c->dead = true;
 }
 
+/* Without the prefix of names that are in use by another client, too. */
+static void add_text(struct strbuf *sb, const char *text, const char *prefix)
+{
+	const char *found;
+
+	while ((found = strstr(text, prefix)) != NULL) {
+		strbuf_add(sb, text, (size_t)(found - text));
+		text = found + strlen(prefix);
+	}
+	strbuf_add(sb, text, strlen(text) + 1);
+}
+
+void client_pass_error(struct client *c, const struct wire_message *m, size_t shift)
+{
+	cleanup_free char *prefix = xasprintf("%s_%u_", SQL_OURS, (unsigned)c->pid);
+	cleanup_strbuf struct strbuf body = STRBUF_INIT;
+	struct wire_reader r = wire_read(m);
+
+	for (char field = wire_char(&r); field && !r.bad; field = wire_char(&r)) {
+		const char *text = wire_text(&r);
+		cleanup_free char *position = NULL;
+
+		if (field == 'P')
+			text = position = xasprintf("%llu", strtoull(text, NULL, 10) + shift);
+		strbuf_putc(&body, field);
+		add_text(&body, text, prefix);
+	}
+	strbuf_putc(&body, '\0');
+	client_put(c, m->type, body.buf, body.len);
+}
+
 void client_stream(struct client *c, const void *data, size_t len)
 {
 	if (!c->dead && wire_add(&c->out, data, len) < 0)
@@ -177,6 +209,29 @@ void client_warn(struct client *c, const char *sqlstate, const char *message)
 		(void)wire_put_error(&c->out, "WARNING", sqlstate, message, NULL);
 }
 
+static void report(struct client *c, const char *name, const char *value)
+{
+	cleanup_strbuf struct strbuf sb = STRBUF_INIT;
+
+	strbuf_add(&sb, name, strlen(name) + 1);
+	strbuf_add(&sb, value, strlen(value) + 1);
+	client_put(c, 'S', sb.buf, sb.len);
+	settings_add(&c->reported, name, value);
+}
+
+/* As the server does, just before it is ready; but what was so only as long as another client's settings
+ * were in effect is not news. */
+static void report_changed(struct client *c)
+{
+	for (const struct setting *s = c->changed; s; s = s->next) {
+		const char *known = settings_get(c->reported, s->name);
+
+		if (!known || strcmp(known, s->value) != 0)
+			report(c, s->name, s->value);
+	}
+	settings_clear(&c->changed);
+}
+
 void client_ready(struct client *c)
 {
 	char status = 'I';
@@ -185,6 +240,7 @@ void client_ready(struct client *c)
 
 	if (c->unit == UNIT_BLOCK)
 		status = c->failed ? 'E' : 'T';
+	report_changed(c);
 	if (!c->dead)
 		(void)wire_put_ready(&c->out, status);
 }
@@ -213,15 +269,11 @@ static void say_hello(struct client *c)
 	client_put(c, 'R', authentication_ok, sizeof(authentication_ok));
 	for (size_t i = 0; i < N_REPORTED; i++) {
 		const char *value = settings_get(c->settings, reported[i]);
-		cleanup_strbuf struct strbuf sb = STRBUF_INIT;
 
 		if (!value)
 			value = backend_parameter(c->h->b, reported[i]);
-		if (!value)
-			continue;
-		strbuf_add(&sb, reported[i], strlen(reported[i]) + 1);
-		strbuf_add(&sb, value, strlen(value) + 1);
-		client_put(c, 'S', sb.buf, sb.len);
+		if (value)
+			report(c, reported[i], value);
 	}
 	wire_store_u32(key, c->pid);
 	wire_store_u32(key + 4, c->key);
@@ -421,6 +473,10 @@ static int take_copy(struct client *c, const struct wire_message *m)
 	if (fate == FATE_PASS)
 		holder_send(c->h, c, m->type, m->body, m->len);
 	c->copying &= m->type == 'd';
+	if (m->type != 'd') {
+		c->copy_over = true;
+		c->flushed = false;
+	}
 	return 1;
 }
 
@@ -432,9 +488,22 @@ static int take_message(struct client *c, const struct wire_message *m)
 		c->dead = true;
 		return 1;
 	}
+	if (!strchr("dcfBCDEFHPQS", m->type)) {
+		refuse(c, "08P01", "this is not a message of the protocol", NULL);
+		return 1;
+	}
 	if (strchr("dcf", m->type))
 		return take_copy(c, m);
+	if (c->copying) {
+		/* It passes over Sync and Flush, and would hang up because of anything else: the
+		 * connection is not this client's alone. */
+		if (m->type != 'S' && m->type != 'H')
+			refuse(c, "08P01", "only data may be sent while a COPY takes them", NULL);
+		return 1;
+	}
 	if (c->holds > 0)
+		return 0;
+	if (c->in_batch && batch_must_wait(c))
 		return 0;
 	if (m->type == 'F' || m->type == 'Q')
 		if (c->in_batch && !batch_leave(c))
@@ -584,15 +653,17 @@ void client_parameter(struct client *c, const struct wire_message *m)
 
 	if (!r.bad && strcmp(name, "standard_conforming_strings") == 0)
 		c->backslashes = strcmp(value, "off") == 0;
-	if (c->started)
-		client_pass(c, m);
+	if (!r.bad && c->started)
+		settings_add(&c->changed, name, value);
 }
 
 void client_answer(struct client *c, const struct wire_message *m)
 {
 	if (m->type == 'S')
 		client_parameter(c, m);
-	else if (m->type == 'N' || m->type == 'A')
+	else if (m->type == 'N')
+		client_pass_error(c, m, script_shift(c));
+	else if (m->type == 'A')
 		client_pass(c, m);
 	else if (c->in_script)
 		script_answer(c, m);

@@ -4,15 +4,18 @@
  * for it (HOLDS > 0), or another client owns the connection, they stay in its buffer.
  *
  *   client.c    connection, start-up, what comes in and what goes out
- *   unit.c      units: begin, commit, roll back; transaction statements
+ *   unit.c      units: begin, commit, roll back
+ *   verbs.c     statements that are answered here, or that leave something to do behind
  *   script.c    simple queries
  *   batch.c     the extended protocol
+ *   names.c     its prepared statements and portals
  *   settings.c  what SET leaves behind, kept per client
  */
 #ifndef POSTGRES_CLIENT_H
 #define POSTGRES_CLIENT_H
 
 #include "postgres/holder.h"
+#include "postgres/names.h"
 #include "postgres/scram.h"
 
 enum unit {
@@ -21,16 +24,8 @@ enum unit {
 	UNIT_BLOCK,    /* ends with COMMIT or ROLLBACK */
 };
 
-/* A prepared statement or a portal, by the client's name for it. */
-struct named {
-	struct named *next;
-	char *name;
-	char *server_name;  /* differs when another client has the same */
-	enum sql_kind kind; /* anything but PLAIN is ours to answer */
-	unsigned flags;
-	char *text;  /* of a statement of ours */
-	char *about; /* what it names */
-};
+/* Is a statement one command, of a kind that may be carried out? The server is asked first. */
+enum check { CHECK_NONE = 0, CHECK_ASKED, CHECK_FINE };
 
 struct setting {
 	struct setting *next;
@@ -61,12 +56,16 @@ struct client {
 	enum unit unit;
 	bool failed;            /* the block: nothing but its end is allowed */
 	bool errored;           /* something in the script or batch at hand failed */
-	bool constraints;       /* SET CONSTRAINTS was used in the block */
+	bool constraints;       /* SET CONSTRAINTS was used in the unit */
 	bool cursors;           /* DECLARE was */
+	bool sets;              /* SET was: a rollback changes settings back */
+	bool read_only;         /* the block, by its own words */
 	struct setting *locals; /* what SET LOCAL hid */
 	bool chain;             /* AND CHAIN */
-	const char *verb_tag;   /* of the statement that is carried out as a question */
-	char *verb_text, *verb_name;
+	bool chain_read_only;
+	void (*then)(struct client *c, bool ok); /* after the end of the unit */
+	const char *verb_tag; /* of the statement that is carried out as a question */
+	char *verb_name;      /* what the SET LOCAL at hand is about */
 
 	/* a simple query */
 	bool in_script;
@@ -74,7 +73,9 @@ struct client {
 	size_t script_len;
 	struct sql sql;
 	size_t at;
-	struct wire_buf held; /* its last tag, until the commit is sure */
+	size_t running;       /* statements before AT that the server is at */
+	enum check check;     /* of the statement at AT */
+	struct wire_buf held; /* a message that counts only if no error follows */
 	bool copying;         /* COPY ... FROM STDIN is open */
 
 	/* an extended batch */
@@ -83,12 +84,16 @@ struct client {
 	bool forwarded; /* the server knows of the batch: it wants a Sync */
 	bool effects;   /* something was bound or executed */
 	bool syncing;   /* a Sync of ours is under way */
-	size_t swallow; /* ParseComplete of ours */
+	bool flushed;   /* since the last message */
+	size_t copies;  /* COPYs whose end is not known */
+	bool copy_over; /* their data is */
+	struct promises promises;
 	struct named *statements, *portals;
-	struct wire_buf unnamed; /* its last Parse without a name */
 
 	struct setting *settings;
-	bool settings_old; /* the server knows better */
+	struct setting *reported; /* what it was told of them */
+	struct setting *changed;  /* what it is to be told when it is ready */
+	bool settings_old;        /* the server knows better */
 	bool backslashes;
 };
 
@@ -120,6 +125,8 @@ void client_tag(struct client *c, const char *tag);
 void client_error(struct client *c, const char *sqlstate, const char *message);
 void client_warn(struct client *c, const char *sqlstate, const char *message);
 void client_pass(struct client *c, const struct wire_message *m);
+/* An error or a notice; a position in it is SHIFT characters further on for the client. */
+void client_pass_error(struct client *c, const struct wire_message *m, size_t shift);
 void client_ready(struct client *c);
 
 /* ---- unit.c ---- */
@@ -132,18 +139,33 @@ void unit_end(struct client *c);
 /* Lets an implicit unit go in which nothing happened. */
 void unit_yield(struct client *c);
 void unit_close(struct client *c); /* the client is gone */
-/* Notes what the words of a statement mean for the unit. */
-void unit_note(struct client *c, unsigned flags);
-/* Is this statement answered by us, here and now? */
-bool unit_is_verb(const struct client *c, enum sql_kind kind, unsigned flags);
-/* Carries it out, in a unit: a tag or an error goes to the client, c->errored says which. TEXT is
- * the statement, NAME what it is about. */
-struct verb {
-	unsigned flags;
-	const char *text;
-	const char *name;
-};
-void unit_verb(struct client *c, enum sql_kind kind, const struct verb *v);
+/* Ends the unit; THEN is called, perhaps later. What fails to commit is rolled back, and said. */
+void unit_commit(struct client *c, void (*then)(struct client *c, bool ok));
+void unit_roll_back(struct client *c, void (*then)(struct client *c, bool ok));
+/* Is it inside a transaction block, for the server that it takes us for? */
+bool unit_in_block(const struct client *c);
+/* An error of ours: inside a block the server thinks so, too. */
+void unit_fail(struct client *c, const char *sqlstate, const char *message);
+
+/* ---- verbs.c ---- */
+
+/* Notes what the words of a statement that is executed mean for the unit. */
+void verb_note(struct client *c, unsigned flags);
+/* Never reaches the server, not even to be prepared. */
+bool verb_is_ours(enum sql_kind kind);
+/* Is it executed by us, here and now? */
+bool verb_is_run_here(const struct client *c, enum sql_kind kind, unsigned flags);
+/* Executed by the server, but something comes first. */
+bool verb_has_prelude(enum sql_kind kind);
+void verb_prelude(struct client *c, const struct verb *v);
+/* Is it allowed in a block that has failed? */
+bool verb_is_exit(enum sql_kind kind);
+/* True, and said, when the block has failed and this is not its end. */
+bool verb_refuse_failed(struct client *c, enum sql_kind kind);
+/* Carries it out, in a unit: a tag or an error goes to the client, c->errored says which. */
+void verb_run(struct client *c, const struct verb *v);
+/* Of the text that the statement is in. */
+struct verb verb_read(const char *text, const struct sql_statement *s);
 
 /* ---- script.c, batch.c ---- */
 
@@ -153,16 +175,18 @@ int script_call(struct client *c, const struct wire_message *m);
 void script_step(struct client *c);
 void script_answer(struct client *c, const struct wire_message *m);
 void script_done(struct client *c);
+/* How many characters of the query stand before the text that the server has of it. */
+size_t script_shift(const struct client *c);
 /* 1: the message was taken; 0: not now. */
 int batch_take(struct client *c, const struct wire_message *m);
 void batch_answer(struct client *c, const struct wire_message *m);
 void batch_done(struct client *c);
 bool batch_leave(struct client *c);
 void batch_hang_up(struct client *c);
-struct named *named_add(struct named **list, const char *name, const char *server_name);
-struct named *named_find(struct named *list, const char *name);
-void named_drop(struct named **list, const char *name);
-void named_clear(struct named **list);
+/* Nothing more can be taken before the server has said more of a COPY. */
+bool batch_must_wait(struct client *c);
+/* What the server knows the statement or portal NAME of the client by. Caller frees. */
+char *batch_name(const struct client *c, struct named *list, const char *name);
 
 /* ---- settings.c ---- */
 

@@ -294,7 +294,7 @@ int hold(const struct hold_options *opt, struct error *err)
 		          .manage_fd = FD_NONE,
 		          .watch_fd = FD_NONE,
 		          .manager_fd = FD_NONE };
-	int r = holder_open(&l.h, opt->url, opt->unguarded, err);
+	int r = holder_open(&l.h, opt->url, err);
 
 	if (r == 0)
 		r = open_places(&l, opt->dir, err);

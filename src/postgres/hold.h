@@ -11,7 +11,6 @@ struct holder;
 struct hold_options {
 	const char *url;
 	const char *dir; /* for the sockets: 0700 */
-	bool unguarded;
 	int64_t wait_ms; /* for another client's transaction; <= 0: as usual */
 	/* Called once when clients can connect. */
 	void (*ready)(void *user, const struct holder *h);

@@ -29,41 +29,29 @@ static int pin_number(const char *url, struct error *err)
 	             : backend_run(b, "SET synchronous_commit = local; SELECT " NOTE, NULL, err);
 }
 
-int holder_open(struct holder *h, const char *url, bool unguarded, struct error *err)
+int holder_open(struct holder *h, const char *url, struct error *err)
 {
-	cleanup_error struct error why = ERROR_INIT;
-	cleanup_strbuf struct strbuf sql = STRBUF_INIT;
+	cleanup_free char *deferrable = NULL;
 	int r;
 
-	*h = (struct holder){ .last = &h->first, .next_pid = 1, .wait_ms = HOLDER_WAIT_MS };
+	*h = (struct holder){ .last = &h->first,
+		              .next_pid = 1,
+		              .wait_ms = HOLDER_WAIT_MS,
+		              .url = url };
 	r = backend_connect(url, &h->b, err);
 	if (r == 0)
-		r = backend_run(h->b, BEGIN, NULL, err);
-	if (r < 0)
-		return r;
-	r = guard_make(&h->guard, h->b, &why);
-	if (r < 0 && !unguarded) {
-		error_move(err, &why);
-		return r;
-	}
-	if (r < 0) {
-		guard_done(&h->guard);
-		r = backend_run(h->b, "ROLLBACK; " BEGIN, NULL, err);
-	}
-	if (r < 0)
-		return r;
-	if (h->guard.table) {
-		guard_add_names(&h->guard, &sql);
-		r = backend_run(h->b, strbuf_str(&sql), &h->deferred, err);
-	}
+		r = backend_run(h->b, BEGIN, &h->xid, err);
+	if (r == 0)
+		r = backend_run(h->b,
+		                "SELECT 1 FROM pg_catalog.pg_constraint WHERE condeferred LIMIT 1",
+		                &deferrable, err);
 	if (r == 0)
 		r = baseline_read(&h->before, h->b, err);
 	if (r == 0)
 		r = pin_number(url, err);
 	if (r < 0)
 		return r;
-	if (!h->deferred)
-		h->deferred = xstrdup("");
+	h->deferrable = deferrable != NULL;
 	backend_raw(h->b);
 	return 0;
 }
@@ -87,11 +75,10 @@ void holder_done(struct holder *h)
 	}
 	wire_buf_done(&h->in);
 	wire_buf_done(&h->out);
-	guard_done(&h->guard);
 	baseline_done(&h->before);
 	doors_done(&h->doors);
 	backend_free(h->b);
-	free(h->deferred);
+	free(h->xid);
 	free(h->gone);
 }
 
@@ -102,6 +89,32 @@ void holder_lose(struct holder *h, const char *why)
 	h->gone = xstrdup(why);
 	for (struct client *c = h->clients; c; c = client_next(c))
 		client_lost(c, why);
+}
+
+/* "committed", "aborted" or "in progress"; NULL when the server cannot say. */
+static char *ask_what_became(const struct holder *h)
+{
+	cleanup_backend struct backend *b = NULL;
+	cleanup_error struct error err = ERROR_INIT;
+	cleanup_free char *sql = xasprintf("SELECT pg_catalog.txid_status(%s)", h->xid);
+	char *status = NULL;
+
+	if (backend_connect(h->url, &b, &err) == 0)
+		(void)backend_run(b, sql, &status, &err);
+	return status;
+}
+
+void holder_check_lost(struct holder *h, const char *why)
+{
+	cleanup_free char *status = h->gone || h->finished ? NULL : ask_what_became(h);
+
+	if (!status || strcmp(status, "in progress") == 0)
+		holder_lose(h, why);
+	else if (strcmp(status, "committed") == 0)
+		holder_lose(h, "a statement committed it past atoll: what it changed is in the "
+		               "database");
+	else
+		holder_lose(h, "a statement rolled it back: nothing of it is in the database");
 }
 
 /* ---- asking ---- */
@@ -135,6 +148,27 @@ void holder_ask(struct holder *h, struct client *c, const char *sql, answer_fn d
 	holder_send(h, c, 'Q', sql, strlen(sql) + 1);
 }
 
+void holder_ask_aside(struct holder *h, struct client *c, const char *sql, answer_fn done)
+{
+#define ASIDE SQL_OURS "_aside"
+	static const char statement[] = "S" ASIDE, portal[] = "P" ASIDE;
+	static const char bind[] = ASIDE "\0" ASIDE "\0\0\0\0\0\0", execute[] = ASIDE "\0\0\0\0";
+	cleanup_strbuf struct strbuf parse = STRBUF_INIT;
+
+	strbuf_add(&parse, ASIDE, sizeof(ASIDE));
+	strbuf_add(&parse, sql, strlen(sql) + 1);
+	strbuf_add(&parse, "\0", 2);
+	(void)push(h, c, false, done);
+	holder_send(h, c, 'C', statement, sizeof(statement));
+	holder_send(h, c, 'P', parse.buf, parse.len);
+	holder_send(h, c, 'B', bind, sizeof(bind));
+	holder_send(h, c, 'E', execute, sizeof(execute));
+	holder_send(h, c, 'C', portal, sizeof(portal));
+	holder_send(h, c, 'C', statement, sizeof(statement));
+	holder_send(h, c, 'S', NULL, 0);
+#undef ASIDE
+}
+
 void holder_savepoint(struct holder *h)
 {
 	if (h->fresh)
@@ -148,7 +182,7 @@ void holder_savepoint(struct holder *h)
 
 void holder_rollback(struct holder *h)
 {
-	holder_ask(h, NULL, "ROLLBACK TO " HOLDER_SAVEPOINT, NULL);
+	holder_ask(h, NULL, HOLDER_ROLLBACK, NULL);
 	h->fresh = true;
 }
 
@@ -193,11 +227,11 @@ static void finish_own(struct holder *h, struct item *i)
 	if (i->done && i->c)
 		i->done(i->c, &a);
 	else if (!a.ok && !i->done)
-		holder_lose(h,
-		            a.error ? wire_error_field(a.error, 'M') : "the server answered oddly");
+		holder_check_lost(h, a.error ? wire_error_field(a.error, 'M')
+		                             : "the server answered oddly");
 }
 
-static void take_own(struct holder *h, struct item *i, const struct wire_message *m)
+static void take_own(struct item *i, const struct wire_message *m)
 {
 	if (m->type == 'E' && wire_buf_left(&i->error) == 0 && !m->partial)
 		(void)wire_put(&i->error, 'E', m->body, m->len);
@@ -205,7 +239,8 @@ static void take_own(struct holder *h, struct item *i, const struct wire_message
 		keep_value(i, m);
 	else if (m->type == 'S' && i->c)
 		client_parameter(i->c, m);
-	(void)h;
+	else if (m->type == 'N' && i->c)
+		client_pass(i->c, m);
 }
 
 static bool is_fatal(const struct wire_message *m)
@@ -213,6 +248,19 @@ static bool is_fatal(const struct wire_message *m)
 	const char *severity = m->type == 'E' ? wire_error_field(m, 'V') : "";
 
 	return strcmp(severity, "FATAL") == 0 || strcmp(severity, "PANIC") == 0;
+}
+
+/* No statement of a client has such a tag, but one that ends the transaction. */
+static bool is_commit(const struct wire_message *m)
+{
+	static const char *const tags[] = { "COMMIT", "PREPARE TRANSACTION" };
+	struct wire_reader r = wire_read(m);
+	const char *tag = m->type == 'C' ? wire_text(&r) : "";
+
+	for (size_t i = 0; i < sizeof(tags) / sizeof(tags[0]); i++)
+		if (strcmp(tag, tags[i]) == 0)
+			return true;
+	return false;
 }
 
 static void take_message(struct holder *h, const struct wire_message *m)
@@ -225,9 +273,13 @@ static void take_message(struct holder *h, const struct wire_message *m)
 	}
 	if (!i)
 		return; /* a notice, or a setting changed by the administrator */
+	if (is_commit(m)) {
+		holder_check_lost(h, "a statement ended the transaction");
+		return;
+	}
 	if (m->type != 'Z') {
 		if (!i->forward)
-			take_own(h, i, m);
+			take_own(i, m);
 		else if (i->c)
 			client_answer(i->c, m);
 		return;
@@ -237,7 +289,7 @@ static void take_message(struct holder *h, const struct wire_message *m)
 	if (!h->first)
 		h->last = &h->first;
 	if (m->len > 0 && m->body[0] == 'I')
-		holder_lose(h, "the transaction was ended from inside");
+		holder_check_lost(h, "a statement ended the transaction");
 	else if (!i->forward)
 		finish_own(h, i);
 	else if (i->c)

@@ -7,8 +7,8 @@
  * Sync, or a block from BEGIN to COMMIT. A unit lives between our savepoint and the next one:
  *
  *   begin      SAVEPOINT, unless there is a fresh one
- *   commit     what only a real COMMIT would have done (deferred constraints), if anything; then RELEASE
- *              and SAVEPOINT, for whoever comes next: it is done while he thinks
+ *   commit     what only a real COMMIT would have done (deferred constraints), if anything; then
+ *              RELEASE and SAVEPOINT, for the next unit: it is done while the client thinks
  *   roll back  ROLLBACK TO SAVEPOINT
  *
  * One client at a time owns the connection, from the first message of its unit to the last; the
@@ -17,6 +17,12 @@
  * Everything sent to the server that it answers with ReadyForQuery has an *item* in a queue that
  * says whose answer it is. A question of our own that fails where nothing may fail means that the
  * transaction is lost: every client hears it, and the holder ends.
+ *
+ * No client can end the transaction: what begins like COMMIT is not sent, and the server gets one
+ * command at a time (script.c). That this is so is checked all the same: each ReadyForQuery must
+ * say that a transaction is open, no tag may be that of a commit, and the savepoint of the unit
+ * must exist at its end. Should that fail, the server is asked what became of the transaction, and
+ * that is what is said.
  *
  * One thread; nothing blocks but cancel requests and the manager's questions (manage.h), which
  * are asked only while no unit is open.
@@ -28,12 +34,12 @@
 #include "postgres/backend.h"
 #include "postgres/changes.h"
 #include "postgres/door.h"
-#include "postgres/guard.h"
 #include "postgres/sql.h"
 #include "util/list.h"
 #include "util/strbuf.h"
 
 #define HOLDER_SAVEPOINT SQL_OURS "_unit"
+#define HOLDER_ROLLBACK  "ROLLBACK TO " HOLDER_SAVEPOINT
 #define HOLDER_WAIT_MS   30000 /* for another client's unit */
 
 struct holder;
@@ -58,7 +64,8 @@ struct item {
 
 struct holder {
 	struct backend *b;
-	struct guard guard;
+	const char *url;
+	char *xid; /* of the transaction */
 	struct baseline before;
 	struct doors doors;
 	struct wire_buf in, out;
@@ -72,8 +79,7 @@ struct holder {
 	bool fresh;         /* nothing was done since */
 	bool status_bad;    /* the server's last word: the transaction has failed */
 	size_t stream_left; /* bytes of a long message still to be passed on */
-	char *deferred;     /* constraints that wait for a commit, comma-separated; "" */
-	bool deferred_old;  /* there may be new ones */
+	bool deferrable;    /* there may be constraints that wait for a commit */
 	bool held;          /* a cursor WITH HOLD was declared */
 	bool notified;      /* LISTEN or NOTIFY: PREPARE would be refused */
 	int64_t wait_ms;
@@ -83,11 +89,13 @@ struct holder {
 
 /* ---- holder.c: the server's side ---- */
 
-/* Connects, begins, guards. UNGUARDED: go on without a guard where there can be none. */
-int holder_open(struct holder *h, const char *url, bool unguarded, struct error *err);
+/* Connects and begins. URL must live as long as H. */
+int holder_open(struct holder *h, const char *url, struct error *err);
 void holder_done(struct holder *h);
 /* Asks in C's name (or nobody's); DONE NULL: must not fail. */
 void holder_ask(struct holder *h, struct client *c, const char *sql, answer_fn done);
+/* The same, without touching the statement and the portal without a name; DONE is not NULL. */
+void holder_ask_aside(struct holder *h, struct client *c, const char *sql, answer_fn done);
 /* Sends a client's message; one that ends with ReadyForQuery has an item. */
 void holder_send(struct holder *h, struct client *c, char type, const void *body, size_t len);
 void holder_expect(struct holder *h, struct client *c);
@@ -96,6 +104,8 @@ void holder_savepoint(struct holder *h);
 void holder_rollback(struct holder *h); /* to it */
 /* The transaction is lost. */
 void holder_lose(struct holder *h, const char *why);
+/* It may be: a question failed with WHY that cannot. Says what became of the transaction. */
+void holder_check_lost(struct holder *h, const char *why);
 /* Reads and writes what can be; calls back. */
 void holder_read(struct holder *h);
 void holder_write(struct holder *h);

@@ -6,7 +6,6 @@
 #include "postgres/identify.h"
 
 #include "postgres/backend.h"
-#include "postgres/guard.h"
 #include "util/cleanup.h"
 #include "util/mem.h"
 
@@ -210,13 +209,11 @@ static int add_facts(struct backend *b, struct strbuf *out, struct error *err)
 		return r;
 	strbuf_printf(out, "id %s\nuser %s\ndatabase %s\nversion %s\n", id, backend_user(b),
 	              backend_database(b), backend_parameter(b, "server_version"));
-	r = add_setting(b, out, "schema", guard_schema_query, err);
-	if (r == 0)
-		r = add_setting(b, out, "taken",
-		                "SELECT pg_catalog.format('%s of %s', count(*), "
-		                "pg_catalog.current_setting('max_prepared_transactions')) FROM "
-		                "pg_catalog.pg_prepared_xacts",
-		                err);
+	r = add_setting(b, out, "taken",
+	                "SELECT pg_catalog.format('%s of %s', count(*), "
+	                "pg_catalog.current_setting('max_prepared_transactions')) FROM "
+	                "pg_catalog.pg_prepared_xacts",
+	                err);
 	if (r < 0)
 		return r;
 	if (strcmp(prepared, "0") == 0)

@@ -48,9 +48,7 @@ static int run_hold(const struct call *call, struct error *err)
 		return 1;
 	opt.dir = call->words[0];
 	for (size_t i = 1; i < call->n; i++) {
-		if (strcmp(call->words[i], "--unguarded") == 0)
-			opt.unguarded = true;
-		else if (strcmp(call->words[i], "--wait-ms") == 0 && i + 1 < call->n)
+		if (strcmp(call->words[i], "--wait-ms") == 0 && i + 1 < call->n)
 			opt.wait_ms = strtoll(call->words[++i], NULL, 10);
 		else
 			return 1;

@@ -75,8 +75,6 @@ static void answer_status(struct holder *h, const char *arg, struct strbuf *out)
 		say_final(&s, "a cursor WITH HOLD was used");
 	if (h->notified)
 		say_final(&s, "LISTEN, NOTIFY or an exported snapshot was used");
-	if (!h->guard.table)
-		say_final(&s, "the transaction could not be guarded");
 	strbuf_printf(out, "ok %s %s%s%s\n", *s.why ? "final" : "prepare", s.xid, *s.why ? " " : "",
 	              s.why);
 	free(s.why);
@@ -102,53 +100,53 @@ static void answer_changes(struct holder *h, const char *arg, struct strbuf *out
 	"SET LOCAL SESSION AUTHORIZATION DEFAULT; SET LOCAL ROLE NONE; " \
 	"SET LOCAL statement_timeout = 0; "
 
+static void take_yes(void *user, size_t n, const char *const *columns)
+{
+	bool *yes = user;
+
+	*yes = n == 1 && strcmp(columns[0], "t") == 0;
+}
+
 /* A refusal of PREPARE would lose the transaction, so what is known before is asked before. */
 static bool has_room(struct holder *h, struct strbuf *out)
 {
-	return run(h,
-	           "DO $$ BEGIN IF (SELECT count(*) FROM pg_catalog.pg_prepared_xacts) >= "
-	           "greatest(pg_catalog.current_setting('max_prepared_transactions')::int, 1) THEN "
-	           "RAISE EXCEPTION 'all places for prepared transactions are taken "
-	           "(max_prepared_transactions)' USING ERRCODE = '53400'; END IF; END $$",
-	           out, NULL);
+	cleanup_error struct error err = ERROR_INIT;
+	bool full = false;
+
+	if (holder_ask_now(
+		    h,
+		    "SELECT (SELECT count(*) FROM pg_catalog.pg_prepared_xacts) >= "
+		    "greatest(pg_catalog.current_setting('max_prepared_transactions')::int, 1)",
+		    take_yes, &full, NULL, &err) < 0)
+		put_error(out, &err);
+	else if (full)
+		strbuf_puts(out, "error 53400 all places for prepared transactions are taken "
+		                 "(max_prepared_transactions)\n");
+	else
+		return true;
+	return false;
 }
 
 static void answer_check(struct holder *h, const char *arg, struct strbuf *out)
 {
-	cleanup_strbuf struct strbuf sql = STRBUF_INIT;
+	bool fine;
 
 	(void)arg;
-	if (h->guard.table) {
-		bool fine;
-
-		strbuf_puts(&sql, "SAVEPOINT " SQL_OURS "_check; " AS_OURSELVES);
-		guard_add_check(&h->guard, &sql, h->deferred);
-		fine = run(h, strbuf_str(&sql), out, NULL) && has_room(h, out);
-		(void)holder_ask_now(h, "ROLLBACK TO " SQL_OURS "_check", NULL, NULL, NULL, NULL);
-		if (!fine)
-			return;
-	}
-	strbuf_puts(out, "ok\n");
+	fine = run(h, "SAVEPOINT " SQL_OURS "_check; " AS_OURSELVES "SET CONSTRAINTS ALL IMMEDIATE",
+	           out, NULL) &&
+	       has_room(h, out);
+	(void)holder_ask_now(h, "ROLLBACK TO " SQL_OURS "_check", NULL, NULL, NULL, NULL);
+	if (fine)
+		strbuf_puts(out, "ok\n");
 }
 
-/* The guard goes, and with it the transaction: whatever the server answers, it is not ours any
- * more, unless the guard could not be dropped. */
+/* Whatever the server answers, the transaction is not ours any more. */
 static void end_with(struct holder *h, const char *last, const char *want, struct strbuf *out)
 {
-	cleanup_strbuf struct strbuf sql = STRBUF_INIT;
-	cleanup_free char *tag = NULL;
+	cleanup_free char *sql = xasprintf(AS_OURSELVES "%s", last), *tag = NULL;
 
-	if (h->guard.table) {
-		strbuf_puts(&sql, "SAVEPOINT " SQL_OURS "_end; " AS_OURSELVES);
-		guard_add_drop(&h->guard, &sql);
-		if (!run(h, strbuf_str(&sql), out, NULL)) {
-			(void)holder_ask_now(h, "ROLLBACK TO " SQL_OURS "_end", NULL, NULL, NULL,
-			                     NULL);
-			return;
-		}
-	}
 	h->finished = true;
-	if (!run(h, last, out, &tag))
+	if (!run(h, sql, out, &tag))
 		return;
 	/* A failed transaction answers ROLLBACK, and no error. */
 	if (!tag || strcmp(tag, want) != 0)

@@ -11,9 +11,9 @@
  *   identify               the server can be worked with. "name URL", with everything in it that the
  *                          environment would have said, and no password; "id WHO", the same for the
  *                          same database however it is reached; "user", "database", "version";
- *                          "final WHY" when nothing can be prepared there; "schema NAME" where the
- *                          role may create; "taken", places for prepared transactions
- *   hold DIR [--unguarded] begins a transaction and keeps it; after "ok ready" nobody hears from it but
+ *                          "final WHY" when nothing can be prepared there; "taken", places for
+ *                          prepared transactions
+ *   hold DIR               begins a transaction and keeps it; after "ok ready" nobody hears from it but
  *                          through DIR
  *   finish commit|rollback|withdraw GID XID SERVER
  *                          ends a prepared transaction: "ok", also when that was done before.

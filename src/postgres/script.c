@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Simple queries. One without statements about the transaction goes to the server as it is. Else
- * it is carried out in pieces, as the server would have done: what lies between two such
- * statements goes as one query, behind as many blanks as stood before it, so that positions in
- * error messages stay right.
+ * Simple queries. A text in which there can be but one command goes to the server as it is. Of any
+ * other the server gets one statement at a time by the extended protocol, in which it refuses
+ * several commands at once: so no statement can hide behind another, however it is written, and
+ * what its first word is, is known. Those up to the next statement of ours go together, and the
+ * server passes over the rest of them after an error. The client hears what it would have heard
+ * of a simple query.
  */
 #include "postgres/client.h"
 
@@ -18,9 +20,13 @@ void script_start(struct client *c, const char *text)
 {
 	free(c->script);
 	sql_done(&c->sql);
+	/* A simple query takes the place of the statement and the portal without a name. */
+	named_drop(&c->statements, "");
+	named_drop(&c->portals, "");
 	c->script = xstrdup(text);
 	c->script_len = strlen(text);
-	c->at = 0;
+	c->at = c->running = 0;
+	c->check = CHECK_NONE;
 	c->in_script = true;
 	c->errored = false;
 	if (sql_split(&c->sql, c->script, c->script_len, c->backslashes) < 0)
@@ -35,7 +41,7 @@ int script_call(struct client *c, const struct wire_message *m)
 	if (!unit_begin(c))
 		return 0;
 	sql_done(&c->sql);
-	c->at = 0;
+	c->at = c->running = 0;
 	c->in_script = true;
 	c->errored = false;
 	c->holds++;
@@ -52,57 +58,128 @@ void script_done(struct client *c)
 	unit_end(c);
 }
 
-static bool is_verb(const struct client *c, const struct sql_statement *s)
+/* ---- sending ---- */
+
+/* From the beginning of the statement to its semicolon; what stands before the first belongs to it. */
+static size_t start_of(const struct client *c, size_t i)
 {
-	if (s->kind == SQL_SET_LOCAL && c->sql.n > 1 && c->unit != UNIT_BLOCK)
-		return false;
-	return unit_is_verb(c, s->kind, s->flags);
+	return i > 0 ? c->sql.v[i].start : 0;
 }
 
-static void run_verb(struct client *c, const struct sql_statement *s)
+static bool may_be_several(const struct client *c, size_t i)
 {
-	cleanup_free char *text = xstrndup(c->script + s->start, s->end - s->start);
-	cleanup_free char *name = sql_name(c->script + s->name_start, s->name_end - s->name_start);
-	const struct verb v = { .flags = s->flags, .text = text, .name = name };
+	size_t start = start_of(c, i);
 
-	unit_verb(c, s->kind, &v);
+	return sql_may_be_several(c->script + start, c->sql.v[i].stop - start);
 }
 
-/* PREPARE name: it goes when the client does. */
-static void note_prepared(struct client *c, const struct sql_statement *s)
+/* The names that clients give to statements by PREPARE are in one room, like those of the protocol. */
+static void add_statement(struct client *c, size_t i, struct strbuf *sb)
 {
-	if (s->flags & SQL_PREPARES && strncasecmp(c->script + s->start, "prepare", 7) == 0) {
+	const struct sql_statement *s = &c->sql.v[i];
+	size_t start = start_of(c, i);
+
+	if (s->flags & (SQL_PREPARES | SQL_EXECUTES) && s->name_end > s->name_start) {
 		cleanup_free char *name =
 			sql_name(c->script + s->name_start, s->name_end - s->name_start);
+		cleanup_free char *to = batch_name(c, c->statements, name);
 
-		named_add(&c->statements, name, name);
+		if (strcmp(name, to) != 0) {
+			strbuf_add(sb, c->script + start, s->name_start - start);
+			strbuf_printf(sb, "\"%s\"", to);
+			start = s->name_end;
+		}
 	}
+	strbuf_add(sb, c->script + start, s->stop - start);
+	strbuf_putc(sb, '\0');
 }
 
-static void send_piece(struct client *c, size_t from, size_t to)
+static void expect(struct client *c)
 {
-	cleanup_strbuf struct strbuf sb = STRBUF_INIT;
-	size_t start = c->sql.v[from].start;
-	size_t end = to == c->sql.n ? c->script_len : c->sql.v[to - 1].end;
-
-	if (from > 0)
-		for (size_t i = 0; i < start; i++)
-			if (((unsigned char)c->script[i] & 0xc0) != 0x80)
-				strbuf_putc(&sb, ' ');
-	if (from == 0)
-		start = 0;
-	strbuf_add(&sb, c->script + start, end - start);
-	strbuf_putc(&sb, '\0');
 	c->h->unnamed = NULL;
 	c->holds++;
-	holder_send(c->h, c, 'Q', sb.buf, sb.len);
 	holder_expect(c->h, c);
+}
+
+static void send_query(struct client *c)
+{
+	cleanup_strbuf struct strbuf sb = STRBUF_INIT;
+
+	add_statement(c, c->at, &sb);
+	holder_send(c->h, c, 'Q', sb.buf, sb.len);
+	expect(c);
+}
+
+static void send_parse(struct client *c, size_t i)
+{
+	static const char no_types[2] = { 0 };
+	cleanup_strbuf struct strbuf sb = STRBUF_INIT;
+
+	strbuf_putc(&sb, '\0');
+	add_statement(c, i, &sb);
+	strbuf_add(&sb, no_types, sizeof(no_types));
+	holder_send(c->h, c, 'P', sb.buf, sb.len);
+}
+
+/* Parsed, it is not carried out. */
+static void send_check(struct client *c)
+{
+	send_parse(c, c->at);
+	holder_send(c->h, c, 'S', NULL, 0);
+	c->check = CHECK_ASKED;
+	expect(c);
+}
+
+static void send_run(struct client *c, size_t to)
+{
+	static const char bind[8] = { 0 }, portal[2] = { 'P' }, all[5] = { 0 };
+
+	for (size_t i = c->at; i < to; i++) {
+		send_parse(c, i);
+		holder_send(c->h, c, 'B', bind, sizeof(bind));
+		holder_send(c->h, c, 'D', portal, sizeof(portal));
+		holder_send(c->h, c, 'E', all, sizeof(all));
+	}
+	holder_send(c->h, c, 'S', NULL, 0);
+	expect(c);
+}
+
+/* Data for it come between its answers, which the extended protocol has another order for. */
+static bool is_alone(const struct sql_statement *s)
+{
+	return (s->flags & SQL_COPY) != 0;
+}
+
+static bool goes_along(const struct client *c, size_t i)
+{
+	const struct sql_statement *s = &c->sql.v[i];
+
+	return !is_alone(s) && !verb_has_prelude(s->kind) &&
+	       !verb_is_run_here(c, s->kind, s->flags);
+}
+
+static void send_statements(struct client *c)
+{
+	size_t to = c->at + 1;
+
+	if (!is_alone(&c->sql.v[c->at]))
+		while (to < c->sql.n && goes_along(c, to))
+			to++;
+	for (size_t i = c->at; i < to; i++)
+		verb_note(c, c->sql.v[i].flags);
+	c->running = to - c->at;
+	if (to - c->at > 1 || (may_be_several(c, c->at) && !is_alone(&c->sql.v[c->at])))
+		send_run(c, to);
+	else
+		send_query(c);
+	c->at = to;
+	c->check = CHECK_NONE;
 }
 
 void script_step(struct client *c)
 {
+	cleanup_verb struct verb v = { .kind = SQL_PLAIN };
 	const struct sql_statement *s;
-	size_t to = c->at;
 
 	if (c->errored || c->at == c->sql.n) {
 		script_done(c);
@@ -111,24 +188,75 @@ void script_step(struct client *c)
 	if (!unit_begin(c))
 		return;
 	s = &c->sql.v[c->at];
-	if (is_verb(c, s)) {
-		c->at++;
-		run_verb(c, s);
+	if (c->check == CHECK_NONE &&
+	    (s->kind == SQL_ODD || (is_alone(s) && may_be_several(c, c->at)))) {
+		send_check(c);
 		return;
 	}
-	for (; to < c->sql.n && !is_verb(c, &c->sql.v[to]); to++) {
-		unit_note(c, c->sql.v[to].flags);
-		note_prepared(c, &c->sql.v[to]);
+	v = verb_read(c->script, s);
+	if (verb_is_run_here(c, s->kind, s->flags)) {
+		c->at++;
+		c->check = CHECK_NONE;
+		verb_run(c, &v);
+		return;
 	}
-	send_piece(c, c->at, to);
-	c->at = to;
+	if (verb_has_prelude(s->kind))
+		verb_prelude(c, &v);
+	send_statements(c);
 }
 
-/* May the end of this piece be the end of its unit, and does that take a look at constraints? */
+/* ---- answers ---- */
+
+/* May the end of this statement be the end of its unit, and does that take a look at constraints? */
 static bool hold_tag(const struct client *c)
 {
-	return c->unit == UNIT_IMPLICIT && c->at == c->sql.n &&
-	       (c->h->deferred_old || *c->h->deferred);
+	return c->unit == UNIT_IMPLICIT && c->at == c->sql.n && c->running == 0 &&
+	       (c->h->deferrable || c->constraints);
+}
+
+/* A simple query describes rows when it has the first of them, but for a plain SELECT. */
+static bool hold_description(const struct client *c)
+{
+	return c->running > 0 && c->running <= c->at &&
+	       !(c->sql.v[c->at - c->running].flags & SQL_QUERY);
+}
+
+static void hold(struct client *c, const struct wire_message *m)
+{
+	(void)wire_put(&c->held, m->type, m->body, m->len);
+}
+
+size_t script_shift(const struct client *c)
+{
+	size_t i = c->check == CHECK_ASKED ? c->at : c->at - c->running, n = 0;
+
+	if (!c->in_script || (c->running == 0 && c->check != CHECK_ASKED) || i >= c->sql.n)
+		return 0;
+	for (size_t k = 0; k < start_of(c, i); k++)
+		n += ((unsigned char)c->script[k] & 0xc0) != 0x80;
+	return n;
+}
+
+/* PREPARE name: it goes when the client does. */
+static void note_done(struct client *c, const struct sql_statement *s)
+{
+	cleanup_free char *name = NULL, *to = NULL;
+
+	if (!(s->flags & SQL_PREPARES))
+		return;
+	name = sql_name(c->script + s->name_start, s->name_end - s->name_start);
+	to = batch_name(c, c->statements, name);
+	(void)named_put(&c->statements, name, to, NULL);
+}
+
+static void take_check(struct client *c, const struct wire_message *m)
+{
+	if (m->type == 'E') {
+		c->errored = true;
+		client_pass_error(c, m, script_shift(c));
+	} else if (m->type == 'Z') {
+		c->check = CHECK_FINE;
+	}
 }
 
 void script_answer(struct client *c, const struct wire_message *m)
@@ -137,16 +265,33 @@ void script_answer(struct client *c, const struct wire_message *m)
 		c->holds--;
 		c->copying = false;
 		c->failed = c->unit == UNIT_BLOCK && c->h->status_bad;
+		if (c->check == CHECK_ASKED)
+			take_check(c, m);
+		else
+			c->running = 0;
 		return;
 	}
-	c->errored |= m->type == 'E';
+	if (c->check == CHECK_ASKED) {
+		take_check(c, m);
+		return;
+	}
+	if (m->type == 'E') {
+		c->errored = true;
+		wire_buf_done(&c->held);
+		client_pass_error(c, m, script_shift(c));
+		return;
+	}
+	if (strchr("12n", m->type))
+		return;
 	c->copying |= m->type == 'G';
-	if (wire_buf_left(&c->held) > 0 && m->type != 'E') {
+	if (wire_buf_left(&c->held) > 0) {
 		(void)wire_add(&c->out, c->held.v + c->held.off, wire_buf_left(&c->held));
 		wire_buf_done(&c->held);
 	}
-	if (m->type == 'C' && hold_tag(c))
-		(void)wire_put(&c->held, 'C', m->body, m->len);
+	if (m->type == 'C' && c->running > 0)
+		note_done(c, &c->sql.v[c->at - c->running--]);
+	if ((m->type == 'C' && hold_tag(c)) || (m->type == 'T' && hold_description(c)))
+		hold(c, m);
 	else
 		client_pass(c, m);
 }

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <strings.h>
 
-#define N_WORDS 10 /* the first words of a statement that are looked at */
+#define N_WORDS 24 /* the first words of a statement that are looked at */
 
 struct word {
 	size_t start, end;
@@ -25,12 +25,15 @@ struct lexer {
 	/* of the statement at hand */
 	struct word words[N_WORDS];
 	size_t n_words;
-	size_t start; /* of its first token; LEN: none yet */
-	size_t end;   /* of its last token */
+	size_t others; /* tokens that are no words, and words that found no room; no commas */
+	size_t start;  /* of its first token; LEN: none yet */
+	size_t end;    /* of its last token */
 	size_t parens;
 	size_t bodies; /* BEGIN ATOMIC ... END, and CASE inside */
+	bool begun;    /* the last token was BEGIN */
 	bool routine;  /* CREATE [OR REPLACE] FUNCTION or PROCEDURE */
 	unsigned flags;
+	bool snapshot; /* pg_export_snapshot is in it */
 };
 
 static bool is_ident_start(char c)
@@ -146,25 +149,20 @@ static void skip_dollar(struct lexer *x)
 
 static void note_word(struct lexer *x, struct word w)
 {
-	static const struct {
-		const char *word;
-		unsigned flag;
-	} telling[] = {
-		{ "set_config", SQL_SETS },
-		{ "pg_notify", SQL_NOTIFIES },
-		{ "pg_export_snapshot", SQL_NOTIFIES },
-	};
-	size_t bare;
+	size_t bare = w.start + (x->text[w.start] == '"');
 
-	for (size_t i = 0; i < sizeof(telling) / sizeof(telling[0]); i++)
-		if (word_is(x, w, telling[i].word))
-			x->flags |= telling[i].flag;
-	bare = w.start + (x->text[w.start] == '"');
+	if (word_is(x, w, "set_config"))
+		x->flags |= SQL_SETS;
+	if (word_is(x, w, "pg_notify"))
+		x->flags |= SQL_NOTIFIES;
+	x->snapshot |= word_is(x, w, "pg_export_snapshot");
 	if (w.end - bare >= strlen(SQL_OURS) &&
 	    strncasecmp(x->text + bare, SQL_OURS, strlen(SQL_OURS)) == 0)
 		x->flags |= SQL_RESERVED;
 	if (x->n_words < N_WORDS)
 		x->words[x->n_words++] = w;
+	else
+		x->others++;
 }
 
 /* CREATE [OR REPLACE] FUNCTION f() BEGIN ATOMIC ...; ... END: its semicolons end nothing. */
@@ -179,9 +177,11 @@ static void note_body(struct lexer *x, struct word w)
 		             word_is(x, x->words[what], "procedure");
 	if (!x->routine || x->parens > 0)
 		return;
-	if (word_is(x, w, "begin") || (x->bodies > 0 && word_is(x, w, "case")))
+	if (x->bodies == 0)
+		x->bodies = x->begun && word_is(x, w, "atomic");
+	else if (word_is(x, w, "case"))
 		x->bodies++;
-	else if (x->bodies > 0 && word_is(x, w, "end"))
+	else if (word_is(x, w, "end"))
 		x->bodies--;
 }
 
@@ -203,22 +203,65 @@ static bool any_is(const struct lexer *x, const char *first, const char *second)
 	return false;
 }
 
+/* Nothing follows the first N words. What is not wholly understood is no statement of these kinds. */
+static void must_end(const struct lexer *x, struct sql_statement *s, size_t n)
+{
+	if (x->n_words != n || x->others > 0)
+		s->kind = SQL_ODD;
+}
+
 /* Words after COMMIT, ROLLBACK and their like that mean nothing. */
 static size_t after_noise(const struct lexer *x)
 {
 	return nth_is(x, 1, "work") || nth_is(x, 1, "transaction") ? 2 : 1;
 }
 
+/* ISOLATION LEVEL ..., READ ONLY and the like, from the word I on; the word behind them. */
+static size_t take_modes(const struct lexer *x, size_t i, struct sql_statement *s)
+{
+	static const struct {
+		const char *words[4];
+		unsigned flag;
+	} modes[] = {
+		{ { "isolation", "level", "serializable" }, SQL_SERIALIZABLE },
+		{ { "isolation", "level", "repeatable", "read" }, 0 },
+		{ { "isolation", "level", "read", "committed" }, 0 },
+		{ { "isolation", "level", "read", "uncommitted" }, 0 },
+		{ { "read", "only" }, SQL_READ_ONLY },
+		{ { "read", "write" }, 0 },
+		{ { "not", "deferrable" }, 0 },
+		{ { "deferrable" }, 0 },
+	};
+	size_t m = 0;
+
+	while (m < sizeof(modes) / sizeof(modes[0])) {
+		size_t n = 0;
+
+		while (n < 4 && modes[m].words[n] && nth_is(x, i + n, modes[m].words[n]))
+			n++;
+		if (n < 4 && modes[m].words[n]) {
+			m++;
+			continue;
+		}
+		s->flags |= modes[m].flag;
+		i += n;
+		m = 0;
+	}
+	return i;
+}
+
 static void classify_set(const struct lexer *x, struct sql_statement *s)
 {
 	s->flags |= SQL_SETS;
-	if (nth_is(x, 1, "transaction")) {
-		s->kind = nth_is(x, 2, "snapshot") ? SQL_PLAIN : SQL_SET_TRANSACTION;
-		s->flags |= any_is(x, "read", "only") ? SQL_READ_ONLY : 0;
+	if (nth_is(x, 1, "transaction") && nth_is(x, 2, "snapshot")) {
+		s->kind = SQL_SNAPSHOT;
+	} else if (nth_is(x, 1, "transaction")) {
+		s->kind = SQL_SET_TRANSACTION;
+		must_end(x, s, take_modes(x, 2, s));
+	} else if (nth_is(x, 1, "session") && nth_is(x, 2, "characteristics")) {
+		(void)take_modes(x, 5, s);
 	} else if (nth_is(x, 1, "constraints")) {
 		s->kind = SQL_SET_CONSTRAINTS;
-		s->flags |=
-			nth_is(x, 2, "all") && nth_is(x, 3, "immediate") ? SQL_ALL_IMMEDIATE : 0;
 	} else if (nth_is(x, 1, "local")) {
 		struct word w = word_at(x, nth_is(x, 2, "time") ? 3 : 2);
 
@@ -231,18 +274,31 @@ static void classify_set(const struct lexer *x, struct sql_statement *s)
 	}
 }
 
+/* A name, the word I, perhaps after SAVEPOINT. One with escapes is no word: it could be ours. */
+static void classify_savepoint(const struct lexer *x, struct sql_statement *s, size_t i)
+{
+	s->kind = SQL_SAVEPOINT;
+	must_end(x, s, nth_is(x, i, "savepoint") && x->n_words > i + 1 ? i + 2 : i + 1);
+}
+
 static void classify_end(const struct lexer *x, struct sql_statement *s, enum sql_kind kind)
 {
 	size_t next = after_noise(x);
 
-	if (nth_is(x, 1, "prepared"))
+	s->kind = kind;
+	if (nth_is(x, 1, "prepared")) {
 		s->kind = SQL_TWO_PHASE;
-	else if (kind == SQL_ROLLBACK && nth_is(x, next, "to"))
-		s->kind = SQL_SAVEPOINT;
-	else
-		s->kind = kind;
-	if (nth_is(x, next, "and") && nth_is(x, next + 1, "chain"))
+	} else if (kind == SQL_ROLLBACK && nth_is(x, next, "to")) {
+		classify_savepoint(x, s, next + 1);
+	} else if (nth_is(x, next, "and") && nth_is(x, next + 1, "chain")) {
 		s->flags |= SQL_CHAIN;
+		must_end(x, s, next + 2);
+	} else if (nth_is(x, next, "and") && nth_is(x, next + 1, "no") &&
+	           nth_is(x, next + 2, "chain")) {
+		must_end(x, s, next + 3);
+	} else {
+		must_end(x, s, next);
+	}
 }
 
 static void classify_named(const struct lexer *x, struct sql_statement *s)
@@ -257,8 +313,9 @@ static void classify_named(const struct lexer *x, struct sql_statement *s)
 		s->kind = SQL_DEALLOCATE;
 		name = nth_is(x, 1, "prepare") && x->n_words > 2 ? 2 : 1;
 		s->flags |= nth_is(x, name, "all") ? SQL_ALL : 0;
+		must_end(x, s, name + 1);
 	} else {
-		s->flags |= SQL_PREPARES;
+		s->flags |= nth_is(x, 0, "prepare") ? SQL_PREPARES : SQL_EXECUTES;
 	}
 	s->name_start = word_at(x, name).start;
 	s->name_end = word_at(x, name).end;
@@ -266,9 +323,57 @@ static void classify_named(const struct lexer *x, struct sql_statement *s)
 
 static void classify_begin(const struct lexer *x, struct sql_statement *s)
 {
+	size_t next = nth_is(x, 0, "start") ? 2 : after_noise(x);
+
 	s->kind = SQL_BEGIN;
 	s->flags |= nth_is(x, 0, "start") ? SQL_START : 0;
-	s->flags |= any_is(x, "read", "only") ? SQL_READ_ONLY : 0;
+	must_end(x, s, take_modes(x, next, s));
+}
+
+static void classify_declare(const struct lexer *x, struct sql_statement *s)
+{
+	s->flags |= SQL_CURSOR;
+	if (any_is(x, "with", "hold"))
+		s->flags |= SQL_HOLD;
+	else
+		s->kind = SQL_DECLARE;
+}
+
+/* The first of VACUUM's words, from I on, that is none of its options. */
+static size_t after_options(const struct lexer *x, size_t i, size_t end, bool *full,
+                            struct sql_statement *s)
+{
+	for (; i < x->n_words && x->words[i].start < end; i++) {
+		*full |= nth_is(x, i, "full");
+		s->flags |= nth_is(x, i, "verbose") ? SQL_VERBOSE : 0;
+		if (end == x->len && !nth_is(x, i, "full") && !nth_is(x, i, "freeze") &&
+		    !nth_is(x, i, "verbose") && !nth_is(x, i, "analyze") &&
+		    !nth_is(x, i, "analyse"))
+			break;
+	}
+	return i;
+}
+
+/* VACUUM [(options)] or [FULL] [FREEZE] [VERBOSE] [ANALYZE], then tables. */
+static void classify_vacuum(const struct lexer *x, struct sql_statement *s)
+{
+	size_t open = x->words[0].end, close, next;
+	bool full = false;
+
+	while (open < s->end && isspace((unsigned char)x->text[open]))
+		open++;
+	if (open < s->end && x->text[open] == '(') {
+		for (close = open; close < s->end && x->text[close] != ')'; close++)
+			;
+		(void)after_options(x, 1, close, &full, s);
+		s->name_start = close < s->end ? close + 1 : s->end;
+	} else {
+		next = after_options(x, 1, x->len, &full, s);
+		s->name_start = next < x->n_words ? x->words[next].start : s->end;
+	}
+	s->name_end = s->end;
+	if (!full)
+		s->kind = SQL_VACUUM;
 }
 
 static void classify(const struct lexer *x, struct sql_statement *s)
@@ -276,38 +381,54 @@ static void classify(const struct lexer *x, struct sql_statement *s)
 	static const struct {
 		const char *word;
 		unsigned flag;
+		enum sql_kind kind;
 	} first[] = {
-		{ "reset", SQL_SETS },      { "discard", SQL_SETS },
-		{ "listen", SQL_NOTIFIES }, { "unlisten", SQL_NOTIFIES },
-		{ "notify", SQL_NOTIFIES }, { "create", SQL_DEFINES },
-		{ "alter", SQL_DEFINES },   { "do", SQL_DEFINES },
-		{ "call", SQL_DEFINES },    { "declare", SQL_CURSOR },
+		{ "reset", SQL_SETS, SQL_PLAIN },      { "discard", SQL_SETS, SQL_PLAIN },
+		{ "listen", 0, SQL_LISTEN },           { "unlisten", 0, SQL_UNLISTEN },
+		{ "notify", SQL_NOTIFIES, SQL_PLAIN }, { "create", SQL_DEFINES, SQL_PLAIN },
+		{ "alter", SQL_DEFINES, SQL_PLAIN },   { "do", SQL_DEFINES, SQL_PLAIN },
+		{ "call", SQL_DEFINES, SQL_PLAIN },    { "lock", 0, SQL_LOCK },
+		{ "copy", SQL_COPY, SQL_PLAIN },       { "select", SQL_QUERY, SQL_PLAIN },
+		{ "values", SQL_QUERY, SQL_PLAIN },    { "table", SQL_QUERY, SQL_PLAIN },
+		{ "with", SQL_QUERY, SQL_PLAIN },
 	};
 
-	for (size_t i = 0; i < sizeof(first) / sizeof(first[0]); i++)
-		if (nth_is(x, 0, first[i].word))
-			s->flags |= first[i].flag;
-	if (nth_is(x, 0, "declare") && any_is(x, "with", "hold"))
-		s->flags |= SQL_HOLD;
-	if (nth_is(x, 0, "begin") || (nth_is(x, 0, "start") && nth_is(x, 1, "transaction")))
+	if (x->snapshot)
+		s->kind = SQL_SNAPSHOT;
+	for (size_t i = 0; i < sizeof(first) / sizeof(first[0]); i++) {
+		if (!nth_is(x, 0, first[i].word) || x->words[0].start != s->start)
+			continue;
+		s->flags |= first[i].flag;
+		s->kind = first[i].kind ? first[i].kind : s->kind;
+	}
+	if (x->n_words == 0 || x->words[0].start != s->start)
+		s->flags |= x->text[s->start] == '(' ? SQL_QUERY : 0;
+	else if (nth_is(x, 0, "begin") || (nth_is(x, 0, "start") && nth_is(x, 1, "transaction")))
 		classify_begin(x, s);
 	else if (nth_is(x, 0, "commit") || nth_is(x, 0, "end"))
 		classify_end(x, s, SQL_COMMIT);
 	else if (nth_is(x, 0, "rollback") || nth_is(x, 0, "abort"))
 		classify_end(x, s, SQL_ROLLBACK);
 	else if (nth_is(x, 0, "savepoint") || nth_is(x, 0, "release"))
-		s->kind = SQL_SAVEPOINT;
+		classify_savepoint(x, s, 1);
 	else if (nth_is(x, 0, "set"))
 		classify_set(x, s);
 	else if (nth_is(x, 0, "discard") && nth_is(x, 1, "all"))
 		s->kind = SQL_DISCARD_ALL;
 	else if (nth_is(x, 0, "prepare") || nth_is(x, 0, "execute") || nth_is(x, 0, "deallocate"))
 		classify_named(x, s);
+	else if (nth_is(x, 0, "declare"))
+		classify_declare(x, s);
+	else if (nth_is(x, 0, "vacuum"))
+		classify_vacuum(x, s);
+	if (s->kind == SQL_DISCARD_ALL)
+		must_end(x, s, 2);
 }
 
 /* ---- the text ---- */
 
-static int end_statement(struct lexer *x, struct sql *ret)
+/* STOP: behind its semicolon. */
+static int end_statement(struct lexer *x, struct sql *ret, size_t stop)
 {
 	struct sql_statement *s;
 
@@ -315,13 +436,16 @@ static int end_statement(struct lexer *x, struct sql *ret)
 		if (grow((void **)&ret->v, &ret->cap, ret->n + 1, sizeof(*ret->v)) < 0)
 			return -ENOMEM;
 		s = &ret->v[ret->n++];
-		*s = (struct sql_statement){ .start = x->start, .end = x->end, .flags = x->flags };
+		*s = (struct sql_statement){ .start = x->start,
+			                     .end = x->end,
+			                     .stop = stop,
+			                     .flags = x->flags };
 		classify(x, s);
 	}
-	x->n_words = 0;
+	x->n_words = x->others = 0;
 	x->start = x->len;
 	x->parens = x->bodies = 0;
-	x->routine = false;
+	x->begun = x->routine = x->snapshot = false;
 	x->flags = 0;
 	return 0;
 }
@@ -339,6 +463,7 @@ static bool skip_prefixed(struct lexer *x)
 	if (peek(x, n) != '\'' && !(n == 2 && peek(x, n) == '"'))
 		return false;
 	x->at += n;
+	x->others++;
 	skip_quoted(x, peek(x, 0), c == 'e' || (c == 'n' && x->backslashes));
 	return true;
 }
@@ -352,6 +477,7 @@ static void take_ident(struct lexer *x)
 	w.end = x->at;
 	note_word(x, w);
 	note_body(x, w);
+	x->begun = word_is(x, w, "begin");
 }
 
 static void take_token(struct lexer *x)
@@ -367,17 +493,22 @@ static void take_token(struct lexer *x)
 	} else if (c == '"') {
 		skip_quoted(x, '"', false);
 		note_word(x, (struct word){ before, x->at });
-	} else if (c == '\'') {
-		skip_quoted(x, '\'', x->backslashes);
-	} else if (c == '$') {
-		skip_dollar(x);
-	} else if (isdigit((unsigned char)c)) {
-		while (is_ident(peek(x, 0)) || peek(x, 0) == '.')
-			x->at++;
+		x->begun = false;
 	} else {
-		x->parens += c == '(';
-		x->parens -= c == ')' && x->parens > 0;
-		x->at++;
+		x->others += c != ',';
+		x->begun = false;
+		if (c == '\'') {
+			skip_quoted(x, '\'', x->backslashes);
+		} else if (c == '$') {
+			skip_dollar(x);
+		} else if (isdigit((unsigned char)c)) {
+			while (is_ident(peek(x, 0)) || peek(x, 0) == '.')
+				x->at++;
+		} else {
+			x->parens += c == '(';
+			x->parens -= c == ')' && x->parens > 0;
+			x->at++;
+		}
 	}
 	x->end = x->at;
 }
@@ -397,19 +528,26 @@ int sql_split(struct sql *ret, const char *text, size_t len, bool backslashes)
 		} else if (c == '/' && peek(&x, 1) == '*') {
 			skip_comment(&x);
 		} else if (c == ';' && x.parens == 0 && x.bodies == 0) {
-			r = end_statement(&x, ret);
 			x.at++;
+			r = end_statement(&x, ret, x.at);
 		} else {
 			take_token(&x);
 		}
 	}
-	return r < 0 ? r : end_statement(&x, ret);
+	return r < 0 ? r : end_statement(&x, ret, len);
 }
 
 void sql_done(struct sql *s)
 {
 	free(s->v);
 	*s = SQL_INIT;
+}
+
+bool sql_may_be_several(const char *text, size_t len)
+{
+	while (len > 0 && (text[len - 1] == ';' || isspace((unsigned char)text[len - 1])))
+		len--;
+	return memchr(text, ';', len) != NULL;
 }
 
 char *sql_name(const char *text, size_t len)

@@ -10,9 +10,8 @@ struct database_facts {
 	char *version;  /* of the server */
 	char *database; /* and the role that was used */
 	char *user;
-	char *final;  /* why nothing can be prepared there, or NULL */
-	char *schema; /* where the role may create, or NULL */
-	char *taken;  /* "N of M" places for prepared transactions */
+	char *final; /* why nothing can be prepared there, or NULL */
+	char *taken; /* "N of M" places for prepared transactions */
 };
 #define DATABASE_FACTS_INIT ((struct database_facts){ 0 })
 void database_facts_done(struct database_facts *f);

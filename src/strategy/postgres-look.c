@@ -14,7 +14,6 @@ void database_facts_done(struct database_facts *f)
 	free(f->database);
 	free(f->user);
 	free(f->final);
-	free(f->schema);
 	free(f->taken);
 	*f = DATABASE_FACTS_INIT;
 }
@@ -47,7 +46,6 @@ int database_look(const char *url, struct database_facts *ret, struct error *err
 		.database = pg_line_of(&out, "database"),
 		.user = pg_line_of(&out, "user"),
 		.final = pg_line_of(&out, "final"),
-		.schema = pg_line_of(&out, "schema"),
 		.taken = pg_line_of(&out, "taken"),
 	};
 	return 0;

@@ -16,6 +16,8 @@ static void look(const char *text, size_t size, bool backslashes)
 
 		must(st->start >= end && st->start < st->end && st->end <= size);
 		must(st->kind < SQL_KIND_END_);
+		must(st->stop >= st->end && st->stop <= size);
+		must(i + 1 == s.n || text[st->stop - 1] == ';');
 		/* It is ended by one, or by the end of the text. */
 		must(i + 1 == s.n || memchr(text + st->end, ';', s.v[i + 1].start - st->end));
 		if (st->name_end > st->name_start) {

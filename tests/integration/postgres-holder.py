@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 import asyncpg
@@ -67,7 +68,7 @@ class Holder:
                                      database=self.cluster.database)
 
 
-PATIENCE = 60  # seconds, for what must happen
+PATIENCE = float(os.environ.get('PATIENCE', 60))  # seconds, for what must happen
 TABLE = 'drop table if exists t cascade; create table t(id int primary key, v text); ' \
         "insert into t select i, 'v' || i from generate_series(1, 5) i;"
 
@@ -119,6 +120,26 @@ SESSIONS = {
     'encodings': "set client_encoding = latin1;\nselect octet_length('ü');\nshow client_encoding;\nreset all;\n"
                  'set standard_conforming_strings = off;\nselect 1 as "a;b";\n',
     'notices': 'do $$ begin raise notice \'hello\'; end $$;\nset client_min_messages = error;\nselect 1;\n',
+    'outside a block': 'lock table t in share mode;\ndeclare c cursor for select 1;\nset constraints all deferred;\nset local no_such = 1;\n'
+                       'commit and chain;\nrollback and chain;\nset transaction read only;\nvacuum t\\; select 1;\n'
+                       "lock table t in share mode\\; declare c cursor for select 1\\; fetch c;\nfetch c;\nset local work_mem = '1MB'\\; show work_mem;\n"
+                       'show work_mem;\nbegin;\nvacuum t;\nrollback;\ncommit for ever;\nbegin work work;\nsavepoint;\nrollback to;\n'
+                       'begin read only;\ncommit and chain;\ninsert into t values (30);\nrollback;\n',
+    'one behind the other': "select 1 as a\\; select 1/0 as b\\; select 3 as c;\ninsert into t values (31, 'a;b') returning id;\n"
+                            "insert into t values (31, 'a;b') returning id\\; select 2;\nselect 'ü;ü'\\; select wrong;\n"
+                            "select 1\\; copy t from stdin (delimiter ';')\\; select 2;\n32;x\n\\.\ncopy t to stdout (delimiter ';');\n"
+                            "copy t from stdin (delimiter ';');\nx;x\n\\.\nexplain (costs off) select ';'\\; show work_mem;\n"
+                            "do $$ begin raise notice 'a;'; end $$;\nselect 1 +\\; select 2;\ncommit\\; select ';' from nowhere;\n"
+                            'create function "begin"() returns int language sql as $$ select 1; $$\\; select "begin"();\n'
+                            'prepare q as select 1\\; execute q;\nselect count(*) from t;\n',
+    'dropped': 'create table d(r int references t(id) deferrable initially deferred);\ninsert into d values (1);\ndrop table d;\n'
+               'create table e(r int constraint same references t(id) deferrable initially deferred);\n'
+               'create table f(r int constraint same references t(id));\ninsert into e values (1);\ninsert into e values (77);\n'
+               'create table g(r int references t(id) deferrable initially deferred);\ninsert into g values (77);\n'
+               "do $$ begin execute 'drop table g'; end $$;\nselect 1;\nbegin;\nset constraints all deferred;\ndrop table e;\ncommit;\n"
+               'begin;\nset local application_name = \'x\';\ncommit;\nshow application_name;\n',
+    'dying routines': 'create procedure c() language plpgsql as $$ begin insert into t values (40); commit; end $$;\n'
+                      'begin;\ncall c();\nrollback;\nbegin;\ndo $$ begin rollback; end $$;\nrollback;\n',
     'advice': 'explain (costs off) select * from t;\nshow transaction_read_only;\n',
 }
 
@@ -127,9 +148,9 @@ def sessions_are_told_what_a_server_tells(cluster, top):
         cluster.sql(TABLE)
         with Holder(cluster, top) as holder:
             inside = holder.psql(text)
-            same(cluster.sql('select count(*) from t'), '5', f'{name}: something got out')
             holder.ask('rollback')
             holder.child.wait()
+        same(cluster.sql('select count(*) from t'), '5', f'{name}: something got out')
         outside = holder.psql(text, direct=True)
         if name == 'routines':  # a COMMIT in a DO works outside: there it is the outermost statement
             inside, outside = (re.sub(r'(?s)^.*?CREATE PROCEDURE', '', s) for s in (inside, outside))
@@ -152,35 +173,171 @@ def nothing_leaves_before_the_commit(cluster, top):
     same(cluster.sql('select gid from pg_prepared_xacts'), "atoll:x'y", 'prepared')
     cluster.sql("commit prepared 'atoll:x''y'")
     same(cluster.sql('select count(*), min(id) from t'), '5|2', 'committed')
-    same(cluster.sql("select count(*) from pg_class where relname like '%atoll%'"), '0', 'the guard is gone')
-    same(cluster.sql("select count(*) from pg_proc where proname like '%atoll%'"), '0', 'the guard is gone')
+
+
+def nothing_but_the_users_own_is_seen(cluster, top):
+    cluster.sql(TABLE)
+    with Holder(cluster, top) as holder:
+        outside = holder.psql('\\d\n\\df\n\\dy\n', direct=True)
+        same(holder.psql('\\d\n\\df\n\\dy\n'), outside, 'what psql lists')
+        need('atoll' not in holder.run(binary('pg_dump'), '--schema-only').stdout, 'pg_dump')
+        same(holder.ask('changes'), 'ok', 'changes')
+        # A role that may drop its schema may do so, and make another.
+        need('ERROR' not in holder.psql('drop schema public cascade; create schema public; create table t(id int);'), 'drop')
+        same(holder.ask('check'), 'ok', 'check')
+        same(holder.ask('prepare all-new'), 'ok', 'prepare')
+    cluster.sql("commit prepared 'all-new'")
+    same(cluster.sql('select count(*) from t'), '0', 'committed')
 
 
 def whatever_commits_past_us_is_refused(cluster, top):
+    """Statements that hide behind others, in whatever way: the server takes one at a time."""
     cluster.sql(TABLE)
-    with Holder(cluster, top) as holder:
-        # A statement of which the holder sees only one half: the server reads what it is sent.
-        with raw_client(holder) as s:
+    hidden = ["create function begin() returns int language sql as 'select 1'; commit",
+              "create function f() returns int begin atomic select case when true then 1 else 2 end end; commit; --end",
+              "select 'a\\'; commit; --'", "set standard_conforming_strings = off; select '\\'; commit; --'",
+              '/* /* */ */ commit', '--x\ncommit', ';; commit', "select 1; commit; select ';'",
+              "create rule r as on insert to t do also (select 1; commit", "do $$ begin commit; end $$", 'select $a$; commit; $b$; commit',
+              "create procedure begin() language plpgsql as $$ begin commit; end $$; call begin()",
+              'select U&"\\0061" uescape \'!\'; commit', 'explain analyze commit', 'prepare c as commit', 'commit; commit',
+              "begin; release U&\"\\005fatoll_unit\"", 'begin; release _atoll_unit', 'begin; release "_atoll_unit"',
+              "prepare transaction 'mine'", "begin; prepare transaction 'mine'; select ';'", "commit prepared 'mine'"]
+    with Holder(cluster, top) as holder, raw_client(holder) as s:
+        s.sendall(message(b'Q', b"insert into t values (50, 'x')\0"))
+        read_until(s, b'Z')
+        for text in hidden:
+            for simple in (True, False):
+                query = text.encode() + b'\0'
+                s.sendall(message(b'Q', query) if simple else parse(b'', query[:-1]) + bind(b'', b'') + execute(b'') + SYNC)
+                read_until(s, b'Z')
+                s.sendall(message(b'Q', b'rollback; set standard_conforming_strings = on\0'))
+                read_until(s, b'Z')
+                need(holder.ask('status').startswith('ok '), f'the transaction is gone: {text}')
+                same(cluster.sql('select count(*) from t'), '5', f'outside: {text}')
+        # What the client prepares for us, EXECUTE does not find.
+        s.sendall(parse(b'c', b'commit') + SYNC + message(b'Q', b'execute c\0') +
+                  message(b'Q', b"do $$ begin execute 'execute c'; end $$\0"))
+        got = [read_until(s, b'Z') for _ in range(3)]
+        same([b''.join(kind for kind, _ in answer) for answer in got], [b'1Z', b'EZ', b'EZ'], 'EXECUTE of a COMMIT')
+        same(cluster.sql('select count(*) from t'), '5', 'outside')
+        same(holder.ask('prepare us'), 'ok', 'it is all there')
+    cluster.sql("commit prepared 'us'")
+    same(cluster.sql("select count(*) from t where v = 'x'"), '1', 'committed')
+
+
+class Relay:
+    """Between a holder and the server, and changes one statement to another on the way: as if the holder knew less of
+    SQL than the server does."""
+
+    def __init__(self, cluster, top, before, after):
+        need(len(before) == len(after), 'of one length')
+        self.dir, self.changed = Path(tempfile.mkdtemp(dir=top)), (before, after)
+        self.role, self.database, self.cluster = cluster.role, cluster.database, cluster
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(str(self.dir / '.s.PGSQL.5432'))
+        self.listener.listen()
+        self.threads = [threading.Thread(target=self.accept, daemon=True)]
+        self.threads[0].start()
+
+    @property
+    def url(self):
+        return f'postgres:///{self.database}?host={self.dir}&user={self.role}'
+
+    def accept(self):
+        while True:
+            try:
+                near = self.listener.accept()[0]
+            except OSError:
+                return
+            far = socket.socket(socket.AF_UNIX)
+            far.connect(str(self.cluster.socket / '.s.PGSQL.5432'))
+            for a, b, change in ((near, far, self.changed), (far, near, (b'', b''))):
+                threading.Thread(target=self.copy, args=(a, b, *change), daemon=True).start()
+
+    @staticmethod
+    def copy(a, b, before, after):
+        try:
+            while data := a.recv(65536):
+                b.sendall(data.replace(before, after) if before else data)
+        except OSError:
+            pass
+        for s in (a, b):
+            try:
+                s.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+
+PAST = b"select 'past us, you will not go'"
+
+
+def a_transaction_that_ended_is_told_as_it_is(cluster, top):
+    """Should a statement get through, the plan does not say that the work is lost when it is committed."""
+    for statement, rows, words in (('commit', '6', 'what it changed is in the database'),
+                                   ('commit and chain', '6', 'what it changed is in the database'),
+                                   ("prepare transaction 'x'", '5', 'ended the transaction'),
+                                   ('rollback', '5', 'nothing of it is in the database'),
+                                   ('rollback and chain', '5', 'nothing of it is in the database')):
+        cluster.sql(TABLE)
+        relay = Relay(cluster, top, PAST, statement.encode().ljust(len(PAST)))
+        holder = Holder(relay, top)
+        with holder, raw_client(holder) as s:
             s.sendall(message(b'Q', b"insert into t values (50, 'x')\0"))
             read_until(s, b'Z')
-        same(holder.psql('prepare transaction \'mine\';').count('0A000'), 1, 'two-phase')
-        same(holder.psql("commit prepared 'mine';").count('0A000'), 1, 'two-phase')
-        same(holder.psql('begin; release _atoll_unit;').count('ERROR'), 1, 'our savepoint')
-        same(cluster.sql('select count(*) from t'), '5', 'outside')
+            s.sendall(query(PAST))
+            tags = [body for kind, body in read_all(s) if kind == b'C' and body != b'ROLLBACK\0']
+            same(tags, [], f'{statement}: success is not said')
+            same(holder.child.wait(PATIENCE), 1, 'the holder ends')
+            why = (holder.dir / 'gone').read_text()
+            need(words in why, f'{statement}: {why}')
+        relay.listener.close()
+        same(cluster.sql('select count(*) from t'), rows, statement)
+        for gid in cluster.sql('select gid from pg_prepared_xacts').split():
+            cluster.sql(f"rollback prepared '{gid}'")
 
 
 def message(kind, body):
     return kind + struct.pack('!I', len(body) + 4) + body
 
 
+SYNC, FLUSH = message(b'S', b''), message(b'H', b'')
+
+
+def parse(name, text, types=()):
+    return message(b'P', name + b'\0' + text + b'\0' + struct.pack(f'!H{len(types)}I', len(types), *types))
+
+
+def bind(portal, name, *values):
+    body = b''.join(struct.pack('!I', len(v)) + v for v in values)
+    return message(b'B', portal + b'\0' + name + b'\0' + struct.pack('!HH', 0, len(values)) + body + b'\0\0')
+
+
+def execute(portal, limit=0):
+    return message(b'E', portal + b'\0' + struct.pack('!I', limit))
+
+
+def describe(what, name):
+    return message(b'D', what + name + b'\0')
+
+
+def close(what, name):
+    return message(b'C', what + name + b'\0')
+
+
+def run(text, *values):
+    """As PQexecParams does it."""
+    return parse(b'', text) + bind(b'', b'', *values) + describe(b'P', b'') + execute(b'')
+
+
 class raw_client:
-    def __init__(self, holder, user=None, database=None):
+    def __init__(self, holder, user=None, database=None, direct=False):
         self.holder, self.user, self.database = holder, user, database
+        self.dir = holder.cluster.socket if direct else holder.dir / 'clients'
 
     def __enter__(self):
         self.s = socket.socket(socket.AF_UNIX)
         self.s.settimeout(PATIENCE)
-        self.s.connect(str(self.holder.dir / 'clients/.s.PGSQL.5432'))
+        self.s.connect(str(self.dir / '.s.PGSQL.5432'))
         body = struct.pack('!I', 196608) + b''.join(
             k.encode() + b'\0' + v.encode() + b'\0' for k, v in (
                 ('user', self.user or self.holder.cluster.role),
@@ -215,6 +372,140 @@ def read_until(s, *kinds):
     return got
 
 
+def read_all(s):
+    got = []
+    try:
+        while True:
+            got.append(read_message(s))
+    except EOFError:
+        return got
+
+
+def query(text):
+    return message(b'Q', text + b'\0')
+
+
+# Conversations: what is sent at once, and how many times the server is then ready again. The answers must be those of
+# the server itself.
+BEGIN = run(b'begin') + SYNC
+CONVERSATIONS = {
+    'savepoints': [(BEGIN, 1), (run(b'update n set i = i + 1') + SYNC, 1), (run(b'savepoint a') + SYNC, 1),
+                   (run(b'update n set i = i + 10') + SYNC, 1), (run(b'rollback to a') + SYNC, 1),
+                   (run(b'release a') + SYNC, 1), (run(b'commit') + SYNC, 1), (query(b'select i from n'), 1)],
+    'savepoints at once': [(BEGIN + run(b'update n set i = i + 1') + run(b'savepoint a') + run(b'release a') +
+                            run(b'commit') + SYNC, 2), (query(b'select i from n'), 1)],
+    'savepoints by name': [(parse(b's', b'savepoint a') + parse(b'r', b'rollback to a') + parse(b'u', b'update n set i = i + 1') +
+                            SYNC, 1), (bind(b'', b's') + execute(b'') + SYNC, 1), (BEGIN, 1),
+                           (bind(b'', b'u') + execute(b'') + SYNC + bind(b'', b's') + execute(b'') + SYNC, 2),
+                           (bind(b'p', b'u') + execute(b'p') + bind(b'', b'r') + execute(b'') + SYNC, 1),
+                           (run(b'commit') + SYNC, 1), (query(b'select i from n'), 1)],
+    'savepoints outside': [(run(t) + SYNC, 1) for t in (b'savepoint a', b'release a', b'rollback to a', b'/**/ SAVEPOINT a')] +
+                          [(run(b'update n set i = i + 1') + run(b'savepoint a') + SYNC, 1), (query(b'select i from n'), 1)],
+    'row limits': [(BEGIN, 1), (run(b'select generate_series(1, 5)')[:-len(execute(b''))] + execute(b'', 2) + SYNC, 1),
+                   (execute(b'', 2) + FLUSH + execute(b'', 2) + SYNC, 1), (execute(b'') + SYNC, 1),
+                   (query(b'rollback'), 1), (execute(b'') + SYNC, 1),
+                   (parse(b'g', b'select generate_series(1, 5)') + bind(b'p', b'g') + execute(b'p', 2) + SYNC, 1),
+                   (execute(b'p', 2) + SYNC, 1), (BEGIN, 1), (bind(b'p', b'g') + execute(b'p', 2) + SYNC, 1),
+                   (bind(b'p', b'g') + SYNC, 1), (run(b'rollback') + SYNC, 1), (bind(b'p', b'g') + execute(b'p', 1) + execute(b'p') + SYNC, 1)],
+    'portals end with the block': [(BEGIN, 1), (parse(b'g', b'select generate_series(1, 5)') + bind(b'p', b'g') +
+                                                execute(b'p', 1) + SYNC, 1), (run(b'commit') + SYNC, 1), (execute(b'p') + SYNC, 1),
+                                   (bind(b'p', b'g') + execute(b'p') + SYNC, 1), (BEGIN, 1), (run(b'savepoint a') + SYNC, 1),
+                                   (bind(b'p', b'g') + execute(b'p', 1) + SYNC, 1), (run(b'rollback to a') + SYNC, 1),
+                                   (execute(b'p') + SYNC, 1), (run(b'rollback to a') + SYNC, 1), (run(b'commit') + SYNC, 1)],
+    'names': [(parse(b's', b'select 1') + SYNC, 1), (parse(b's', b'select 2') + SYNC, 1), (bind(b'', b's') + execute(b'') + SYNC, 1),
+              (parse(b'c', b'commit') + SYNC + parse(b'c', b'select 3') + SYNC, 2), (parse(b's', b'begin') + SYNC, 1),
+              (close(b'S', b's') + parse(b's', b'select 4') + bind(b'', b's') + execute(b'') + SYNC, 1),
+              (close(b'S', b'c') + parse(b'c', b'select 5') + bind(b'', b'c') + execute(b'') + close(b'S', b'nothing') + SYNC, 1),
+              (bind(b'', b'nothing') + SYNC, 1), (execute(b'nothing') + SYNC, 1), (describe(b'S', b'nothing') + SYNC, 1),
+              (describe(b'P', b'nothing') + SYNC, 1), (query(b'deallocate s'), 1), (bind(b'', b's') + SYNC, 1),
+              (query(b'prepare q as select 6'), 1), (bind(b'', b'q') + execute(b'') + SYNC, 1), (query(b'execute c'), 1),
+              (query(b'deallocate all'), 1), (bind(b'', b'q') + SYNC, 1), (bind(b'', b'c') + SYNC, 1)],
+    'no name': [(bind(b'', b'') + SYNC, 1), (parse(b'', b'select 1') + SYNC, 1), (bind(b'', b'') + execute(b'') + SYNC, 1),
+                (query(b'select 2'), 1), (bind(b'', b'') + SYNC, 1), (parse(b'', b'select 3') + SYNC, 1),
+                (parse(b'', b'select wrong') + SYNC, 1), (bind(b'', b'') + SYNC, 1),
+                (parse(b'', b'select 4') + SYNC + bind(b'', b'nothing') + parse(b'', b'select 5') + SYNC, 2),
+                (bind(b'', b'') + execute(b'') + SYNC, 1), (close(b'S', b'') + bind(b'', b'') + SYNC, 1),
+                (parse(b'', b'commit') + SYNC, 1), (query(b'select 6'), 1), (bind(b'', b'') + SYNC, 1)],
+    'errors in the middle': [(run(b'update n set i = i + 1') + run(b'select 1/0') + run(b'update n set i = i + 1') + FLUSH + SYNC, 1),
+                             (query(b'select i from n'), 1), (parse(b's', b'select wrong') + parse(b't', b'select 1') + SYNC, 1),
+                             (bind(b'', b't') + SYNC, 1), (parse(b'u', b'select $1::int') + bind(b'', b'u') + SYNC, 1),
+                             (bind(b'', b'u', b'x') + SYNC, 1), (bind(b'', b'u', b'7') + execute(b'') + SYNC, 1),
+                             (run(b'select 1; select 2') + SYNC, 1), (run(b'commit; select 2') + SYNC, 1), (run(b'') + SYNC, 1),
+                             (run(b'commit for') + SYNC, 1), (parse(b'c', b'begin for') + SYNC + bind(b'', b'c') + SYNC, 2),
+                             (BEGIN + run(b'select 1/0') + SYNC + run(b'select 1') + SYNC + run(b'begin') + SYNC, 4),
+                             (parse(b'x', b'select 1') + SYNC + parse(b'y', b'rollback') + SYNC, 2), (run(b'savepoint a') + SYNC, 1),
+                             (bind(b'', b'y') + execute(b'') + SYNC, 1), (BEGIN, 1), (run(b'select 1') + run(b'begin') + SYNC, 1),
+                             (bind(b'', b'y', b'1') + SYNC, 1), (run(b'commit') + SYNC, 1), (SYNC + SYNC + FLUSH + SYNC, 3)],
+    'described': [(parse(b's', b'select $1::int as a, i from n') + describe(b'S', b's') + SYNC, 1),
+                  (parse(b'u', b'update n set i = 1') + describe(b'S', b'u') + bind(b'p', b'u') + describe(b'P', b'p') + SYNC, 1),
+                  (parse(b'', b'rollback') + describe(b'S', b'') + bind(b'', b'') + describe(b'P', b'') + execute(b'') + SYNC, 1),
+                  (parse(b'', b'savepoint a') + describe(b'S', b'') + SYNC, 1), (BEGIN, 1), (run(b'savepoint a') + describe(b'P', b'') + SYNC, 1),
+                  (execute(b'') + SYNC, 1), (run(b'rollback') + execute(b'') + SYNC, 1), (run(b'begin') + execute(b'') + SYNC, 1),
+                  (run(b'abort') + SYNC, 1)],
+    'a pipeline is one': [(run(b'update n set i = i + 1') + run(b'begin') + run(b'update n set i = i + 1') + SYNC, 1),
+                          (run(b'rollback') + SYNC, 1), (query(b'select i from n'), 1),
+                          (run(b'update n set i = i + 1') + run(b'commit') + run(b'update n set i = i + 1') + run(b'rollback') + SYNC, 1),
+                          (query(b'select i from n'), 1), (run(b'lock n') + SYNC, 1), (run(b'select 1') + run(b'lock n') + SYNC, 1),
+                          (run(b'declare c cursor for select 1') + SYNC, 1), (run(b'set local work_mem = 777') + run(b'show work_mem') + SYNC, 1),
+                          (run(b'show work_mem') + SYNC, 1), (run(b'select 1') + run(b'commit and chain') + SYNC, 1)],
+    'a query in the middle': [(run(b'select 1') + query(b'select 2') + SYNC, 2), (BEGIN, 1), (parse(b'', b'select 3') + query(b'select 4') +
+                                                                                       bind(b'', b'') + SYNC, 2),
+                              (query(b'rollback'), 1)],
+    'copies': [(run(b'copy t from stdin') + SYNC + message(b'd', b'60\tx\n') + message(b'c', b'') + SYNC, 1),
+               (run(b'copy t from stdin') + message(b'd', b'61\tx\n') + FLUSH + message(b'c', b'') + SYNC, 1),
+               (run(b'copy t from stdin') + message(b'd', b'62\tx\n') + message(b'f', b'no\0') + SYNC, 1),
+               (run(b'copy t from stdin') + message(b'd', b'oh\n') + message(b'c', b'') + SYNC, 1),
+               (run(b'copy t to stdout') + run(b'select 1') + SYNC, 1),
+               (run(b'copy nothing from stdin') + message(b'd', b'oh\n') + message(b'c', b'') + SYNC, 1),
+               (BEGIN + run(b'copy t from stdin') + message(b'd', b'63\tx\n') + message(b'c', b'') + run(b'rollback') + SYNC, 2),
+               (query(b'select count(*) from t'), 1)],
+    'settings': [(query(b"set application_name = 'a'"), 1), (BEGIN, 1), (run(b"set application_name = 'b'") + SYNC, 1),
+                 (run(b'rollback') + SYNC, 1), (BEGIN, 1), (run(b"set local application_name = 'c'") + SYNC, 1),
+                 (run(b'savepoint a') + SYNC, 1), (run(b"set application_name = 'd'") + SYNC, 1), (run(b'rollback to a') + SYNC, 1),
+                 (run(b'commit') + SYNC, 1), (query(b"set application_name = 'e'; select 1/0"), 1), (query(b'show application_name'), 1),
+                 (run(b"set local datestyle = 'german'") + SYNC, 1), (query(b'begin; set local datestyle = german'), 1), (query(b'commit'), 1)],
+    'calls': [(message(b'F', struct.pack('!IHHIH', 1598, 0, 0, 0, 0)[:10] + b'\0\0'), 1), (BEGIN, 1), (query(b'select 1/0'), 1),
+              (message(b'F', struct.pack('!IHHH', 1598, 0, 0, 0)), 1), (query(b'rollback'), 1)],
+    'many in one': [(query(b'select 1 as a; select 2 as b; select 1/0; select 3'), 1), (query(b"select 1; select 'a;' ; select wrong"), 1),
+                    (query(b"insert into t values (70, 'a;b') returning id; insert into t values (70, 'x') returning id"), 1),
+                    (query(b"begin; select ';'; savepoint a; select 1/0; select 2"), 1), (query(b'rollback to a; select 3; commit'), 1),
+                    (query(b';'), 1), (query(b"show work_mem; explain (costs off) select ';'; values (1), (2); table t limit 1"), 1)],
+}
+
+
+def spoken(s, conversation, name):
+    """Every message, without what says where in the server's source it came from."""
+    said = []
+    for data, ready in conversation:
+        s.sendall(data)
+        for _ in range(ready):
+            try:
+                said.append([(kind, tuple(f for f in body.split(b'\0') if f[:1] not in (b'F', b'L', b'R')) if kind in b'EN' else body)
+                             for kind, body in read_until(s, b'Z')])
+            except (OSError, EOFError) as error:
+                raise Broken(f'{name}: answer {len(said)} does not come: {error}') from error
+    return said
+
+
+def messages_are_those_of_a_server(cluster, top):
+    """One client beside another of the same names."""
+    for name, conversation in CONVERSATIONS.items():
+        cluster.sql(TABLE + 'create table n(i int); insert into n values (0);')
+        with Holder(cluster, top) as holder:
+            with raw_client(holder) as s, raw_client(holder) as other:
+                other.sendall(parse(b's', b'select 99') + parse(b'c', b'select 98') + parse(b'', b'select 97') + SYNC +
+                              query(b"set application_name = 'other'; prepare q as select 95") + parse(b'', b'select 96') + SYNC)
+                for _ in range(3):
+                    read_until(other, b'Z')
+                inside = spoken(s, conversation, name)
+            need(holder.ask('status').startswith('ok prepare '), f'{name}: {holder.ask("status")}')
+        with raw_client(holder, direct=True) as s:
+            outside = spoken(s, conversation, name)
+        for i, (one, two) in enumerate(zip(inside, outside)):
+            same(one, two, f'{name}: answer {i}')
+        cluster.sql('drop table n')
+
+
 def strangers_are_refused(cluster, top):
     cluster.sql(TABLE)
     with Holder(cluster, top) as holder:
@@ -240,16 +531,16 @@ def strangers_are_refused(cluster, top):
 
 def pieces_arrive_in_any_size(cluster, top):
     cluster.sql(TABLE)
-    parse = message(b'P', b'\0insert into t values ($1, $2)\0\0\0')
-    bind = message(b'B', b'\0\0\0\0\0\2' + struct.pack('!I', 2) + b'70' + struct.pack('!I', 1) + b'q' + b'\0\0')
-    batch = parse + bind + message(b'D', b'P\0') + message(b'E', b'\0\0\0\0\0') + message(b'S', b'')
+    insert = message(b'P', b'\0insert into t values ($1, $2)\0\0\0')
+    values = message(b'B', b'\0\0\0\0\0\2' + struct.pack('!I', 2) + b'70' + struct.pack('!I', 1) + b'q' + b'\0\0')
+    batch = insert + values + message(b'D', b'P\0') + message(b'E', b'\0\0\0\0\0') + message(b'S', b'')
     with Holder(cluster, top) as holder, raw_client(holder) as s:
         for i in range(0, len(batch)):
             s.sendall(batch[i:i + 1])
         same([k for k, _ in read_until(s, b'Z')], [b'1', b'2', b'n', b'C', b'Z'], 'answers')
         # BEGIN and what follows in one breath, as JDBC does it.
         begin = message(b'P', b'\0BEGIN\0\0\0') + message(b'B', b'\0' * 8) + message(b'E', b'\0\0\0\0\0')
-        s.sendall(begin + parse + bind.replace(b'70', b'71') + message(b'E', b'\0\0\0\0\0') + message(b'S', b''))
+        s.sendall(begin + insert + values.replace(b'70', b'71') + message(b'E', b'\0\0\0\0\0') + message(b'S', b''))
         got = read_until(s, b'Z')
         same([k for k, _ in got], [b'1', b'2', b'C', b'1', b'2', b'C', b'Z'], 'answers')
         same((got[2][1], got[-1][1]), (b'BEGIN\0', b'T'), 'a block')
@@ -262,7 +553,7 @@ def pieces_arrive_in_any_size(cluster, top):
         same((got[1][1], got[-1][1]), (b'COMMIT\0', b'I'), 'committed')
         # A failure, what follows it is skipped, and the block is over.
         s.sendall(begin + message(b'P', b'\0select 1/0\0\0\0') + message(b'B', b'\0' * 8) +
-                  message(b'E', b'\0\0\0\0\0') + parse + message(b'S', b''))
+                  message(b'E', b'\0\0\0\0\0') + insert + message(b'S', b''))
         got = read_until(s, b'Z')
         same(([k for k, _ in got], got[-1][1]), ([b'1', b'2', b'C', b'1', b'E', b'Z'], b'E'), 'failed')
         s.sendall(message(b'P', b'\0ROLLBACK\0\0\0') + message(b'B', b'\0' * 8) + message(b'E', b'\0\0\0\0\0') +
@@ -273,7 +564,7 @@ def pieces_arrive_in_any_size(cluster, top):
 def data_need_not_wait_for_the_answer(cluster, top):
     cluster.sql(TABLE)
     data, end = message(b'd', b'60\tx\n'), message(b'c', b'')
-    execute = message(b'P', b'\0copy t from stdin\0\0\0') + message(b'B', b'\0' * 8) + message(b'E', b'\0\0\0\0\0')
+    batch = message(b'P', b'\0copy t from stdin\0\0\0') + message(b'B', b'\0' * 8) + message(b'E', b'\0\0\0\0\0')
     long = message(b'd', b'62\t' + b'y' * 2000000 + b'\n')
     with Holder(cluster, top) as holder, raw_client(holder) as s:
         for text, kinds in (
@@ -283,14 +574,21 @@ def data_need_not_wait_for_the_answer(cluster, top):
                 (message(b'Q', b'copy nothing from stdin\0') + data + end, b'EZ'),
                 (message(b'Q', b'copy nothing from stdin\0') + long + end, b'EZ'),
                 (message(b'Q', b'copy t from stdin\0') + long + end, b'GCZ'),
-                (execute + data.replace(b'60', b'63') + end + message(b'S', b''), b'12GCZ'),
-                (execute + message(b'd', b'oh\n') + end + message(b'S', b''), b'12GEZ'),
+                (batch + data.replace(b'60', b'63') + end + message(b'S', b''), b'12GCZ'),
+                (batch + message(b'd', b'oh\n') + end + message(b'S', b''), b'12GEZ'),
                 (message(b'Q', b'select 1\0'), b'TDCZ')):
             s.sendall(text)
             same(b''.join(k for k, _ in read_until(s, b'Z')), kinds, text[:60])
         with raw_client(holder) as other:  # it dies in the middle of a long piece of data
             other.sendall(message(b'Q', b'copy t from stdin\0') + long[:100000])
             read_until(other, b'G')
+        for start, kind in ((query(b'copy t from stdin'), b'Q'), (run(b'copy t from stdin'), b'P'), (b'', b'x')):
+            with raw_client(holder) as wrong:  # it may not say that now: for the server that is a reason to hang up
+                wrong.sendall(start + FLUSH)
+                if start:
+                    read_until(wrong, b'G')
+                wrong.sendall(message(kind, b'\0select 1\0\0\0'))
+                same([(k, b'08P01' in b) for k, b in read_all(wrong)], [(b'E', True)], kind)
         same(holder.psql('\\t\nselect count(*), sum(id) from t'), 'Tuples only is on.\n     8 | 200\n\n', 'rows')
 
 
@@ -405,8 +703,7 @@ def the_end_of_the_server_is_said(cluster, top):
 
 def what_cannot_be_prepared_is_known(cluster, top):
     cluster.sql(TABLE)
-    for text, why in (('create temp table x(i int)', 'temporary'), ('listen a', 'LISTEN'),
-                      ("select pg_notify('a', 'b')", 'NOTIFY'),
+    for text, why in (('create temp table x(i int)', 'temporary'), ("select pg_notify('a', 'b')", 'NOTIFY'),
                       ('begin; declare c cursor with hold for select 1; commit', 'HOLD')):
         with Holder(cluster, top) as holder:
             holder.psql(text + ';')
@@ -414,23 +711,37 @@ def what_cannot_be_prepared_is_known(cluster, top):
             need(status.startswith('ok final ') and why in status, f'{text}: {status}')
 
 
+def what_a_plan_cannot_do_it_says(cluster, top):
+    cluster.sql(TABLE)
+    with Holder(cluster, top) as holder:
+        for text, words in (('listen a;', 'LISTEN hears nothing inside a plan'), ('begin isolation level serializable;', 'REPEATABLE READ'),
+                            ('set session characteristics as transaction isolation level serializable;', 'REPEATABLE READ'),
+                            ('vacuum;', 'only analyzed'), ('vacuum (verbose, analyze) t(id);', 'only analyzed'), ('vacuum full;', '25001'),
+                            ('select pg_export_snapshot();', 'pg_dump without -j')):
+            need(words in holder.psql(text), text)
+        same(holder.psql('vacuum analyze t; unlisten *;').count('ERROR'), 0, 'vacuum')
+        same(holder.psql("\\t\nselect reltuples from pg_class where relname = 't'").split()[-1], '5', 'analyzed')
+        done = subprocess.run([binary('pg_dump'), '-j2', '-Fd', '-f', str(holder.dir / 'dump')], env=holder.env(), capture_output=True,
+                              text=True, timeout=PATIENCE, check=False)
+        need(done.returncode and 'pg_dump without -j' in done.stderr, f'{done.stderr}')
+        need(holder.ask('status').startswith('ok prepare '), 'none of it stands in the way of the commit')
+
+
 def roles_without_a_schema(cluster, top):
     cluster.sql('revoke create on schema public from public; alter schema public owner to postgres', user='postgres')
     try:
-        holder = Holder(cluster, top)
-        need('error' in holder.said and 'no schema' in holder.said, holder.said)
-        holder.child.wait(PATIENCE)
-        with Holder(cluster, top, '--unguarded') as holder:
-            need('final' in holder.ask('status'), 'status')
+        with Holder(cluster, top) as holder:
+            need(holder.ask('status').startswith('ok prepare '), 'status')
     finally:
         cluster.sql(f'alter schema public owner to {cluster.role}', user='postgres')
 
 
-TESTS = [sessions_are_told_what_a_server_tells, nothing_leaves_before_the_commit, whatever_commits_past_us_is_refused,
+TESTS = [sessions_are_told_what_a_server_tells, messages_are_those_of_a_server, nothing_leaves_before_the_commit,
+         nothing_but_the_users_own_is_seen, whatever_commits_past_us_is_refused, a_transaction_that_ended_is_told_as_it_is,
          strangers_are_refused, pieces_arrive_in_any_size,
          data_need_not_wait_for_the_answer, long_values_pass, tools_run_unmodified,
          a_driver_that_is_not_libpq, who_waits_too_long_is_told, a_client_that_dies_leaves_nothing,
-         the_end_of_the_server_is_said, what_cannot_be_prepared_is_known, roles_without_a_schema]
+         the_end_of_the_server_is_said, what_cannot_be_prepared_is_known, what_a_plan_cannot_do_it_says, roles_without_a_schema]
 
 
 def attempt(number, test, cluster, top):

@@ -182,11 +182,6 @@ def a_start_that_fails_says_why_and_leaves_nothing(w):
         done = w.fails(code, 'start', 'p', '--dir', 'd', '--postgres', url)
         need(words in done.err, f'{url}: {done}')
         same((w.plans(), w.holders()), ([], []), url)
-    w.cluster.sql('revoke create on schema public from public; alter schema public owner to postgres', user='postgres')
-    done = w.atoll('start', 'p', '--dir', 'd', '--postgres', w.cluster.url)
-    w.cluster.sql('alter schema public owner to app', user='postgres')
-    need(done.code == 4 and 'may create in no schema' in done.err, f'{done}')
-    same((w.plans(), w.holders()), ([], []), 'no schema')
     twice = w.fails(1, 'start', 'p', '--postgres', w.cluster.url, '--postgres',
                     f'postgresql://app@/shop?host={socket}&port=5432&application_name=x')
     need('already is in plan' in twice.err, f'{twice}')

@@ -48,6 +48,10 @@ static void statements_end_where_the_server_says(void **state)
 		  "end; end|x" },
 		{ "create or replace procedure p() begin atomic select 1; end; commit",
 		  "create or replace procedure p() begin atomic select 1; end|commit" },
+		{ "create function begin() returns int language sql as 'select 1'; commit",
+		  "create function begin() returns int language sql as 'select 1'|commit" },
+		{ "create function f(begin int) returns int begin atomic select 1; end; commit",
+		  "create function f(begin int) returns int begin atomic select 1; end|commit" },
 		{ "create table begin_(a int); begin; x", "create table begin_(a int)|begin|x" },
 		{ "select 1e5; x", "select 1e5|x" },
 		{ "select n'a;' ; x", "select n'a;'|x" },
@@ -92,7 +96,20 @@ static void kinds_are_told_by_their_words(void **state)
 		unsigned flags;
 	} rows[] = {
 		{ "BEGIN", SQL_BEGIN, 0 },
-		{ "begin isolation level serializable read only", SQL_BEGIN, SQL_READ_ONLY },
+		{ "begin isolation level serializable read only", SQL_BEGIN,
+		  SQL_READ_ONLY | SQL_SERIALIZABLE },
+		{ "begin transaction isolation level read committed, read write, not deferrable",
+		  SQL_BEGIN, 0 },
+		{ "begin work work", SQL_ODD, 0 },
+		{ "begin 5", SQL_ODD, 0 },
+		{ "start transaction read", SQL_ODD, SQL_START },
+		{ "commit for ever", SQL_ODD, 0 },
+		{ "commit 'x'", SQL_ODD, 0 },
+		{ "rollback and", SQL_ODD, 0 },
+		{ "savepoint", SQL_ODD, 0 },
+		{ "rollback to", SQL_ODD, 0 },
+		{ "release u&\"_atoll\"", SQL_ODD, 0 },
+		{ "(commit)", SQL_PLAIN, SQL_QUERY },
 		{ "/* x */ StArT -- y\n transaction", SQL_BEGIN, SQL_START },
 		{ "start", SQL_PLAIN, 0 },
 		{ "COMMIT", SQL_COMMIT, 0 },
@@ -112,22 +129,36 @@ static void kinds_are_told_by_their_words(void **state)
 		{ "release _atoll_unit", SQL_SAVEPOINT, SQL_RESERVED },
 		{ "release \"_atoll_unit\"", SQL_SAVEPOINT, SQL_RESERVED },
 		{ "set transaction read only", SQL_SET_TRANSACTION, SQL_SETS | SQL_READ_ONLY },
-		{ "set session characteristics as transaction read only", SQL_PLAIN, SQL_SETS },
-		{ "set constraints all immediate", SQL_SET_CONSTRAINTS,
-		  SQL_SETS | SQL_ALL_IMMEDIATE },
+		{ "set session characteristics as transaction isolation level serializable",
+		  SQL_PLAIN, SQL_SETS | SQL_SERIALIZABLE },
+		{ "set transaction snapshot 'x'", SQL_SNAPSHOT, SQL_SETS },
+		{ "set transaction read only, read only", SQL_SET_TRANSACTION,
+		  SQL_SETS | SQL_READ_ONLY },
+		{ "set transaction", SQL_SET_TRANSACTION, SQL_SETS },
+		{ "set constraints all immediate", SQL_SET_CONSTRAINTS, SQL_SETS },
 		{ "set constraints a deferred", SQL_SET_CONSTRAINTS, SQL_SETS },
 		{ "set local a.b = 1", SQL_SET_LOCAL, SQL_SETS },
 		{ "set x = 1", SQL_PLAIN, SQL_SETS },
 		{ "reset x", SQL_PLAIN, SQL_SETS },
-		{ "select set_config('a', 'b', false)", SQL_PLAIN, SQL_SETS },
-		{ "select 'set_config'", SQL_PLAIN, 0 },
+		{ "select set_config('a', 'b', false)", SQL_PLAIN, SQL_SETS | SQL_QUERY },
+		{ "select 'set_config'", SQL_PLAIN, SQL_QUERY },
 		{ "discard all", SQL_DISCARD_ALL, SQL_SETS },
 		{ "discard plans", SQL_PLAIN, SQL_SETS },
 		{ "deallocate all", SQL_DEALLOCATE, SQL_ALL },
 		{ "deallocate prepare x", SQL_DEALLOCATE, 0 },
-		{ "listen x", SQL_PLAIN, SQL_NOTIFIES },
-		{ "select pg_notify('a', 'b')", SQL_PLAIN, SQL_NOTIFIES },
-		{ "declare c cursor for select 1", SQL_PLAIN, SQL_CURSOR },
+		{ "deallocate", SQL_ODD, 0 },
+		{ "listen x", SQL_LISTEN, 0 },
+		{ "unlisten *", SQL_UNLISTEN, 0 },
+		{ "notify x", SQL_PLAIN, SQL_NOTIFIES },
+		{ "select pg_notify('a', 'b')", SQL_PLAIN, SQL_NOTIFIES | SQL_QUERY },
+		{ "select pg_export_snapshot()", SQL_SNAPSHOT, SQL_QUERY },
+		{ "lock t", SQL_LOCK, 0 },
+		{ "vacuum", SQL_VACUUM, 0 },
+		{ "vacuum verbose analyze t", SQL_VACUUM, SQL_VERBOSE },
+		{ "vacuum (full) t", SQL_PLAIN, 0 },
+		{ "vacuum full t", SQL_PLAIN, 0 },
+		{ "copy t from stdin", SQL_PLAIN, SQL_COPY },
+		{ "declare c cursor for select 1", SQL_DECLARE, SQL_CURSOR },
 		{ "declare c scroll cursor with hold for select 1", SQL_PLAIN,
 		  SQL_CURSOR | SQL_HOLD },
 		{ "create table t()", SQL_PLAIN, SQL_DEFINES },
@@ -147,6 +178,17 @@ static void kinds_are_told_by_their_words(void **state)
 	}
 }
 
+static void what_may_be_several_commands_has_a_semicolon(void **state)
+{
+	(void)state;
+	assert_false(sql_may_be_several("", 0));
+	assert_false(sql_may_be_several("select 1", 8));
+	assert_false(sql_may_be_several("select 1 ;\n; ", 13));
+	assert_true(sql_may_be_several("select ';'", 10));
+	assert_true(sql_may_be_several("a;b", 3));
+	assert_true(sql_may_be_several("; b", 3));
+}
+
 static void names_are_folded_as_the_server_does(void **state)
 {
 	static const struct {
@@ -160,6 +202,9 @@ static void names_are_folded_as_the_server_does(void **state)
 		{ "set local Work_Mem = 1", "work_mem" },
 		{ "set local my.Thing = 1", "my.thing" },
 		{ "set local time zone 'UTC'", "zone" },
+		{ "vacuum (verbose, analyze) t(a), u", " t(a), u" },
+		{ "vacuum verbose analyze t", "t" },
+		{ "vacuum", "" },
 	};
 
 	(void)state;
@@ -180,6 +225,7 @@ int main(void)
 		cmocka_unit_test(statements_end_where_the_server_says),
 		cmocka_unit_test(backslashes_count_when_told_so),
 		cmocka_unit_test(kinds_are_told_by_their_words),
+		cmocka_unit_test(what_may_be_several_commands_has_a_semicolon),
 		cmocka_unit_test(names_are_folded_as_the_server_does),
 	};
 
