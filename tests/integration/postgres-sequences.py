@@ -152,6 +152,45 @@ class Pair:
         return found is not None and not is_silent(found[1])
 
 
+# Statements that a plan must answer otherwise: what it says, what the server says, and why. No sequence has them.
+DIFFERENT = [
+    ('vacuum t', 'E 25001', 'C VACUUM', 'works outside of transactions alone'),
+    ('create index concurrently on t (v)', 'E 25001', 'C CREATE INDEX', 'works outside of transactions alone'),
+    ("prepare transaction 'x'", 'E 0A000', 'C ROLLBACK', 'the transaction is prepared by atoll commit'),
+    ("commit prepared 'x'", 'E 0A000', 'E 42704', 'what is prepared is finished outside of plans'),
+    ("rollback prepared 'x'", 'E 0A000', 'E 42704', 'what is prepared is finished outside of plans'),
+    ('do $$ begin commit; end $$', 'E 2D000', 'C DO', 'would end the transaction'),
+    ('begin; savepoint _atoll_unit; rollback', 'E', 'C ROLLBACK', 'names of the holder are its own'),
+    ('begin isolation level serializable; show transaction_isolation; rollback', 'D repeatable read', 'D serializable',
+     "the plan's transaction has begun, and keeps its level"),
+]
+
+
+def first_word(answers, want):
+    """Of ANSWERS, what WANT says of them: the error, or else the last tag or the row."""
+    errors = [pgwire.fields(body)['C'] for kind, body in answers if kind == b'E']
+    if errors:
+        return 'E ' + errors[0] if len(want) > 1 else 'E'
+    if want.startswith('D'):
+        return 'D ' + next(body[6:].decode() for kind, body in answers if kind == b'D')
+    return 'C ' + [body[:-1].decode() for kind, body in answers if kind == b'C'][-1]
+
+
+def what_a_plan_must_answer_otherwise(cluster, top):
+    pair, problems = Pair(cluster, top, WORKERS, False), []
+    for words, inside, outside, why in DIFFERENT:
+        with Holder(cluster.url.replace(cluster.database, pair.names[1], 1), top) as holder:
+            for peer, want in zip(pair.connect(holder, PATIENCE), (outside, inside)):
+                with peer:
+                    peer.send([pgwire.query(words)])
+                    got = first_word(peer.answers(), want)
+                    if got != want:
+                        problems.append(f'{words}: {got}, not {want} ({why})')
+            if not holder.is_alive():
+                problems.append(f'{words}: the holder has ended')
+    return problems
+
+
 def show(messages, other):
     for kind, body in messages:
         if kind == b'S':
@@ -247,18 +286,21 @@ def main():
     options.add_argument('--control', action='store_true')
     given = options.parse_args()
     given.seeds = given.seeds or range(SEQUENCES // PER_SESSION)
-    print('1..1', flush=True)
+    print('1..2', flush=True)
     top = tempfile.mkdtemp(prefix='atoll-pg-', dir='/var/tmp')
     os.chmod(top, 0o755)
     began = time.monotonic()
     try:
         with Cluster(top, max_locks_per_transaction=256) as cluster:
             sessions, problems = run(cluster, top, given)
+            otherwise = what_a_plan_must_answer_otherwise(cluster, top)
     finally:
         shutil.rmtree(top, ignore_errors=True)
     print(f'# {sessions * PER_SESSION} sequences in {time.monotonic() - began:.1f} s')
     print(f'{"not ok" if problems else "ok"} 1 - sequences_of_messages_are_answered_as_by_the_server')
-    return 1 if problems else 0
+    print('\n'.join('# ' + line for line in otherwise) + '\n' if otherwise else '', end='')
+    print(f'{"not ok" if otherwise else "ok"} 2 - what_a_plan_must_answer_otherwise')
+    return 1 if problems or otherwise else 0
 
 
 if __name__ == '__main__':
