@@ -18,13 +18,13 @@
 #define CHANGESET_MAX (INT32_MAX - 1) /* SQLite counts in int */
 #define MANIFEST_FORMAT                                                                          \
 	"atoll sqlite batch 1\nnumber %" PRIu64 "\nkind %7s\nold %32s\nnew %32s\ndo %32s\nundo " \
-	"%32s\n"
-#define NO_HASH "-"
+	"%32s\ncounters %32s\n"
+#define MANIFEST_FIELDS 6 /* what those of older builds have: no counters */
+#define NO_HASH         "-"
 
 static const char *const suffixes[] = {
-	[SQLDB_FILE_MANIFEST] = "manifest",
-	[SQLDB_FILE_DO] = "do",
-	[SQLDB_FILE_UNDO] = "undo",
+	[SQLDB_FILE_MANIFEST] = "manifest", [SQLDB_FILE_DO] = "do",
+	[SQLDB_FILE_UNDO] = "undo",         [SQLDB_FILE_COUNTERS] = "counters",
 	[SQLDB_FILE_THEIRS] = "theirs",
 };
 
@@ -128,11 +128,11 @@ static const char *or_none(const char *hash)
 
 int sqldb_batch_write(struct atoll_participant *p, const struct sqldb_batch *b)
 {
-	cleanup_free char *text =
-		xasprintf("atoll sqlite batch 1\nnumber %" PRIu64
-	                  "\nkind %s\nold %s\nnew %s\ndo %s\nundo %s\n",
-	                  b->number, b->whole ? "whole" : "rows", or_none(b->old_hash),
-	                  or_none(b->new_hash), or_none(b->do_hash), or_none(b->undo_hash));
+	cleanup_free char *text = xasprintf(
+		"atoll sqlite batch 1\nnumber %" PRIu64
+		"\nkind %s\nold %s\nnew %s\ndo %s\nundo %s\ncounters %s\n",
+		b->number, b->whole ? "whole" : "rows", or_none(b->old_hash), or_none(b->new_hash),
+		or_none(b->do_hash), or_none(b->undo_hash), or_none(b->counters_hash));
 
 	hash_buffer(text, strlen(text), p->manifest);
 	return sqldb_file_write(p, b->number, SQLDB_FILE_MANIFEST, text, strlen(text));
@@ -180,9 +180,13 @@ int sqldb_batch_read(struct atoll_participant *p, uint64_t number, struct sqldb_
 	if ((number == p->batch.number && p->batch.manifest && *p->batch.manifest &&
 	     strcmp(hash, p->batch.manifest) != 0) ||
 	    sscanf(text, MANIFEST_FORMAT, &ret->number, kind, ret->old_hash, ret->new_hash,
-	           ret->do_hash, ret->undo_hash) != 6)
+	           ret->do_hash, ret->undo_hash, ret->counters_hash) < MANIFEST_FIELDS)
 		return damaged(p, number, SQLDB_FILE_MANIFEST);
 	ret->whole = strcmp(kind, "whole") == 0;
 	r = check_file(p, number, SQLDB_FILE_DO, ret->do_hash);
-	return r < 0 ? r : check_file(p, number, SQLDB_FILE_UNDO, ret->undo_hash);
+	if (r >= 0)
+		r = check_file(p, number, SQLDB_FILE_UNDO, ret->undo_hash);
+	if (r >= 0 && *ret->counters_hash)
+		r = check_file(p, number, SQLDB_FILE_COUNTERS, ret->counters_hash);
+	return r;
 }

@@ -208,6 +208,8 @@ static int step_rows(struct atoll_participant *p, struct sqldb_change *c,
 
 	if (r >= 0)
 		r = sqldb_rows_apply(p, c->live, changeset, len, NULL);
+	if (r >= 0 && !is_forward(step))
+		r = sqldb_counters_back(p, c->live, b->number);
 	if (r >= 0)
 		r = sqldb_mark_write(p, c->live, mark_after(b->number, step));
 	return r < 0 ? r : sqldb_change_commit(p, c);

@@ -13,6 +13,7 @@
  *   bN.manifest   how (rows or whole), and what the two sides are; its hash is in the registry
  *   bN.do         rows: the changeset that was applied; whole: the new database
  *   bN.undo       rows: its inverse; whole: the database as it was
+ *   bN.counters   rows: the counters of AUTOINCREMENT that the commit moved (sqlite-counters.c)
  *   bN.theirs     rows, once an undo with --keep-theirs is prepared: what is left of bN.undo
  *
  * In the database itself, while a batch or an undo is not settled, a table SQLDB_MARKER with a row
@@ -197,8 +198,15 @@ struct sqldb_batch {
 	char new_hash[HASH_TEXT_LEN];
 	char do_hash[HASH_TEXT_LEN]; /* rows: of the files */
 	char undo_hash[HASH_TEXT_LEN];
+	char counters_hash[HASH_TEXT_LEN]; /* "": none were moved */
 };
-enum sqldb_file { SQLDB_FILE_MANIFEST, SQLDB_FILE_DO, SQLDB_FILE_UNDO, SQLDB_FILE_THEIRS };
+enum sqldb_file {
+	SQLDB_FILE_MANIFEST,
+	SQLDB_FILE_DO,
+	SQLDB_FILE_UNDO,
+	SQLDB_FILE_COUNTERS,
+	SQLDB_FILE_THEIRS
+};
 char *sqldb_file_name(uint64_t batch, enum sqldb_file which);
 char *sqldb_file_path(const struct atoll_participant *p, uint64_t batch, enum sqldb_file which);
 /* Writes a file and has the next barrier cover it. */
@@ -214,6 +222,16 @@ int sqldb_batch_write(struct atoll_participant *p, const struct sqldb_batch *b);
 /* Read and checked against the hash that was decided on. -ATOLL_E_DAMAGED, -ENOENT. */
 int sqldb_batch_read(struct atoll_participant *p, uint64_t number, struct sqldb_batch *ret);
 void sqldb_batch_remove(struct atoll_participant *p, uint64_t number);
+
+/* ---- sqlite-counters.c ---- */
+
+/* Name and counter in turn. */
+int sqldb_counters_read(struct atoll_participant *p, sqlite3 *db, struct strlist *ret);
+/* A file of the batch with those that are not what they were; its hash, or "" where there is none. */
+int sqldb_counters_write(struct atoll_participant *p, uint64_t batch, const struct strlist *was,
+                         const struct strlist *is, char ret_hash[HASH_TEXT_LEN]);
+/* Within the transaction that takes the rows of the batch back. */
+int sqldb_counters_back(struct atoll_participant *p, sqlite3 *db, uint64_t batch);
 
 /* ---- sqlite-change.c: one transaction on the resource ---- */
 

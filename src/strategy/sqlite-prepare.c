@@ -39,7 +39,8 @@ int sqldb_conflict(struct atoll_participant *p, size_t n)
 
 /* ---- rows ---- */
 
-static int write_rows(struct atoll_participant *p, const void *changeset, int len)
+static int write_rows(struct atoll_participant *p, const void *changeset, int len,
+                      const struct strlist *were, const struct strlist *are)
 {
 	struct sqldb_batch b = { .number = p->batch.number };
 	cleanup_sqlite void *inverse = NULL;
@@ -53,6 +54,8 @@ static int write_rows(struct atoll_participant *p, const void *changeset, int le
 	r = sqldb_file_write(p, b.number, SQLDB_FILE_DO, changeset, (size_t)len);
 	if (r >= 0)
 		r = sqldb_file_write(p, b.number, SQLDB_FILE_UNDO, inverse, (size_t)inverse_len);
+	if (r >= 0)
+		r = sqldb_counters_write(p, b.number, were, are, b.counters_hash);
 	return r < 0 ? r : sqldb_batch_write(p, &b);
 }
 
@@ -60,13 +63,18 @@ static int prepare_rows(struct atoll_participant *p, sqlite3 *work, const struct
                         bool *ret_try_whole)
 {
 	cleanup_sqldb_change struct sqldb_change *c = sqldb_change_new();
+	cleanup_strlist struct strlist were = STRLIST_INIT, are = STRLIST_INIT;
 	cleanup_sqlite void *changeset = NULL;
 	int rc, len = 0, r = sqldb_change_begin(p, c);
 
 	if (r >= 0)
+		r = sqldb_counters_read(p, c->live, &were);
+	if (r >= 0)
 		r = sqldb_rows_merge(p, work, c->live, d, &changeset, &len, ret_try_whole);
 	if (r >= 0)
-		r = write_rows(p, changeset, len);
+		r = sqldb_counters_read(p, c->live, &are);
+	if (r >= 0)
+		r = write_rows(p, changeset, len, &were, &are);
 	if (r >= 0)
 		r = sqldb_mark_write(p, c->live,
 		                     (struct sqldb_mark){ SQLDB_DONE_COMMIT, p->batch.number });
