@@ -60,7 +60,7 @@ enum git_part { GIT_REFS = 0, GIT_HEAD, GIT_INDEX, GIT_STASH, GIT_PART_END_ };
 
 struct git_record {
 	char files[HASH_TEXT_LEN]; /* of the manifest of the working tree's files */
-	char *pack;                /* new objects: its name without an ending; NULL: they are loose */
+	char *pack; /* new objects: its name without an ending; NULL: they are loose */
 	struct git_swaps parts[GIT_PART_END_];
 };
 #define GIT_RECORD_INIT ((struct git_record){ 0 })
