@@ -292,9 +292,27 @@ int xattrs_write_at(int dir_fd, const char *name, const struct xattrs *want)
 	return r;
 }
 
+int xattr_read_at(int dir_fd, const char *entry, const char *xattr_name, struct xattr *ret)
+{
+	struct target t;
+	int r = target_init(&t, dir_fd, entry);
+
+	if (r == 0)
+		r = read_value(&t, xattr_name, ret);
+	return r == -EOPNOTSUPP ? 0 : r;
+}
+
+int xattr_set_at(int dir_fd, const char *entry, const struct xattr *want)
+{
+	struct target t;
+	int r = target_init(&t, dir_fd, entry);
+
+	return r < 0 ? r : target_set(&t, want);
+}
+
 int xattr_remove_at(int dir_fd, const char *entry, const char *xattr_name)
 {
-	struct xattr there = { 0 };
+	cleanup_xattr struct xattr there = XATTR_INIT;
 	struct target t;
 	int r = target_init(&t, dir_fd, entry);
 
@@ -304,9 +322,14 @@ int xattr_remove_at(int dir_fd, const char *entry, const char *xattr_name)
 	/* Without the privilege security.* is refused even where there is nothing to remove. */
 	if (r == -EPERM && read_value(&t, xattr_name, &there) == 0)
 		r = 0;
-	free(there.value);
-	free(there.name);
 	return r;
+}
+
+void xattr_done(struct xattr *x)
+{
+	free(x->name);
+	free(x->value);
+	*x = XATTR_INIT;
 }
 
 void xattrs_done(struct xattrs *x)

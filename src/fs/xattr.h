@@ -12,6 +12,9 @@ struct xattr {
 	void *value;
 	size_t len;
 };
+#define XATTR_INIT ((struct xattr){ 0 })
+void xattr_done(struct xattr *x);
+#define cleanup_xattr __attribute__((__cleanup__(xattr_done)))
 struct xattrs {
 	struct xattr *v; /* sorted by name */
 	size_t n;
@@ -31,6 +34,9 @@ int xattrs_hash_at(int dir_fd, const char *name, uint64_t *ret);
 /* Makes the entry carry exactly WANT: sets, replaces, removes. Attributes this user may not
  * set (security.*, trusted.*) are skipped when they are already equal, else the error counts. */
 int xattrs_write_at(int dir_fd, const char *name, const struct xattrs *want);
+/* One of them: 1; 0: there is none, or the filesystem has no such attributes. */
+int xattr_read_at(int dir_fd, const char *entry, const char *xattr_name, struct xattr *ret);
+int xattr_set_at(int dir_fd, const char *entry, const struct xattr *want);
 int xattr_remove_at(int dir_fd, const char *entry, const char *xattr_name); /* -ENODATA is 0 */
 void xattrs_done(struct xattrs *x);
 #define cleanup_xattrs __attribute__((__cleanup__(xattrs_done)))

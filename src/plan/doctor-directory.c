@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "exec/exec.h"
+#include "fs/acl.h"
 #include "fs/mount.h"
 #include "fs/resolve.h"
 #include "fs/stat.h"
@@ -119,7 +120,7 @@ static void examine_overlay(struct doctor *d, const char *path, int fd)
 /* ---- what is in it ---- */
 
 /* Entries that a plan could not change as others, the first of each kind by name. */
-enum oddity { ODD_IMMUTABLE = 0, ODD_MOUNT, ODD_OWNER, ODD_UNREADABLE, ODD_END_ };
+enum oddity { ODD_IMMUTABLE = 0, ODD_MOUNT, ODD_OWNER, ODD_ACL, ODD_UNREADABLE, ODD_END_ };
 
 static const struct {
 	const char *topic;
@@ -138,6 +139,12 @@ static const struct {
 	                "entry belongs to somebody else: overlay cannot change it for you",
 	                "entries belong to somebody else: overlay cannot change them for you",
 	                "atoll start --strategy copy, or as root: chown them to you" },
+	[ODD_ACL] = { "ACLs",
+	              "entry has an ACL that names other users or groups, which your commands can neither read "
+	              "nor set",
+	              "entries have ACLs that name other users or groups, which your commands can neither read "
+	              "nor set",
+	              "run the plan as root where commands are to set such ACLs" },
 	[ODD_UNREADABLE] = { "unreadable", "entry cannot be read by you and stays out of a copy",
 	                     "entries cannot be read by you and stay out of a copy",
 	                     "as their owner: chmod u+r (directories: u+rx)" },
@@ -175,6 +182,8 @@ static int look_at(void *ctx, int dir_fd, const char *name, const char *path, un
 	/* An ordinary user's namespace maps nobody but himself. */
 	if (geteuid() != 0 && (st.uid != geteuid() || st.gid != getegid()))
 		note(e, ODD_OWNER, path);
+	if (geteuid() != 0 && !S_ISLNK(st.mode) && acl_names_others(dir_fd, name))
+		note(e, ODD_ACL, path);
 	if (S_ISDIR(st.mode) || S_ISREG(st.mode)) {
 		int how = S_ISDIR(st.mode) ? R_OK | X_OK : R_OK;
 

@@ -279,6 +279,28 @@ static int view_open(struct atoll_participant *p, struct view *v)
 	return r;
 }
 
+/* Another inode than that of the copy that was made. */
+static bool is_new(const void *ctx, const struct change *c)
+{
+	const struct view *v = ctx;
+	cleanup_base_block struct base_block block = BASE_BLOCK_INIT;
+	struct base_entry e;
+
+	return base_lookup(v->base, c->path, &e, &block, NULL) == 1 && e.work_ino != c->work.id.ino;
+}
+
+static int view_changes(struct atoll_participant *p, struct view *v)
+{
+	int r = tree_diff(&v->t, &v->cs, &p->err);
+
+	if (r < 0 || !dir_keep_acls(v->work_fd, v->root_fd, &v->cs, is_new, v))
+		return r;
+	changeset_done(&v->cs);
+	spool_spill_to(&v->cs.v, v->dir_fd);
+	spool_spill_to(&v->cs.theirs, v->dir_fd);
+	return tree_diff(&v->t, &v->cs, &p->err);
+}
+
 /* Directories around PATH, something the plan changes, that somebody else replaced: each once, which
  * is when the first of its changes is told. Both come in one order, so AT only goes forward. */
 static int tell_moved(struct atoll_participant *p, struct view *v, size_t *at, const char *path)
@@ -336,7 +358,7 @@ static int copy_diff(struct atoll_participant *p)
 		return 0;
 	r = view_open(p, &v);
 	if (r >= 0)
-		r = tree_diff(&v.t, &v.cs, &p->err);
+		r = view_changes(p, &v);
 	dir_sides_init(&sides, v.root_fd, v.work_fd);
 	p->sides = &sides;
 	for (size_t i = 0; r >= 0 && i < v.cs.v.n; i++) {
@@ -414,7 +436,7 @@ static int prepare_commit(struct atoll_participant *p)
 		return ATOLL_NO_CHANGE;
 	r = view_open(p, &v);
 	if (r >= 0)
-		r = tree_diff(&v.t, cs, &p->err);
+		r = view_changes(p, &v);
 	if (r >= 0)
 		r = dir_select(p, &source, cs);
 	if (r >= 0 && cs->v.n)
@@ -625,7 +647,7 @@ static int copy_refresh(struct atoll_participant *p)
 		return 0;
 	r = view_open(p, &v);
 	if (r >= 0)
-		r = tree_diff(&v.t, &v.cs, &p->err);
+		r = view_changes(p, &v);
 	if (r >= 0)
 		r = copy_foreign_find(&v.t, &f, &p->err);
 	if (r >= 0)

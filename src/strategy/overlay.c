@@ -118,6 +118,18 @@ static int observe_nothing(struct atoll_participant *p, int upper_fd)
 	return ATOLL_NO_CHANGE;
 }
 
+/* No copy that the kernel made, which has the ACL that the original had, or the command has set another. */
+static bool is_new(const void *ctx, const struct change *c)
+{
+	const struct upper_compare *u = ctx;
+	cleanup_close int fd = FD_NONE;
+	const char *name;
+	struct fs_id origin;
+
+	return resolve_parent(u->upper_fd, c->path, &fd, &name) >= 0 &&
+	       overlay_origin(fd, name, u->marks, &origin) == 0;
+}
+
 static int overlay_observe(struct atoll_participant *p)
 {
 	struct view v = VIEW_INIT;
@@ -126,6 +138,8 @@ static int overlay_observe(struct atoll_participant *p)
 	if (p->stale)
 		return 0;
 	r = view_changes(p, &v);
+	if (r >= 0)
+		(void)dir_keep_acls(v.upper_fd, v.root_fd, &v.cs, is_new, &v.u);
 	if (r >= 0 && p->changes == 0)
 		r = observe_nothing(p, v.upper_fd);
 	if (r == 0)

@@ -143,6 +143,22 @@ elsewhere_run() {
 	has settings 'is not used'
 }
 
+@test "doctor finds ACLs that an ordinary user's commands cannot set" {
+	two_dirs
+	setfacl -m "u:$(id -u):r" a/one
+	run -0 atoll doctor --json a
+	[ -z "$(finding ACLs)" ]
+	setfacl -m u:1234:r a/one
+	setfacl -m d:g:777:r a/sub
+	run -0 atoll doctor --json a
+	if is_root; then
+		[ -z "$(finding ACLs)" ]
+	else
+		has ACLs '2 entries have ACLs that name other users or groups'
+		has ACLs "a/one"
+	fi
+}
+
 @test "doctor finds a store that is nearly full" {
 	is_root || skip 'only root mounts a filesystem of its own'
 	two_dirs

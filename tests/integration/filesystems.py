@@ -149,6 +149,43 @@ def on_filesystem(place, kind, who, strategy, elsewhere):
     case.there_and_back()
 
 
+def acls(root):
+    """Those that name other users or groups, or are for new entries, with the modes."""
+    return sh("find . -name '.atoll-*' -prune -o -print0 | LC_ALL=C sort -z | xargs -0 getfacl -n -p", cwd=root)
+
+
+def acls_of_others(place, kind, who, strategy):
+    """What is edited keeps its ACL, be it in place, by a copy of the kernel or by a new file in its place; what a
+    command sets for itself arrives; an undo gives all of it back."""
+    at = place.mount(kind, 'fs')
+    base = own(at / 'base', who)
+    case = Case(who, strategy, own(base / 'root', who), own(base, who) / 'home')
+    named = ['place', 'moved', 'sed', 'cp', 'times', 'linked']
+    sh(f'for f in {" ".join(named)}; do echo a >$f; setfacl -m u:1234:rw,g:777:r,g::r $f; done; echo a >off; '
+       'setfacl -m u:1234:rw,g::r off; mkdir d; setfacl -m u:1234:rwx,d:u:1234:rwx,d:g:777:r d; echo a >plain',
+       cwd=case.root, who=who)
+    before = acls(case.root)
+    case.atoll('start', 'p', '--dir', str(case.root), '--strategy', strategy)
+    case.exec('echo b >>place; mv moved d/moved; sed -i s/a/b/ sed 2>/dev/null; cp -p cp new 2>/dev/null || true; echo b >>new; '
+              'mv new cp; touch -d 2001-01-01 times; ln linked more; echo n >d/new; setfacl -b off; '
+              'setfacl -m "u:$(id -u):r" plain')
+    case.atoll('commit', 'p', '--yes')
+    now = dict(part.split('\n', 1) for part in acls(case.root).split('# file: ') if part)
+    was = dict(part.split('\n', 1) for part in before.split('# file: ') if part)
+    for name in named:
+        at_now = f'./d/{name}' if name == 'moved' else f'./{name}'
+        if now[at_now] != was[f'./{name}']:
+            raise Broken(f'{name}: {now[at_now]!r} where {was["./" + name]!r} is due')
+    if now['./d'] != was['./d'] or ':1234:rwx' not in now['./d/new'] or '1234' in now['./off']:
+        raise Broken(f'a directory and its new file, and one without: {now}')
+    if f'user:{NOBODY if who == "user" else 0}:r--' not in now['./plain']:
+        raise Broken(f'set by the command: {now["./plain"]}')
+    case.atoll('rollback', 'p', '--yes')
+    if acls(case.root) != before:
+        raise Broken('after the rollback:\n' + diff(before, acls(case.root)))
+    case.atoll('stop', 'p', '--yes', '--force')
+
+
 def root_is_mount_point(place, kind, who, strategy):
     """The area lies inside the root then: neither seen nor committed, and gone in the end."""
     at = place.mount(kind, 'fs')
@@ -514,6 +551,8 @@ def all_tests():
                 for elsewhere in (False, True):
                     yield (f'{kind}_{strategy}_{who}_store_{"elsewhere" if elsewhere else "beside"}',
                            lambda p, k=kind, w=who, s=strategy, e=elsewhere: on_filesystem(p, k, w, s, e))
+            for kind in ('ext4', 'xfs', 'btrfs') if who == 'user' else ('ext4',):
+                yield f'acls_of_others_{kind}_{strategy}_{who}', lambda p, k=kind, w=who, s=strategy: acls_of_others(p, k, w, s)
             for kind in ('ext4', 'tmpfs'):
                 for test in (root_is_mount_point, parent_not_ours, mount_below):
                     yield (f'{test.__name__}_{kind}_{strategy}_{who}',
