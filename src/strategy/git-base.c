@@ -26,7 +26,7 @@
 void git_base_done(struct git_base *b)
 {
 	free(b->head);
-	free(b->stash);
+	free(b->agreed_stash);
 	git_map_done(&b->refs);
 	git_map_done(&b->agreed);
 	*b = GIT_BASE_INIT;
@@ -245,9 +245,12 @@ static void agree_on(struct agreement *a, const char *ref, const char *before)
 }
 
 void git_base_agree(struct atoll_participant *p, const struct git_base *b, const struct git_map *v,
-                    const struct git_map *now)
+                    const struct git_map *now, const char *stash)
 {
-	struct agreement a = { .v = v, .now = now, .text = STRBUF_INIT };
+	struct agreement a = { .v = v,
+		               .now = now,
+		               .text = STRBUF_INIT,
+		               .changed = strcmp(stash, b->agreed_stash) != 0 };
 	cleanup_close int work_fd = FD_NONE;
 
 	for (size_t i = 0; i < b->agreed.n; i++)
@@ -255,17 +258,30 @@ void git_base_agree(struct atoll_participant *p, const struct git_base *b, const
 	for (size_t i = 0; i < v->n; i++)
 		if (!*git_map_get(&b->agreed, v->v[i].key))
 			agree_on(&a, v->v[i].key, "");
+	strbuf_printf(&a.text, "\n%s", stash);
 	if (a.changed && (open_work(p, &work_fd) < 0 || write_agreed(p, work_fd, &a.text) < 0))
 		error_done(&p->err);
 	strbuf_done(&a.text);
+}
+
+/* Lines of refs, an empty one, and the stash, which is cut off. */
+static char *split_stash(char *text)
+{
+	char *stash = *text == '\n' ? text : strstr(text, "\n\n");
+
+	if (!stash)
+		return NULL;
+	stash += stash != text;
+	*stash = '\0';
+	return xstrdup(stash + 1);
 }
 
 int git_base_read(struct atoll_participant *p, struct git_base *ret)
 {
 	char refs[NAME_LEN], index[NAME_LEN];
 	cleanup_close int work_fd = FD_NONE, fd = FD_NONE;
-	cleanup_free char *text = NULL;
-	char *end, *stash, *agreed;
+	cleanup_free char *text = NULL, *stash = NULL;
+	char *end, *agreed;
 	size_t len;
 	int r = open_work(p, &work_fd);
 
@@ -278,19 +294,18 @@ int git_base_read(struct atoll_participant *p, struct git_base *ret)
 	if (r < 0)
 		return error_sys(&p->err, r, "read the base record in", p->work);
 	end = strchr(text, '\n');
-	if (!end)
-		return error_set(&p->err, -ATOLL_E_DAMAGED, "the base record in '%s' is damaged",
-		                 p->work);
-	ret->head = xstrndup(text, (size_t)(end - text));
-	stash = strstr(end, "\n\n");
+	stash = end ? split_stash(end + 1) : NULL;
 	if (!stash)
 		return error_set(&p->err, -ATOLL_E_DAMAGED, "the base record in '%s' is damaged",
 		                 p->work);
-	ret->stash = xstrdup(stash + 2);
+	ret->head = xstrndup(text, (size_t)(end - text));
 	agreed = read_agreed(p, work_fd);
-	if (!agreed)
-		agreed = xstrndup(end + 1, (size_t)(stash - end));
+	ret->agreed_stash = agreed ? split_stash(agreed) : NULL;
+	if (!ret->agreed_stash) {
+		free(agreed);
+		agreed = xstrdup(end + 1);
+		ret->agreed_stash = take_ptr(stash);
+	}
 	r = git_map_refs(&ret->agreed, agreed, &p->err);
-	return r < 0 ? r
-	             : git_map_refs(&ret->refs, xstrndup(end + 1, (size_t)(stash - end)), &p->err);
+	return r < 0 ? r : git_map_refs(&ret->refs, xstrdup(end + 1), &p->err);
 }

@@ -141,6 +141,7 @@ static int compare_refs(struct compare *c)
 	cleanup_git_base struct git_base base = GIT_BASE_INIT;
 	cleanup_git_map struct git_map v = GIT_MAP_INIT, now = GIT_MAP_INIT;
 	cleanup_free char *v_head = NULL, *now_head = NULL;
+	cleanup_strbuf struct strbuf stash = STRBUF_INIT;
 	const struct git real = GIT_AT(c->st->dir);
 	struct git mine = GIT_AT(c->v->path);
 	int r = git_base_read(c->p, &base);
@@ -163,11 +164,13 @@ static int compare_refs(struct compare *c)
 	c->agreed = NULL;
 	c->head = NULL;
 	if (r >= 0)
-		git_base_agree(c->p, &base, &v, &now);
-	if (r >= 0)
 		compare_head(c, &base, &now, v_head, now_head);
 	if (r >= 0 && c->v->has_stash)
-		r = git_stash_compare(c->p, c->v, base.stash, c->rec);
+		r = git_stash_compare(c->p, c->v, base.agreed_stash, c->rec, &stash);
+	else if (r >= 0)
+		strbuf_puts(&stash, base.agreed_stash);
+	if (r >= 0)
+		git_base_agree(c->p, &base, &v, &now, strbuf_str(&stash));
 	return r;
 }
 

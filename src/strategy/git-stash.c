@@ -85,8 +85,23 @@ static void add_swaps(struct git_swaps *swaps, const struct strbuf *list,
 	}
 }
 
-int git_stash_compare(struct atoll_participant *p, struct git_view *v, const char *base,
-                      struct git_record *rec)
+/* Entries of LIST that are in OTHER, too, or were in both before. */
+static void add_agreed(struct strbuf *out, const struct strbuf *list, const struct strbuf *other,
+                       const struct strbuf *was)
+{
+	size_t n;
+	cleanup_free struct line *lines = split(list, &n);
+
+	for (size_t i = 0; i < n; i++) {
+		cleanup_free char *id = xstrndup(lines[i].at, strcspn(lines[i].at, " \n"));
+
+		if (position(out, id) < 0 && (position(other, id) >= 0 || position(was, id) >= 0))
+			strbuf_printf(out, "%.*s\n", (int)lines[i].len, lines[i].at);
+	}
+}
+
+int git_stash_compare(struct atoll_participant *p, struct git_view *v, const char *agreed,
+                      struct git_record *rec, struct strbuf *ret_agreed)
 {
 	cleanup_strbuf struct strbuf was = STRBUF_INIT, mine = STRBUF_INIT, now = STRBUF_INIT;
 	struct git_state *st;
@@ -97,7 +112,7 @@ int git_stash_compare(struct atoll_participant *p, struct git_view *v, const cha
 		return r;
 	g.alternates = v->alternates;
 	real = GIT_AT(st->dir);
-	strbuf_puts(&was, base);
+	strbuf_puts(&was, agreed);
 	r = git_view_objects(p, v);
 	if (r >= 0)
 		r = git_stash_list(p, &g, &mine);
@@ -107,6 +122,8 @@ int git_stash_compare(struct atoll_participant *p, struct git_view *v, const cha
 		return r;
 	add_swaps(&rec->parts[GIT_STASH], &mine, &was, &now, true);
 	add_swaps(&rec->parts[GIT_STASH], &was, &mine, &now, false);
+	add_agreed(ret_agreed, &mine, &now, &was);
+	add_agreed(ret_agreed, &now, &mine, &was);
 	return 0;
 }
 

@@ -30,7 +30,7 @@
  *
  *   refsG    HEAD and the refs when it was made, and after an empty line the stash
  *   agreedG  a line with the hash of what follows: the refs as workspace and repository last agreed on
- *            them; absent or damaged: refsG
+ *            them, and after an empty line such entries of the stash; absent or damaged: refsG
  *   indexG   the index then, a copy
  *   gitG     worktree: a base record (diff/base.h) of all of `.git` but refs, index and objects
  *
@@ -141,9 +141,9 @@ const char *git_operation(int git_fd);
 
 struct git_base {
 	char *head;
-	char *stash; /* as git_stash_list() gave it */
 	struct git_map refs;
 	struct git_map agreed;
+	char *agreed_stash; /* as git_stash_list() gives it */
 };
 #define GIT_BASE_INIT ((struct git_base){ 0 })
 void git_base_done(struct git_base *b);
@@ -152,10 +152,10 @@ void git_base_done(struct git_base *b);
 int git_base_write(struct atoll_participant *p);
 int git_base_read(struct atoll_participant *p, struct git_base *ret);
 bool git_base_exists(const struct atoll_participant *p);
-/* Notes the refs that V and NOW have alike. What cannot be written is judged by the base alone.
+/* Notes the refs that V and NOW have alike, and the entries STASH. What cannot be written is judged by the base alone.
  * Crash: the record as it was, or none. */
 void git_base_agree(struct atoll_participant *p, const struct git_base *b, const struct git_map *v,
-                    const struct git_map *now);
+                    const struct git_map *now, const char *stash);
 /* Path of the copy of the index; caller frees. */
 char *git_base_index(const struct atoll_participant *p);
 /* "ref: refs/heads/x" or an object id, as NAME (HEAD) below GIT_FD says; caller frees. */
@@ -243,8 +243,9 @@ bool git_log_moved_outside(const struct git_state *st, const struct git_view *v,
 /* ---- git-stash.c ---- */
 
 int git_stash_list(struct atoll_participant *p, const struct git *g, struct strbuf *out);
-int git_stash_compare(struct atoll_participant *p, struct git_view *v, const char *base,
-                      struct git_record *rec);
+/* AGREED, *RET_AGREED: entries that both sides were seen to have, before and now. */
+int git_stash_compare(struct atoll_participant *p, struct git_view *v, const char *agreed,
+                      struct git_record *rec, struct strbuf *ret_agreed);
 /* Never a conflict: an entry is there or not. */
 int git_stash_swap(struct atoll_participant *p, const struct git_record *rec, bool back);
 

@@ -579,3 +579,28 @@ moved() {
 	[ "$(find .git/objects -name '*.pack' | wc -l)" -eq 1 ]
 	sound
 }
+
+@test "an entry of the stash that only another process made and dropped stays away" {
+	repository
+	echo mine >>two
+	git stash -q -m mine
+	started
+	echo theirs >>one
+	git stash -q -m theirs
+	inside 'git gc -q; echo in >>one; git stash -q -m inside'
+	inside true
+	git stash drop -q 'stash@{0}'
+	committed
+	[ "$(git stash list --format=%gs | paste -sd ,)" = 'On main: inside,On main: mine' ]
+	sound
+	undone
+	[ "$(git stash list --format=%gs)" = 'On main: mine' ]
+	# One that both had, and the plan dropped, goes.
+	echo theirs >>one
+	git stash -q -m theirs
+	inside 'echo in >>one; git stash -q -m inside'
+	inside 'git stash drop -q stash@{1}'
+	committed
+	[ "$(git stash list --format=%gs | paste -sd ,)" = 'On main: inside,On main: mine' ]
+	sound
+}
