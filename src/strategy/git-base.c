@@ -188,35 +188,42 @@ int git_base_write(struct atoll_participant *p)
 
 /* ---- what both sides agreed on since ---- */
 
-static void agreed_name(const struct atoll_participant *p, char name[NAME_LEN])
+/* NAME and the generation: a line with the hash of what follows. */
+static char *agreed_name(const struct atoll_participant *p, const char *name)
 {
-	(void)snprintf(name, NAME_LEN, "agreed%" PRIu64, p->generation);
+	return xasprintf("%s%" PRIu64, name, p->generation);
 }
 
-/* Text for git_map_refs(), or NULL: there is none that is whole. */
-static char *read_agreed(const struct atoll_participant *p, int work_fd)
+/* NULL: there is none that is whole. */
+static char *read_agreed(const struct atoll_participant *p, int work_fd, const char *what,
+                         size_t *ret_len)
 {
+	cleanup_free char *name = agreed_name(p, what);
 	cleanup_close int fd = FD_NONE;
 	cleanup_free char *text = NULL;
-	char name[NAME_LEN], hash[HASH_TEXT_LEN];
+	char hash[HASH_TEXT_LEN];
 	size_t len;
 
-	agreed_name(p, name);
 	if (resolve_file(work_fd, name, &fd) < 0 || fs_read_all(fd, REFS_MAX, &text, &len) < 0 ||
 	    len < HASH_TEXT_LEN || text[HASH_TEXT_LEN - 1] != '\n')
 		return NULL;
 	hash_buffer(text + HASH_TEXT_LEN, len - HASH_TEXT_LEN, hash);
-	return memcmp(text, hash, HASH_TEXT_LEN - 1) == 0 ? xstrdup(text + HASH_TEXT_LEN) : NULL;
+	if (memcmp(text, hash, HASH_TEXT_LEN - 1) != 0)
+		return NULL;
+	*ret_len = len - HASH_TEXT_LEN;
+	(void)memmove(text, text + HASH_TEXT_LEN, *ret_len + 1);
+	return take_ptr(text);
 }
 
 /* Not synced: after a power cut a torn one is known by its hash. */
-static int write_agreed(const struct atoll_participant *p, int work_fd, const struct strbuf *text)
+static int write_agreed(const struct atoll_participant *p, int work_fd, const char *what,
+                        const struct strbuf *text)
 {
+	cleanup_free char *name = agreed_name(p, what);
 	cleanup_close int fd = FD_NONE;
-	char name[NAME_LEN], hash[HASH_TEXT_LEN];
+	char hash[HASH_TEXT_LEN];
 	int r;
 
-	agreed_name(p, name);
 	hash_buffer(strbuf_str(text), text->len, hash);
 	hash[HASH_TEXT_LEN - 1] = '\n';
 	(void)fs_unlink_at(work_fd, "agreed.new");
@@ -259,9 +266,77 @@ void git_base_agree(struct atoll_participant *p, const struct git_base *b, const
 		if (!*git_map_get(&b->agreed, v->v[i].key))
 			agree_on(&a, v->v[i].key, "");
 	strbuf_printf(&a.text, "\n%s", stash);
-	if (a.changed && (open_work(p, &work_fd) < 0 || write_agreed(p, work_fd, &a.text) < 0))
+	if (a.changed &&
+	    (open_work(p, &work_fd) < 0 || write_agreed(p, work_fd, "agreed", &a.text) < 0))
 		error_done(&p->err);
 	strbuf_done(&a.text);
+}
+
+/* As an id of an entry that neither side had. */
+#define NO_ENTRY "000000 0000000000000000000000000000000000000000"
+
+const char *git_staged_base(const struct git_map *staged, const struct git_map *base,
+                            const char *path)
+{
+	const char *value = git_map_get(staged, path);
+
+	if (!*value)
+		return git_map_get(base, path);
+	return strcmp(value, NO_ENTRY) == 0 ? "" : value;
+}
+
+int git_staged_read(struct atoll_participant *p, struct git_map *ret)
+{
+	cleanup_close int work_fd = FD_NONE;
+	const char *unmerged;
+	size_t len;
+	char *text;
+	int r = open_work(p, &work_fd);
+
+	if (r < 0)
+		return r;
+	text = read_agreed(p, work_fd, "staged", &len);
+	return text ? git_map_index(ret, text, len, &unmerged, &p->err) : 0;
+}
+
+static void add_staged(struct strbuf *out, const char *path, const char *value)
+{
+	strbuf_printf(out, "%s 0\t%s", *value ? value : NO_ENTRY, path);
+	strbuf_putc(out, '\0');
+}
+
+/* What both have at PATH, if that is not what the record says; else that. */
+static bool agree_on_entry(struct strbuf *out, const struct git_staged *s, const char *path)
+{
+	const char *v = git_map_get(s->v, path), *now = git_map_get(s->now, path);
+	const char *before = git_staged_base(s->staged, s->base, path);
+	const char *value = strcmp(v, now) == 0 ? v : before;
+
+	if (strcmp(value, git_map_get(s->base, path)) != 0)
+		add_staged(out, path, value);
+	return strcmp(value, before) != 0;
+}
+
+void git_staged_agree(struct atoll_participant *p, const struct git_staged *s)
+{
+	cleanup_strbuf struct strbuf text = STRBUF_INIT;
+	cleanup_close int work_fd = FD_NONE;
+	bool changed = false;
+
+	if (s->now == s->base && !s->staged->n) /* no other process changed any */
+		return;
+	for (size_t i = 0; i < s->base->n; i++)
+		changed |= agree_on_entry(&text, s, s->base->v[i].key);
+	for (size_t i = 0; i < s->v->n; i++)
+		if (!*git_map_get(s->base, s->v->v[i].key))
+			changed |= agree_on_entry(&text, s, s->v->v[i].key);
+	for (size_t i = 0; i < s->staged->n; i++)
+		if (!*git_map_get(s->base, s->staged->v[i].key) &&
+		    !*git_map_get(s->v, s->staged->v[i].key))
+			changed |= agree_on_entry(&text, s, s->staged->v[i].key);
+	if (changed &&
+	    (open_work(p, &work_fd) < 0 || write_agreed(p, work_fd, "staged", &text) < 0))
+		error_done(&p->err);
 }
 
 /* Lines of refs, an empty one, and the stash, which is cut off. */
@@ -299,7 +374,7 @@ int git_base_read(struct atoll_participant *p, struct git_base *ret)
 		return error_set(&p->err, -ATOLL_E_DAMAGED, "the base record in '%s' is damaged",
 		                 p->work);
 	ret->head = xstrndup(text, (size_t)(end - text));
-	agreed = read_agreed(p, work_fd);
+	agreed = read_agreed(p, work_fd, "agreed", &len);
 	ret->agreed_stash = agreed ? split_stash(agreed) : NULL;
 	if (!ret->agreed_stash) {
 		free(agreed);

@@ -23,6 +23,7 @@ struct compare {
 	struct git_record *rec;
 	const char *head; /* where HEAD is, on both sides, or NULL */
 	const struct git_map *agreed;
+	const struct git_staged *staged;
 	struct git_map merged; /* entries that are on neither side */
 	struct git_map behind; /* entries as the plan committed them, before others went on */
 	size_t conflicts;
@@ -213,6 +214,10 @@ static int compare_entry(void *ctx, const char *path, const char *base, const ch
 
 	if (is_stand_in(c, path, v))
 		return refuse_stand_in(c, path);
+	/* As with a ref. */
+	base = git_staged_base(c->staged->staged, c->staged->base, path);
+	if (strcmp(v, base) == 0)
+		return 0;
 	if (*git_map_get(&c->merged, path) || is_behind(c, path, v))
 		return 0;
 	if (strcmp(base, now) != 0)
@@ -332,11 +337,13 @@ static int drop_intents(struct compare *c)
 static int compare_index(struct compare *c)
 {
 	cleanup_git_map struct git_map base = GIT_MAP_INIT, v = GIT_MAP_INIT, now = GIT_MAP_INIT;
+	cleanup_git_map struct git_map staged = GIT_MAP_INIT;
 	cleanup_free char *at_base = git_base_index(c->p);
 	cleanup_free char *at_v = xasprintf("%s/index", c->v->path);
 	cleanup_free char *at_now = xasprintf("%s/index", c->st->dir);
 	bool unchanged = same_index(at_base, at_now);
 	const struct git_map *there = unchanged ? &base : &now;
+	const struct git_staged agreed = { &staged, &base, &v, there };
 	int r = git_index_read(c->p, c->v->path, at_v, &v);
 
 	error_prefix(&c->p->err, r, "in the plan");
@@ -347,7 +354,13 @@ static int compare_index(struct compare *c)
 	if (r >= 0 && c->v->merge.result)
 		r = merge_files(c, there);
 	if (r >= 0)
+		r = git_staged_read(c->p, &staged);
+	c->staged = &agreed;
+	if (r >= 0)
 		r = git_three_way(&base, &v, there, compare_entry, c);
+	c->staged = NULL;
+	if (r >= 0)
+		git_staged_agree(c->p, &agreed);
 	return r < 0 ? r : drop_intents(c);
 }
 

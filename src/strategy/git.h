@@ -32,6 +32,7 @@
  *   agreedG  a line with the hash of what follows: the refs as workspace and repository last agreed on
  *            them, and after an empty line such entries of the stash; absent or damaged: refsG
  *   indexG   the index then, a copy
+ *   stagedG  the same for entries of the index that another process changed
  *   gitG     worktree: a base record (diff/base.h) of all of `.git` but refs, index and objects
  *
  * In the area:
@@ -156,6 +157,15 @@ bool git_base_exists(const struct atoll_participant *p);
  * Crash: the record as it was, or none. */
 void git_base_agree(struct atoll_participant *p, const struct git_base *b, const struct git_map *v,
                     const struct git_map *now, const char *stash);
+/* The same for entries of the index, of which the record has those that are not as in the base. */
+struct git_staged {
+	const struct git_map *staged, *base, *v, *now;
+};
+int git_staged_read(struct atoll_participant *p, struct git_map *ret);
+void git_staged_agree(struct atoll_participant *p, const struct git_staged *s);
+/* What both sides last had at PATH. */
+const char *git_staged_base(const struct git_map *staged, const struct git_map *base,
+                            const char *path);
 /* Path of the copy of the index; caller frees. */
 char *git_base_index(const struct atoll_participant *p);
 /* "ref: refs/heads/x" or an object id, as NAME (HEAD) below GIT_FD says; caller frees. */

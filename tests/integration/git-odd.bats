@@ -604,3 +604,38 @@ moved() {
 	[ "$(git stash list --format=%gs | paste -sd ,)" = 'On main: inside,On main: mine' ]
 	sound
 }
+
+@test "git_07 what only another process staged is no change of the plan, whatever it stages later" {
+	repository
+	echo gone >gone
+	git add gone
+	git commit -qm gone
+	started
+	for n in new back changed; do
+		echo "$n" >"$n"
+		git add "$n"
+	done
+	echo staged >>one
+	git add one
+	git rm -q --cached gone
+	inside 'echo x >x; git add x'
+	echo again >>new
+	echo again >>one
+	echo again >>gone
+	git add new one gone
+	git rm -q --cached -f back
+	old=$(git ls-files -s)
+	committed
+	[ "$(git ls-files -s | grep -v "	x$")" = "$old" ] || [ "$(git ls-files -s | grep -vP '\tx$')" = "$old" ]
+	[ -n "$(git ls-files x)" ]
+	sound
+	undone
+	[ "$(git ls-files -s)" = "$old" ]
+	# What both staged differently is one still.
+	inside 'echo in >>new; git add new'
+	echo out >>new
+	git add new
+	run "$ATOLL" commit p
+	status_is 3
+	says "new: staged"
+}
