@@ -85,7 +85,7 @@ chattr +d d/f 2>&1 | wc -l; lsattr -d d | cut -d' ' -f2; mkfs.ext4 -q -E root_ow
 ''', varying='image', hidden=r'\d+/\d+ blocks'),
     Row('mktemp', '', short=True, begin='echo text >file', script='''
 a=$(mktemp -d); b=$(mktemp -p .); mktemp -u x.XXX >/dev/null; echo x >$a/f; mv $a/f kept; rmdir $a; rm $b; export TMPDIR=$PWD; c=$(mktemp); mv $c named; stat -c '%a %n' kept named
-e=$(mktemp -p /dev/shm); echo z >$e; cat $e; rm $e; mkfifo pipe; cat pipe & echo through >pipe; wait; rm pipe
+(cd /var/tmp; d=$(mktemp -d /var/tmp/foreign.XXXXXX); echo y >$d/f; cat $d/f; rm -r $d); e=$(mktemp -p /dev/shm); echo z >$e; cat $e; rm $e; mkfifo pipe; cat pipe & echo through >pipe; wait; rm pipe
 '''),
     Row('patch', 'patch', short=True, begin='seq 50 >a; cp a b; sed -i s/^25$/changed/ b; diff -u a b >p || true; mkdir d; seq 9 >d/e', script='''
 patch -b a p; cmp a b; patch -R a p; patch --dry-run a p; sed -i 25d a; patch -f a p; printf -- '--- /dev/null\\n+++ d/new\\n@@ -0,0 +1 @@\\n+x\\n--- d/e\\n+++ /dev/null\\n@@ -1,9 +0,0 @@\\n' >q

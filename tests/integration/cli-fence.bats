@@ -67,7 +67,7 @@ see() {
 	[ "$(cat "$HOME/.netrc")" = token ]
 	see --rw "$elsewhere/other" -- sh -c "echo real >$elsewhere/other/file"
 	[ "$(cat "$elsewhere/other/file")" = real ]
-	run ! see -- sh -c "echo x >$elsewhere/other/file"
+	see -- sh -c "echo x >$elsewhere/other/file"
 	run ! see --hide "$elsewhere/other" -- cat "$elsewhere/other/file"
 	[ "$(cat "$elsewhere/other/file")" = real ]
 }
@@ -113,6 +113,22 @@ see() {
 	[ "$(cat "$HOME/new")" = 1 ]
 	[ "$(cat "$HOME/.netrc")" = token ]
 	[ "$(cat "$HOME/.ssh/id")" = key ]
+}
+
+@test "fence /var/tmp has a private layer, kept with the plan and never committed" {
+	home_with_plan
+	echo outside >"$elsewhere/other/file"
+	name=$elsewhere-inside
+	see -- sh -ec "mktemp -p /var/tmp; mkdir $name; echo 1 >$name/f; cat $elsewhere/other/file; echo 2 >$elsewhere/other/file"
+	[ "$(see -- cat "$name/f" "$elsewhere/other/file")" = $'1\n2' ]
+	[ "$(see -- stat -c %a /var/tmp)" = "$(stat -c %a /var/tmp)" ]
+	[ ! -e "$name" ]
+	[ "$(cat "$elsewhere/other/file")" = outside ]
+	[ -z "$(atoll diff p --name-status 2>/dev/null)" ]
+	see --rw "$elsewhere/other" -- sh -c "echo real >$elsewhere/other/file"
+	[ "$(cat "$elsewhere/other/file")" = real ]
+	atoll stop p --force >/dev/null 2>&1
+	[ -z "$(ls -A "$ATOLL_HOME/plans")" ]
 }
 
 @test "fence a parent of the home as the resource, and a home that is not there, work" {

@@ -8,6 +8,7 @@ once more with the fences taken away that stop it, and then it must succeed: so 
 """
 
 import ctypes
+import contextlib
 import hashlib
 import os
 import shutil
@@ -29,6 +30,7 @@ REFUSED, NOT_HERE = 1, 77
 LEAKED = 99
 SHM_KEY = 0x41746f6c + os.getpid()  # nobody else's, who may try the same now
 
+PLACE = 'ATOLL_ESCAPE_PLACE'
 WRITES = 'readonly,landlock'  # a mount in front, a rule behind
 PID_ONE = 'capabilities,landlock,user-ns'
 
@@ -159,7 +161,7 @@ class World:
     """The host, as far as it matters."""
 
     def __init__(self):
-        self.dir = tempfile.mkdtemp(prefix='atoll-escape.', dir='/var/tmp')
+        self.dir = tempfile.mkdtemp(prefix='atoll-escape.', dir=os.environ.get(PLACE, os.environ['ATOLL_BUILD_ROOT']))
         os.chmod(self.dir, 0o755)
         self.sockets = []
         self.heard = 0
@@ -342,6 +344,15 @@ def check(world, name, fences):
     return None
 
 
+@contextlib.contextmanager
+def a_place():
+    """One for everybody, where a command has no layer of its own: not below /tmp, /var/tmp or a home."""
+    with tempfile.TemporaryDirectory(prefix='atoll-escape.', dir='/var/lib') as place:
+        os.chmod(place, 0o1777)
+        os.environ[PLACE] = place
+        yield
+
+
 def run_all(who, only):
     # The signals of kill_group are for us, and for nobody else.
     os.setpgid(0, 0)
@@ -373,12 +384,12 @@ def main():
     else:
         sys.stdout.flush()
         begun = time.monotonic()
-        child = subprocess.run([sys.executable, sys.argv[0], 'as-root', *words], check=False) \
-            if words[:1] != ['as-root'] else None
-        if child is None:
+        if words[:1] == ['as-root']:
             return run_all('root', words[1:])
-        user = subprocess.run(['setpriv', f'--reuid={NOBODY}', f'--regid={NOBODY}', '--clear-groups',
-                               sys.executable, sys.argv[0], 'as-user', *words], check=False)
+        with a_place():
+            child = subprocess.run([sys.executable, sys.argv[0], 'as-root', *words], check=False)
+            user = subprocess.run(['setpriv', f'--reuid={NOBODY}', f'--regid={NOBODY}', '--clear-groups',
+                                   sys.executable, sys.argv[0], 'as-user', *words], check=False)
         failed = child.returncode or user.returncode
         count = len(ATTACKS) + sum(whose == 'both' for _, whose in ATTACKS.values())
         print(f'# {time.monotonic() - begun:.1f} s', flush=True)
