@@ -8,6 +8,7 @@
 #include "exec/exec.h"
 
 #include "exec/exec-impl.h"
+#include "exec/jobserver.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/mem.h"
@@ -132,6 +133,24 @@ static int add_fences(struct request *q, const struct exec_options *opt)
 	return r;
 }
 
+/* What was started by another process, for a client or to go on alone, is no job of the make that started this one. */
+static bool find_jobserver(const struct exec_options *opt, int ret_fds[2])
+{
+	return !opt->detached && !opt->control && jobserver_pipe(getenv("MAKEFLAGS"), ret_fds);
+}
+
+static int add_jobserver(struct request *q, const struct exec_options *opt)
+{
+	int fds[2];
+	int r = 0;
+
+	if (!find_jobserver(opt, fds))
+		return 0;
+	for (int i = 0; r == 0 && i < 2; i++)
+		r = add_number(q, REQUEST_JOBSERVER, fds[i]);
+	return r;
+}
+
 static int fill_request(struct request *q, const struct exec_options *opt)
 {
 	int r;
@@ -155,6 +174,8 @@ static int fill_request(struct request *q, const struct exec_options *opt)
 		r = request_add(q, REQUEST_JOIN, opt->join);
 	if (r == 0 && opt->terminal)
 		r = request_add(q, REQUEST_TERMINAL, "1");
+	if (r == 0)
+		r = add_jobserver(q, opt);
 	return r < 0 ? r : add_fences(q, opt);
 }
 
@@ -267,6 +288,8 @@ struct exec {
 /* All that goes with the request; ours of the output are not needed any more. */
 static int give(struct exec *e, int request_fd, struct error *err)
 {
+	int jobs[2] = { FD_NONE, FD_NONE };
+	bool has_jobs = find_jobserver(e->opt, jobs);
 	const struct {
 		char slot;
 		int fd;
@@ -274,7 +297,9 @@ static int give(struct exec *e, int request_fd, struct error *err)
 		    { 'l', e->opt->lock_fd },
 		    { 'o', e->output.out[1] },
 		    { 'e', e->output.err[1] },
-		    { 'n', e->output.stopped[1] } };
+		    { 'n', e->output.stopped[1] },
+		    { 'j', has_jobs ? jobs[0] : FD_NONE },
+		    { 'w', has_jobs ? jobs[1] : FD_NONE } };
 	char slots[REQUEST_SLOTS + 1] = { 0 };
 	int fds[REQUEST_SLOTS], r;
 	size_t n = 0;

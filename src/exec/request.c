@@ -193,6 +193,8 @@ static const struct {
 	{ 'o', OUTPUT_FD },
 	{ 'e', OUTPUT_FD + 1 },
 	{ 'n', STOPPED_FD },
+	{ 'j', JOBSERVER_FD },
+	{ 'w', JOBSERVER_FD + 1 },
 };
 #define PLACES (sizeof(places) / sizeof(places[0]))
 _Static_assert(PLACES <= REQUEST_SLOTS, "a letter for each");

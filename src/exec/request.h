@@ -28,7 +28,8 @@
 #define LIMIT_FD      7 /* 'm', 'c', 'p': where a process enters the group with that limit (limit.h) */
 #define OUTPUT_FD     10 /* 'o': instead of standard output, 'e', the next: of standard error */
 #define STOPPED_FD    12 /* 'n': a byte for each time the command stops or goes on (terminal.h) */
-#define REQUEST_SLOTS 8  /* bytes; unused ones are 0 */
+#define JOBSERVER_FD  13 /* 'j', 'w' the next: for the command, as REQUEST_JOBSERVER says */
+#define REQUEST_SLOTS 10 /* bytes; unused ones are 0 */
 
 enum request_field {
 	REQUEST_ARG = 1, /* one per argument, in order */
@@ -63,6 +64,7 @@ enum request_field {
 	REQUEST_TELL, /* "1": a reply REPLY_RUNNING comes first, when the command runs */
 	REQUEST_JOIN, /* "PID START": the command joins the namespaces of that one (helper/join.h) */
 	REQUEST_TERMINAL, /* "1": it has a terminal of its own (helper/terminal.h) */
+	REQUEST_JOBSERVER, /* twice, decimal: the numbers of 'j' and 'w' in the command (exec/jobserver.h) */
 	/* A field given to a helper that does not know it is an error, never left out. */
 	REQUEST_FIELD_END_
 };

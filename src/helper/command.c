@@ -125,6 +125,30 @@ static int get_ready(const struct run *run, pid_t parent, struct failure *f)
 	return 0;
 }
 
+/* A number that it wants may be one of ours; FAILURE_FD is needed to the last. */
+static int give_jobserver(const struct run *run, int *failure_fd)
+{
+	int to[2], from[2], free_fd = JOBSERVER_FD + 2;
+	int r = 0;
+
+	if (!request_has('j') || !request_has('w'))
+		return 0;
+	for (unsigned i = 0; i < 2; i++) {
+		const char *number = request_get(run->request, REQUEST_JOBSERVER, i);
+
+		to[i] = number ? atoi(number) : -1;
+		if (to[i] <= STDERR_FILENO)
+			return -EPROTO;
+		free_fd = to[i] >= free_fd ? to[i] + 1 : free_fd;
+	}
+	*failure_fd = fcntl(*failure_fd, F_DUPFD_CLOEXEC, free_fd);
+	for (int i = 0; i < 2; i++)
+		from[i] = fcntl(JOBSERVER_FD + i, F_DUPFD_CLOEXEC, free_fd);
+	for (int i = 0; i < 2 && r >= 0; i++)
+		r = dup2(from[i], to[i]);
+	return r < 0 || *failure_fd < 0 ? -errno : 0;
+}
+
 static void become_command(const struct run *run, struct failure *f)
 {
 	const char *cwd = request_get(run->request, REQUEST_CWD, 0);
@@ -157,10 +181,14 @@ static _Noreturn void child(const struct run *run, pid_t parent, int go_fd, int 
 {
 	struct failure f = FAILURE_NONE;
 	char go;
+	int r;
 
 	if (read(go_fd, &go, 1) != 1)
 		_exit(EXIT_FAILURE);
-	if (get_ready(run, parent, &f) == 0)
+	r = get_ready(run, parent, &f);
+	if (r == 0 && (r = give_jobserver(run, &failure_fd)) < 0)
+		(void)failure_set(&f, REPLY_REQUEST, r, "hand on make's jobserver");
+	if (r == 0)
 		become_command(run, &f);
 	(void)fs_write_all(failure_fd, &f, sizeof(f));
 	_exit(EXIT_FAILURE);
@@ -187,6 +215,8 @@ static _Noreturn void child_ahead(struct run *run, pid_t parent, int word_fd, in
 		r = get_ready(run, parent, &f);
 	if (read(word_fd, &go, 1) != 1)
 		_exit(EXIT_FAILURE);
+	if (r == 0 && (r = give_jobserver(run, &failure_fd)) < 0)
+		(void)failure_set(&f, REPLY_REQUEST, r, "hand on make's jobserver");
 	if (r == 0)
 		become_command(run, &f);
 	(void)fs_write_all(failure_fd, &f, sizeof(f));

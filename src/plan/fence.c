@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "diff/change.h"
+#include "exec/jobserver.h"
 #include "fs/atomic.h"
 #include "fs/resolve.h"
 #include "fs/stat.h"
@@ -69,6 +70,7 @@ static const char *const secrets[] = {
 struct fencing {
 	const struct plan_op *op;
 	const struct atoll_fence *fence;
+	const struct exec_wishes *wishes;
 	struct views *views;
 	size_t resources; /* the first of the views: theirs */
 	char *home;       /* canonical, or NULL */
@@ -329,18 +331,34 @@ static char *find_home(void)
 	return home;
 }
 
-int fence_views(const struct plan_op *op, const struct atoll_fence *fence, struct views *views,
-                struct error *err)
+/* That of the make which runs this, as it is: tokens are taken from it and given back. What is in a resource
+ * is a copy, and no way to that make. */
+static int give_jobserver(const struct fencing *f)
+{
+	bool ours = !f->wishes->job && f->wishes->control == FD_NONE;
+	cleanup_free char *fifo = ours ? jobserver_fifo(getenv("MAKEFLAGS")) : NULL;
+	cleanup_free char *path = NULL;
+
+	if (!fifo || resolve_canonical(fifo, &path) < 0 || in_resource(f, path))
+		return 0;
+	return add(f, EXEC_VIEW_BIND, path);
+}
+
+int fence_views(const struct plan_op *op, const struct atoll_fence *fence,
+                const struct exec_wishes *wishes, struct views *views, struct error *err)
 {
 	static const struct atoll_fence as_usual = { 0 };
 	struct fencing f = { .op = op,
 		             .fence = fence ? fence : &as_usual,
+		             .wishes = wishes,
 		             .views = views,
 		             .resources = views->n,
 		             .home = find_home(),
 		             .err = err };
 	int r = give_all(&f);
 
+	if (r == 0)
+		r = give_jobserver(&f);
 	if (r == 0)
 		r = hide_secrets(&f);
 	if (r == 0)

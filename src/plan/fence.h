@@ -7,6 +7,7 @@
 #ifndef PLAN_FENCE_H
 #define PLAN_FENCE_H
 
+#include "plan/exec-option.h"
 #include "plan/plan-view.h"
 #include "util/list.h"
 
@@ -21,7 +22,7 @@ bool fence_is_strict(const struct atoll_fence *fence);
  * profile; -ATOLL_E_INVALID: a path cannot be given what is asked for; -errno: it is not there. Nothing but the layer's
  * directories is made.
  */
-int fence_views(const struct plan_op *op, const struct atoll_fence *fence, struct views *views,
-                struct error *err);
+int fence_views(const struct plan_op *op, const struct atoll_fence *fence,
+                const struct exec_wishes *wishes, struct views *views, struct error *err);
 
 #endif

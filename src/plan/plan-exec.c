@@ -447,7 +447,7 @@ static int run_isolated(struct use *use, const struct atoll_exec *exec, struct v
 	if (r == 0)
 		r = place_choose(op, use->wishes->at, exec->fence, views, &use->no_place);
 	if (r == 0)
-		r = fence_views(op, exec->fence, views, err);
+		r = fence_views(op, exec->fence, use->wishes, views, err);
 	if (r < 0)
 		return r;
 	cwd = views_seen(views, given);

@@ -130,7 +130,7 @@ until_told='echo >started; while [ ! -e ended ]; do sleep 0.01; done'
 	# Directories that nobody may look into would be of the kernel, too.
 	run find "$ATOLL_HOME/plans" -name incompat
 	status_is 0
-	[ -z "$output" ]
+	! grep -E ' ([3-9]|1[1-9]) -> ' <<<"$output"
 	run atoll exec p -- cat "$work/a/one"
 	status_is 0
 }
@@ -260,6 +260,56 @@ fail() {
 
 # The four sorts of place: there already, missing in what can be written to by nobody, in the root, and in
 # what is private to the plan.
+@test "cli exec hands the pipe of make's jobserver on, and no other descriptor" {
+	two_dirs
+	echo 'ls -l /proc/$$/fd' >a/open
+	printf 'all:\n\t+@"$(ATOLL)" exec p -- sh a/open\n\t+@"$(ATOLL)" exec p -- $(MAKE) -C a -f inner\n' >makefile
+	printf 'all: x y z\n%%:\n\t@echo $@\n' >a/inner
+	atoll start p --dir a --dir b >/dev/null 2>&1
+	exec 8<a/one
+	run env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make --no-print-directory -j3
+	echo "$output"
+	[ "$status" -eq 0 ]
+	[[ "$output" != *"jobserver unavailable"* ]]
+	[ "$(grep -Ec ' ([3-9]|1[1-9]) -> pipe:' <<<"$output")" -eq 2 ]
+	[ "$(grep -Ec ' ([3-9]|1[1-9]) -> ' <<<"$output")" -eq 2 ]
+	[ "$(grep -c '^[xyz]$' <<<"$output")" -eq 3 ]
+	# Numbers that make closed, or that are no pipe, are nobody's.
+	run -0 env MAKEFLAGS='-j --jobserver-auth=8,9' "$ATOLL" exec p -- sh a/open
+	! grep -E ' ([3-9]|1[1-9]) -> ' <<<"$output"
+	# High ones, where the helper has its own.
+	mkfifo tokens
+	exec 7<>tokens
+	printf + >&7
+	for numbers in 3,4 5,6 13,14 14,13 20,21 21,40; do
+		run -0 --separate-stderr bash -c "exec ${numbers%,*}<>tokens ${numbers#*,}>&7 7>&-
+			MAKEFLAGS='x --jobserver-auth=1,1 --jobserver-auth=$numbers' exec '$ATOLL' exec p -- \
+			bash -c 'read -rN1 -u ${numbers%,*} t; printf \$t >&${numbers#*,}; echo got \$t'"
+		[ "$output" = 'got +' ] || fail "$numbers: $output $stderr"
+		run ! bash -c "exec ${numbers%,*}<>tokens ${numbers#*,}>&7 7>&-
+			MAKEFLAGS='x --jobserver-auth=$numbers' exec '$ATOLL' exec p -- atoll-no-such-command"
+		[ "$status" -eq 127 ]
+	done
+}
+
+@test "cli exec shows the FIFO of make's jobserver, and no other" {
+	plan_p
+	mkfifo tokens other
+	exec 7<>tokens 8<>other
+	printf + >&7
+	export MAKEFLAGS="-j3 --jobserver-auth=fifo:$work/tokens"
+	run -0 --separate-stderr atoll exec p -- bash -c 'exec 3<>"$1/tokens"; read -rN1 -u 3 t; printf "$t" >&3; echo "got $t"' - "$work"
+	[ "$output" = 'got +' ]
+	read -rN1 -t 5 -u 7 token
+	[ "$token" = + ]
+	run atoll exec p -- bash -c 'exec 3<>"$1/other" && echo x >&3' - "$work"
+	run ! read -t 0 -u 8
+	# In a resource it is a copy.
+	mkfifo a/tokens
+	MAKEFLAGS="--jobserver-auth=fifo:$work/a/tokens" run -0 --separate-stderr atoll exec p -- true
+	MAKEFLAGS="--jobserver-auth=fifo:$work/nothing" run -0 --separate-stderr atoll exec p -- true
+}
+
 @test "cli exec --at shows the directory elsewhere, and what is done there is done to the copy" {
 	plan_p
 	export HOME=$work/own
