@@ -522,6 +522,8 @@ ATOLL_API int atoll_plan_exec(struct atoll_plan *p, const struct atoll_exec *exe
  *           session and a terminal of its own in its place, and the caller's is raw until the call
  *           returns; what the caller ignores the command does not, then. Else it prints to pipes. A stdout
  *           that is given may be no terminal
+ *   private  more directories of the home that the command may change in its private layer, with colons
+ *           between them
  *   unfenced  "1": where this host has no namespaces the command runs all the same, in the private copies,
  *           and can change whatever the caller can
  *

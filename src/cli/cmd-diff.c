@@ -2,6 +2,7 @@
 /* atoll diff: what a commit would change. Takes no lock, works while a command runs. */
 #include "answer/diff-view.h"
 #include "cli/cli.h"
+#include "cli/diff-home.h"
 #include "cli/there.h"
 #include "cli/names.h"
 
@@ -216,14 +217,33 @@ static int read_digest(struct view *v)
 	return r < 0 ? cli_fail(v->c, r) : 0;
 }
 
+static int check_home(struct cli *c)
+{
+	static const char *const others[] = { "name-status", "stat",    "patch", "unified",
+		                              "conflicts",   "exclude", "digest" };
+
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+		if (args_has(&c->args, others[i]))
+			return cli_fail_usage(c, "diff: --home and --%s exclude each other",
+			                      others[i]);
+	if (c->args.n_words > 1)
+		return cli_fail_usage(c, "diff: --home takes no paths");
+	return 0;
+}
+
 static int diff_run(struct cli *c)
 {
 	bool digest = args_has(&c->args, "digest");
+	bool home = args_has(&c->args, "home");
 	struct view v;
 	int status = view_init(&v, c);
 
+	if (status == 0 && home)
+		status = check_home(c);
 	if (status == 0)
 		status = cli_open_plan(c);
+	if (status == 0 && home)
+		return diff_home(c);
 	v.diff.plan = c->plan;
 	if (status == 0 && digest)
 		status = read_digest(&v);
@@ -242,6 +262,7 @@ static const struct option_row options[] = {
 	{ "unified", "LINES", "with so many lines around them (default: 3)" },
 	{ "conflicts", NULL, "only what somebody else changed too, both sides" },
 	{ "exclude", "GLOB", "leave out what matches; may be repeated" },
+	{ "home", NULL, "the files that are private to the plan, which no commit takes along" },
 	{ "exit-code", NULL, "exit 1 when there are changes" },
 	{ "digest", NULL, "what it all comes to, in 64 digits, for commit --if-digest" },
 	{ NULL, NULL, NULL },

@@ -8,8 +8,13 @@
 #include "cli/there.h"
 
 #include "helper/run.h"
+#include "diff/change.h"
 #include "plan/plan.h"
+#include "util/cleanup.h"
+#include "util/mem.h"
 #include "util/process.h"
+
+#include <stdlib.h>
 
 static int report(struct cli *c)
 {
@@ -34,6 +39,38 @@ static int be_helper(void *ctx)
 	return run_helper();
 }
 
+static int look_whether_around(void *user, const struct atoll_sandbox_info *info)
+{
+	const char **cwd = user;
+
+	if (*cwd && path_below(*cwd, info->root))
+		*cwd = NULL;
+	return 0;
+}
+
+/* What is written there fails, or stays with the plan: said before the user waits for it. On a terminal and in the
+ * object of --json; elsewhere standard error is the command's alone. */
+static void warn_outside(struct cli *c, const struct atoll_exec *exec)
+{
+	cleanup_free char *named = store_user_dir();
+	cleanup_free char *home = named ? realpath(named, NULL) : NULL;
+	cleanup_free char *cwd = realpath(exec->cwd ? exec->cwd : ".", NULL);
+	cleanup_free char *text = NULL;
+	const char *outside = cwd;
+
+	if (!c->json && !cli_is_terminal(c, stderr))
+		return;
+	if (!cwd || !home || !path_below(cwd, home) || args_has(&c->args, "at") ||
+	    c->fence.fence.home != ATOLL_HOME_SCRATCH ||
+	    atoll_plan_sandboxes(c->plan, look_whether_around, &outside, NULL) < 0 || !outside)
+		return;
+	text = xasprintf(
+		"'%s' is in no resource of plan %s: what is written there is not committed", cwd,
+		atoll_plan_name(c->plan));
+	strlist_add(&c->ran_notes, text);
+	cli_say(c, "atoll: %s", text);
+}
+
 static int exec_run(struct cli *c)
 {
 	struct atoll_exec_status status = { 0 };
@@ -53,6 +90,7 @@ static int exec_run(struct cli *c)
 	failed = cli_open_plan_settled(c);
 	if (failed)
 		return failed;
+	warn_outside(c, &exec);
 
 	r = command_run(c, c->args.words + 1, c->args.n_words - 1, &exec, &status);
 	return r < 0 ? cli_fail(c, r) : report(c);

@@ -84,6 +84,7 @@ static const struct {
 	{ "memory", SETTING_EXEC_MEMORY, false },
 	{ "cpus", SETTING_EXEC_CPUS, false },
 	{ "pids", SETTING_EXEC_PIDS, false },
+	{ "private", SETTING_FENCE_PRIVATE, false },
 	{ "transcript", SETTING_EXEC_TRANSCRIPT_MAX, true },
 	{ "background", SETTING_END_, false },
 	{ "shared", SETTING_END_, true },

@@ -245,10 +245,9 @@ static void take_settings(struct exec_request *q, const struct settings *s)
 		const char *name;
 		enum setting setting;
 	} options[] = {
-		{ "net", SETTING_EXEC_NET },
-		{ "memory", SETTING_EXEC_MEMORY },
-		{ "cpus", SETTING_EXEC_CPUS },
-		{ "pids", SETTING_EXEC_PIDS },
+		{ "net", SETTING_EXEC_NET },          { "memory", SETTING_EXEC_MEMORY },
+		{ "cpus", SETTING_EXEC_CPUS },        { "pids", SETTING_EXEC_PIDS },
+		{ "private", SETTING_FENCE_PRIVATE },
 	};
 
 	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)

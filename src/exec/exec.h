@@ -25,6 +25,8 @@ enum exec_view_kind {
 	EXEC_VIEW_SHOW,     /* SOURCE, only to be read */
 	/* The rest is no resource's: what it comes to is kept or dropped, and not committed. */
 	EXEC_VIEW_SCRATCH, /* an overlay; where it cannot be, SOURCE, read-only */
+	EXEC_VIEW_FIXED, /* a directory in a scratch view, only to be read; nothing when it is gone */
+	EXEC_VIEW_PRIVATE, /* one in that, as the scratch view has it; the same */
 	EXEC_VIEW_EMPTY,   /* a directory with nothing in it, writable, gone with the command */
 	EXEC_VIEW_HIDDEN,  /* nothing: an empty directory or file; nothing happens where none is */
 	EXEC_VIEW_CLOSED,  /* the same, and nobody but root may look */

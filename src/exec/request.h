@@ -78,6 +78,8 @@ enum request_field {
 #define REQUEST_SHOW         "show" /* a bind that is only to be read */
 #define REQUEST_OVERLAY      "overlay"
 #define REQUEST_SCRATCH      "scratch"
+#define REQUEST_PRIVATE      "private" /* a directory in a scratch view, above what is fixed there */
+#define REQUEST_FIXED        "fixed"   /* one that is only to be read */
 #define REQUEST_EMPTY        "empty"
 #define REQUEST_HIDDEN       "hidden"
 #define REQUEST_CLOSED       "closed"

@@ -50,7 +50,7 @@ void dev_done(struct dev *d)
 static int bind_device(const char *path, struct stat *st, int *ret_fd)
 {
 	cleanup_close int fd = FD_NONE;
-	int r = mount_clone_path(path, &fd);
+	int r = mount_clone_at(AT_FDCWD, path, &fd);
 
 	if (r < 0)
 		return r;

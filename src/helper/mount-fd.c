@@ -51,9 +51,9 @@ int mount_clone(int fd, int *ret_fd)
 	return clone_tree(fd, "", AT_EMPTY_PATH, ret_fd);
 }
 
-int mount_clone_path(const char *path, int *ret_fd)
+int mount_clone_at(int dir_fd, const char *name, int *ret_fd)
 {
-	return clone_tree(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, ret_fd);
+	return clone_tree(dir_fd, name, AT_SYMLINK_NOFOLLOW, ret_fd);
 }
 
 struct option {
@@ -130,6 +130,13 @@ int mount_attach_at(int mount_fd, int target_fd)
 {
 	if (move_mount(mount_fd, "", target_fd, "",
 	               MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
+		return -errno;
+	return 0;
+}
+
+int mount_attach_in(int mount_fd, int dir_fd, const char *name)
+{
+	if (move_mount(mount_fd, "", dir_fd, name, MOVE_MOUNT_F_EMPTY_PATH) < 0)
 		return -errno;
 	return 0;
 }

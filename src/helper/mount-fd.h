@@ -10,7 +10,7 @@ int mount_open_dir(const char *path, int *ret_fd);
 /* A bind of FD and of what is mounted below it, detached. FD must belong to this namespace. */
 int mount_clone(int fd, int *ret_fd);
 /* The same by name; a link is not followed, and is no source. */
-int mount_clone_path(const char *path, int *ret_fd);
+int mount_clone_at(int dir_fd, const char *path, int *ret_fd);
 /* An empty filesystem in memory; its root has MODE (octal text). */
 int mount_tmpfs(const char *mode, int *ret_fd);
 /* Of this pid namespace. -EPERM where parts of the present /proc are covered. */
@@ -27,6 +27,8 @@ int mount_cut(int fd, uint64_t set);
 /* MOUNT_FD, in any form, at PATH, which holds no link in any component (-ELOOP). */
 int mount_attach(int mount_fd, const char *path);
 int mount_attach_at(int mount_fd, int target_fd);
+/* At NAME in DIR_FD; the last component is not followed. */
+int mount_attach_in(int mount_fd, int dir_fd, const char *name);
 /* PATH, no link in any component, O_PATH. */
 int mount_open_target(const char *path, int *ret_fd);
 

@@ -38,7 +38,7 @@ void resolvers_done(struct resolvers *rs)
 
 static int bind_fixed(const char *path, int *ret_fd, struct failure *f)
 {
-	int r = mount_clone_path(path, ret_fd);
+	int r = mount_clone_at(AT_FDCWD, path, ret_fd);
 
 	if (r == -ENOENT || r == -EACCES)
 		return 0;

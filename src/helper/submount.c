@@ -67,8 +67,11 @@ static int add_line(struct submounts *s, const struct views *views, const char *
 
 	if (!submount_point(line, path, sizeof(path)))
 		return 0;
-	view = views_around(views, path);
-	if (!view || view_covers(view) || views_has_target(views, path))
+	/* Of what is fixed there is more to be seen than the directory that the mount covers. */
+	view = views_find(views, path);
+	if (!view || view->kind != VIEW_FIXED)
+		view = view ? NULL : views_around(views, path);
+	if (!view || view_covers(view))
 		return 0;
 	r = grow((void **)&s->v, &s->cap, s->n + 1, sizeof(*s->v));
 	if (r < 0)

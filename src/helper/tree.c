@@ -177,7 +177,8 @@ static int attach_proc(struct tree *t, struct failure *f)
 /* Nobody's resource, and not the host's. */
 static bool is_private(const struct view *v)
 {
-	return v->kind == VIEW_EMPTY || (v->kind == VIEW_SCRATCH && v->mount_fd != FD_NONE);
+	return v->kind == VIEW_EMPTY || v->kind == VIEW_PRIVATE ||
+	       (v->kind == VIEW_SCRATCH && v->mount_fd != FD_NONE);
 }
 
 static bool is_own(const struct tree *t, int dir_fd)
@@ -231,7 +232,8 @@ static int attach_view(struct tree *t, const struct view *v, struct failure *f)
 	if (v->kind == VIEW_HIDDEN || v->kind == VIEW_CLOSED)
 		return hide_path(&t->hide, t->own_fd[TREE_DEV], v->target, v->kind == VIEW_CLOSED,
 		                 f);
-	if (v->mount_fd == FD_NONE) /* a scratch layer that could not be */
+	/* A scratch layer that could not be, or what is attached together with it. */
+	if (v->mount_fd == FD_NONE)
 		return submounts_attach(&t->submounts, v, f);
 	r = mount_open_target(v->target, &fd);
 	if (r == -ENOENT)
@@ -241,7 +243,9 @@ static int attach_view(struct tree *t, const struct view *v, struct failure *f)
 	if (r < 0)
 		return failure_set(f, REPLY_VIEW, r, "mount %s at '%s'",
 		                   v->is_overlay ? "overlay" : "view", v->target);
-	return submounts_attach(&t->submounts, v, f);
+	if (v->kind == VIEW_SCRATCH)
+		r = views_take_parts(&t->views, v, f);
+	return r < 0 ? r : submounts_attach(&t->submounts, v, f);
 }
 
 /* Places for what is shown elsewhere than at home. In what is ours they are made when it is attached. */

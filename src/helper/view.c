@@ -36,6 +36,7 @@ static enum view_kind kind_of(const char *name)
 	static const char *const names[VIEW_KIND_END_] = {
 		[VIEW_BIND] = REQUEST_BIND,       [VIEW_OVERLAY] = REQUEST_OVERLAY,
 		[VIEW_SCRATCH] = REQUEST_SCRATCH, [VIEW_SHOW] = REQUEST_SHOW,
+		[VIEW_PRIVATE] = REQUEST_PRIVATE, [VIEW_FIXED] = REQUEST_FIXED,
 		[VIEW_EMPTY] = REQUEST_EMPTY,     [VIEW_HIDDEN] = REQUEST_HIDDEN,
 		[VIEW_CLOSED] = REQUEST_CLOSED,
 	};
@@ -172,14 +173,15 @@ void views_tidy(const struct request *q)
  * to be read. */
 static int make_bind(struct view *v, int source_fd, struct failure *f)
 {
-	struct statvfs vfs;
-	int r = fstatvfs(source_fd, &vfs) < 0 ? -errno : 0;
+	bool writable = v->kind != VIEW_SHOW;
+	struct statvfs vfs = { 0 };
+	int r = writable && fstatvfs(source_fd, &vfs) < 0 ? -errno : 0;
 
 	if (r == 0)
 		r = mount_clone(source_fd, &v->mount_fd);
 	if (r == 0)
 		r = mount_change(v->mount_fd, MOUNT_ALL, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV, 0);
-	if (r == 0 && v->kind != VIEW_SHOW && !(vfs.f_flag & ST_RDONLY))
+	if (r == 0 && writable && !(vfs.f_flag & ST_RDONLY))
 		r = mount_change(v->mount_fd, MOUNT_ONE, 0, MOUNT_ATTR_RDONLY);
 	if (r < 0)
 		return failure_set(f, REPLY_VIEW, r, "bind '%s' at '%s'", v->source, v->target);
@@ -208,6 +210,8 @@ static int make_one(struct view *v, const struct views_how *how, struct failure 
 
 	if (v->kind == VIEW_HIDDEN || v->kind == VIEW_CLOSED)
 		return 0; /* by hide.c, where there is something to be hidden */
+	if (v->kind == VIEW_PRIVATE || v->kind == VIEW_FIXED)
+		return 0; /* by views_take_parts() */
 	if (v->kind == VIEW_EMPTY) {
 		r = mount_tmpfs("0700", &v->mount_fd);
 		return r < 0 ? failure_set(f, REPLY_VIEW, r, "make '%s' empty", v->target) : 0;
@@ -239,7 +243,64 @@ bool view_covers(const struct view *v)
 bool view_is_writable(const struct view *v)
 {
 	return v->kind == VIEW_BIND || v->kind == VIEW_OVERLAY || v->kind == VIEW_EMPTY ||
-	       (v->kind == VIEW_SCRATCH && v->mount_fd != FD_NONE);
+	       ((v->kind == VIEW_SCRATCH || v->kind == VIEW_PRIVATE) && v->mount_fd != FD_NONE);
+}
+
+/* The plan may have something else in the place of a directory, or nothing. There can be many, nearly all of them
+ * directly in the scratch view: no call more for these than is needed. */
+static int take_part(struct view *v, const struct view *scratch)
+{
+	const char *name = v->target + strlen(scratch->target) + 1;
+	cleanup_close int dir_fd = FD_NONE;
+	cleanup_close int mount_fd = FD_NONE;
+	int at_fd = scratch->mount_fd;
+	struct stat st;
+	int r = 0;
+
+	if (strchr(name, '/')) {
+		cleanup_free char *dir = xstrdup(v->target);
+
+		name = strrchr(v->target, '/') + 1;
+		dir[name - v->target - 1] = '\0';
+		r = mount_open_target(dir, &dir_fd);
+		at_fd = dir_fd;
+	}
+	if (r == 0)
+		r = mount_clone_at(at_fd, name, &mount_fd);
+	if (r == -ENOENT || r == -ENOTDIR || r == -ELOOP)
+		return 0;
+	if (r == 0 && fstat(mount_fd, &st) < 0)
+		r = -errno;
+	if (r < 0 || !S_ISDIR(st.st_mode))
+		return r;
+	if (v->kind == VIEW_PRIVATE) {
+		v->mount_fd = take_fd(&mount_fd);
+		return 0;
+	}
+	r = mount_change(mount_fd, MOUNT_ALL, MOUNT_ATTR_RDONLY, 0);
+	return r < 0 ? r : mount_attach_in(mount_fd, at_fd, name);
+}
+
+static int take_parts(struct views *views, const struct view *scratch, enum view_kind kind,
+                      struct failure *f)
+{
+	for (size_t i = 0; i < views->n; i++) {
+		struct view *v = &views->v[i];
+		int r = v->kind == kind && is_below(v->target, scratch->target)
+		                ? take_part(v, scratch)
+		                : 0;
+
+		if (r < 0)
+			return failure_set(f, REPLY_VIEW, r, "bind '%s'", v->target);
+	}
+	return 0;
+}
+
+int views_take_parts(struct views *views, const struct view *scratch, struct failure *f)
+{
+	int r = take_parts(views, scratch, VIEW_PRIVATE, f);
+
+	return r < 0 ? r : take_parts(views, scratch, VIEW_FIXED, f);
 }
 
 /* What a command opened it opened by the one mount that there is of it, since the filter lets nobody make
@@ -279,11 +340,6 @@ struct view *views_find(const struct views *views, const char *path)
 		if (strcmp(path, views->v[i].target) == 0)
 			return &views->v[i];
 	return NULL;
-}
-
-bool views_has_target(const struct views *views, const char *path)
-{
-	return views_find(views, path) != NULL;
 }
 
 void views_close(struct views *views)

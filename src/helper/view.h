@@ -13,6 +13,8 @@ enum view_kind {
 	VIEW_OVERLAY,
 	VIEW_SCRATCH, /* an overlay that is nobody's resource, and may be missing */
 	VIEW_SHOW,
+	VIEW_PRIVATE, /* part of a scratch view, seen above what is fixed in it; made when that is attached */
+	VIEW_FIXED, /* a directory in a scratch view, only to be read; may be gone */
 	VIEW_EMPTY,
 	VIEW_HIDDEN,
 	VIEW_CLOSED,
@@ -47,6 +49,9 @@ int views_make(struct views *views, const struct views_how *how, struct failure 
 bool view_covers(const struct view *v);
 /* May the command write to it? */
 bool view_is_writable(const struct view *v);
+/* When SCRATCH has just been attached, and nothing below it: takes what is private in it, for later, and
+ * attaches what is fixed. */
+int views_take_parts(struct views *views, const struct view *scratch, struct failure *f);
 /* Outside, while the command runs: what the kernel left beside the overlays' upper layers when it mounted
  * them, and would forbid the next mount. What fails here is done before that. */
 void views_tidy(const struct request *q);
@@ -57,7 +62,6 @@ int views_freeze(struct views *views);
 const struct view *views_around(const struct views *views, const char *path);
 /* The one whose target is PATH, or NULL. */
 struct view *views_find(const struct views *views, const char *path);
-bool views_has_target(const struct views *views, const char *path);
 void views_close(struct views *views);
 
 #endif

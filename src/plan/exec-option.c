@@ -154,6 +154,13 @@ static int take_unfenced(struct exec_wishes *w, const char *value, struct error 
 	return 0;
 }
 
+static int take_private(struct exec_wishes *w, const char *value, struct error *err)
+{
+	(void)err;
+	w->private_dirs = value;
+	return 0;
+}
+
 static int take_transcript(struct exec_wishes *w, const char *value, struct error *err)
 {
 	int64_t n = 0;
@@ -217,6 +224,7 @@ static const struct {
 	{ "memory", take_memory },
 	{ "net", take_net },
 	{ "pids", take_pids },
+	{ "private", take_private },
 	{ "shared", take_shared },
 	{ "stderr", take_stderr },
 	{ "stdin", take_stdin },

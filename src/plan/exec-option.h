@@ -25,7 +25,8 @@ struct exec_wishes {
 	int stdio[3]; /* as exec_options.stdio */
 	int control;  /* FD_NONE: none */
 	bool terminal;
-	bool unfenced;  /* it may run where there are no namespaces */
+	bool unfenced;            /* it may run where there are no namespaces */
+	const char *private_dirs; /* of the home, with colons between them; or NULL */
 	const char *at; /* where the first resource is to be seen; NULL: at its own path */
 };
 #define EXEC_WISHES_INIT ((struct exec_wishes){ .stdio = { -1, -1, -1 }, .control = -1 })

@@ -14,6 +14,7 @@
 #include "fs/atomic.h"
 #include "fs/resolve.h"
 #include "fs/stat.h"
+#include "plan/home.h"
 #include "plan/profile.h"
 #include "util/cleanup.h"
 #include "util/crashpoint.h"
@@ -259,11 +260,14 @@ static int add_var_tmp(const struct fencing *f)
 
 static int add_home(const struct fencing *f)
 {
+	int r;
+
 	if (!f->home || in_resource(f, f->home) || view_at(f, f->home))
 		return 0;
 	switch (f->fence->home) {
 	case ATOLL_HOME_SCRATCH:
-		return add_scratch(f, f->home, "home");
+		r = home_views(f->views, f->home, f->wishes, f->err);
+		return r < 0 ? r : add_scratch(f, f->home, "home");
 	case ATOLL_HOME_REAL:
 		return add(f, EXEC_VIEW_BIND, f->home);
 	case ATOLL_HOME_NONE:
@@ -317,7 +321,7 @@ static int hide_ours(const struct fencing *f)
 	return r;
 }
 
-static char *find_home(void)
+char *fence_home(void)
 {
 	cleanup_free char *given = store_user_dir();
 	char *home = NULL;
@@ -353,7 +357,7 @@ int fence_views(const struct plan_op *op, const struct atoll_fence *fence,
 		             .wishes = wishes,
 		             .views = views,
 		             .resources = views->n,
-		             .home = find_home(),
+		             .home = fence_home(),
 		             .err = err };
 	int r = give_all(&f);
 

@@ -28,6 +28,7 @@
 #include "plan/place.h"
 #include "plan/plan-op.h"
 #include "plan/plan-view.h"
+#include "plan/private-files.h"
 #include "plan/sandbox.h"
 #include "plan/usage.h"
 #include "registry/news.h"
@@ -688,6 +689,8 @@ int plan_exec(struct atoll_plan *p, const struct atoll_exec *exec, const struct 
 			                                   .term_signal = usage.term_signal,
 			                                   .isolated = usage.isolated };
 		exec_wishes_report(wishes, &usage, ret->res);
+		if (usage.isolated)
+			private_files_report(op.boxes.v[0].area, op.plan.name, ret->res);
 		if (usage.still_written)
 			result_note(ret->res, ATOLL_NOTE_WARNING, "", "", STILL_WRITTEN);
 	}

@@ -45,6 +45,10 @@ member() {
 	member .exit_code 0
 	checked 0 diff atoll diff p --json
 	member '[.added, .changed, .deleted]' '[0,1,1]'
+	echo old >"$elsewhere/before"
+	HOME=$elsewhere checked --last 0 exec atoll exec --json p -- sh -c 'echo x >~/private; rm ~/before'
+	HOME=$elsewhere checked 0 diff-home atoll diff p --home --json
+	member '[.files[].kind]' '["deleted","added"]'
 	checked 0 path atoll path p a --json
 	echo theirs >b/three
 	checked 0 refresh atoll refresh p --json
