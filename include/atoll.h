@@ -184,6 +184,7 @@ enum atoll_note_kind {
 	ATOLL_NOTE_INFO,          /* text only, and nothing to worry about */
 	ATOLL_NOTE_KEPT,          /* a version that is nowhere else was kept; the text says where */
 	ATOLL_NOTE_GIT_PROGRAM,   /* hook or setting by which git would run a program */
+	ATOLL_NOTE_OPEN_DATABASE, /* an SQLite database to be replaced, which a process has open */
 	ATOLL_NOTE_END_
 };
 ATOLL_API const char *atoll_note_kind_name(enum atoll_note_kind k);
@@ -590,6 +591,7 @@ enum atoll_change_kind {
 #define ATOLL_CHANGE_CONFLICT      0x800u  /* somebody else changed it too */
 #define ATOLL_CHANGE_HARD_LINK     0x1000u /* the original has other names: they keep what it was */
 #define ATOLL_CHANGE_GIT_PROGRAM   0x2000u /* a hook or setting: git, used there, runs a program */
+#define ATOLL_CHANGE_DATABASE      0x4000u /* an SQLite database that is there, or a part of one */
 
 struct atoll_participant;
 
@@ -652,6 +654,7 @@ ATOLL_API int atoll_plan_digest(struct atoll_plan *p, char ret_digest[ATOLL_DIGE
 #define ATOLL_FF_ONLY             0x200u /* git: a branch somebody else moved, too, is a conflict */
 #define ATOLL_KEEP_WORK           0x100u /* rollback: what was committed is uncommitted work again */
 #define ATOLL_ALLOW_GIT_PROGRAMS  0x400u /* hooks and settings by which git runs programs */
+#define ATOLL_ALLOW_OPEN_DATABASE 0x800u /* replace SQLite files that a process has open */
 
 /* All sandboxes of the plan, or none. -ATOLL_E_CONFLICT, -ATOLL_E_POLICY and every other failure
  * leave every resource as it was and the work intact, unless the result says otherwise. */

@@ -20,6 +20,7 @@ static const struct {
 	{ ATOLL_CHANGE_CONFLICT, "conflict" },
 	{ ATOLL_CHANGE_HARD_LINK, "hard-link" },
 	{ ATOLL_CHANGE_GIT_PROGRAM, "git-program" },
+	{ ATOLL_CHANGE_DATABASE, "database" },
 };
 
 /* Not before there is something to say: a failure right away is an object of its own. */

@@ -2,6 +2,7 @@
 /* A line per change, and what is worth saying of it besides its content. */
 #include "answer/diff-view.h"
 
+#include "diff/live-database.h"
 #include "util/cleanup.h"
 #include "util/escape.h"
 
@@ -92,6 +93,15 @@ static void say_program(struct strbuf *sb, const struct atoll_change *c)
 	strbuf_puts(sb, ": not committed without --allow git-programs");
 }
 
+/* With the path of the database, of which the entry may be a part. */
+static void say_database(struct strbuf *sb, const struct atoll_change *c)
+{
+	strbuf_puts(sb, ": give it with --sqlite ");
+	escape_add(sb, c->root, strlen(c->root));
+	strbuf_putc(sb, '/');
+	escape_add(sb, c->path, live_database_stem(c->path));
+}
+
 static void say_names(struct strbuf *sb, const struct atoll_change *c)
 {
 	uint32_t others = c->old_links - c->new_links;
@@ -122,14 +132,16 @@ static const struct {
 	{ ATOLL_CHANGE_SETUID, "setuid", say_stripped },
 	{ ATOLL_CHANGE_SPECIAL, "special", say_special },
 	{ ATOLL_CHANGE_GIT_PROGRAM, "git would run a program", say_program },
+	{ ATOLL_CHANGE_DATABASE, "SQLite database", say_database },
 	{ ATOLL_CHANGE_HARD_LINK, "hard link broken", say_names },
 	{ ATOLL_CHANGE_CONFLICT, "conflict", say_conflict },
 };
 
 /* Of an entry that comes or goes whole only these say something. */
-#define WHOLE_BITS                                                                 \
-	(ATOLL_CHANGE_ESCAPING_LINK | ATOLL_CHANGE_SETUID | ATOLL_CHANGE_SPECIAL | \
-	 ATOLL_CHANGE_GIT_PROGRAM | ATOLL_CHANGE_HARD_LINK | ATOLL_CHANGE_CONFLICT)
+#define WHOLE_BITS                                                                   \
+	(ATOLL_CHANGE_ESCAPING_LINK | ATOLL_CHANGE_SETUID | ATOLL_CHANGE_SPECIAL |   \
+	 ATOLL_CHANGE_GIT_PROGRAM | ATOLL_CHANGE_DATABASE | ATOLL_CHANGE_HARD_LINK | \
+	 ATOLL_CHANGE_CONFLICT)
 
 void diff_remarks(struct strbuf *sb, const struct atoll_change *change, unsigned left_out)
 {

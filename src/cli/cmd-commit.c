@@ -15,6 +15,7 @@ static const struct decide_flag flag_table[] = {
 	{ "allow", "setuid", ATOLL_ALLOW_SETUID },
 	{ "allow", "partial", ATOLL_ALLOW_PARTIAL },
 	{ "allow", "git-programs", ATOLL_ALLOW_GIT_PROGRAMS },
+	{ "allow", "open-database", ATOLL_ALLOW_OPEN_DATABASE },
 	{ "deny", "escaping-links", ATOLL_DENY_ESCAPING_LINKS },
 	{ "no-undo", NULL, ATOLL_NO_UNDO },
 	{ "dry-run", NULL, ATOLL_DRY_RUN },
@@ -245,10 +246,11 @@ static int commit_run(struct cli *c)
 }
 
 static const struct option_row options[] = {
-	{ "allow", "special|setuid|partial|git-programs",
+	{ "allow", "special|setuid|partial|git-programs|open-database",
 	  "special: new devices, sockets, FIFOs; setuid: new set-id bits;\n"
 	  "partial: resources that cannot be undone beside others;\n"
-	  "git-programs: hooks and settings by which git runs programs" },
+	  "git-programs: hooks and settings by which git runs programs;\n"
+	  "open-database: replace SQLite files that a process has open" },
 	{ "deny", "escaping-links", "refuse new links that leave their tree" },
 	{ "exclude", "GLOB",
 	  "leave out what matches: a name anywhere, or, with a slash in it, a\n"

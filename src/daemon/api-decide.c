@@ -75,6 +75,7 @@ static const struct api_word allow_words[] = {
 	{ "setuid", ATOLL_ALLOW_SETUID },
 	{ "partial", ATOLL_ALLOW_PARTIAL },
 	{ "git-programs", ATOLL_ALLOW_GIT_PROGRAMS },
+	{ "open-database", ATOLL_ALLOW_OPEN_DATABASE },
 	{ NULL, 0 },
 };
 

@@ -22,8 +22,9 @@
 #include <unistd.h>
 
 /* The mirror is to be what the workspace is: what may be installed elsewhere is decided there. */
-#define COMMIT_FLAGS \
-	(ATOLL_NO_UNDO | ATOLL_ALLOW_SPECIAL | ATOLL_ALLOW_SETUID | ATOLL_ALLOW_GIT_PROGRAMS)
+#define COMMIT_FLAGS                                                                           \
+	(ATOLL_NO_UNDO | ATOLL_ALLOW_SPECIAL | ATOLL_ALLOW_SETUID | ATOLL_ALLOW_GIT_PROGRAMS | \
+	 ATOLL_ALLOW_OPEN_DATABASE)
 
 /* ---- the plan ---- */
 

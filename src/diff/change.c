@@ -25,7 +25,7 @@ struct fixed {
 	uint32_t base_dir;
 	uint64_t entries;
 	struct usage goes;
-	bool has_base, has_work, counted, in_part, settled;
+	bool has_base, has_work, counted, databases, in_part, settled;
 };
 
 static void encode(const struct change *c, struct strbuf *sb)
@@ -42,6 +42,7 @@ static void encode(const struct change *c, struct strbuf *sb)
 	f.has_base = c->base.mode != 0;
 	f.has_work = c->work.mode != 0;
 	f.counted = c->counted;
+	f.databases = c->databases;
 	f.in_part = c->in_part;
 	f.settled = c->settled;
 	strbuf_add(sb, &f, sizeof(f));
@@ -79,6 +80,7 @@ static void decode(const void *data, struct change *ret)
 		                .entries = f.entries,
 		                .goes = f.goes,
 		                .counted = f.counted,
+		                .databases = f.databases,
 		                .in_part = f.in_part,
 		                .settled = f.settled };
 	if (f.has_base) {

@@ -34,6 +34,7 @@ struct change {
 	uint64_t entries;    /* that a listing of it has, itself included, once they are counted */
 	bool counted;
 	struct usage goes; /* of a directory that goes, with all below it, once it was read */
+	bool databases;    /* of a directory that goes: there may be some in it, once it was read */
 	bool in_part;      /* of a new directory: only some of what is below it is meant */
 	bool settled;      /* somebody else's version, now in `base`, is to be replaced */
 };

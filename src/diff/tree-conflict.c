@@ -6,6 +6,7 @@
  */
 #include "diff/tree.h"
 
+#include "diff/live-database.h"
 #include "diff/tree-impl.h"
 #include "fs/copy.h"
 #include "fs/resolve.h"
@@ -120,6 +121,7 @@ struct subtree {
 	const struct tree_compare *t;
 	struct todo todo;
 	struct usage goes;
+	bool databases;
 	char *found; /* path of the first change */
 };
 
@@ -144,8 +146,11 @@ static int check_name(struct subtree *s, const char *dir, int fd, const char *na
 		s->found = take_ptr(path);
 		return 0;
 	}
-	if (r == 0)
+	if (r == 0) {
 		usage_add_entry(&s->goes, &now);
+		s->databases |=
+			live_database_may_be(name, &now) && live_database_at(fd, name, &now);
+	}
 	if (r < 0 || e->dir == BASE_NO_DIR || e->flags & BASE_UNREADABLE)
 		return r;
 	return todo_add(&s->todo, path, e->dir);
@@ -202,6 +207,7 @@ static int subtree_changed(const struct tree_compare *t, struct change *c, char 
 	}
 	free(s.found);
 	c->goes = s.goes;
+	c->databases = s.databases;
 	return r;
 }
 

@@ -470,10 +470,10 @@ int atoll_plan_digest(struct atoll_plan *p, char ret_digest[ATOLL_DIGEST_LEN],
 
 /* ---- decide ---- */
 
-#define COMMIT_FLAGS                                                                            \
-	(ATOLL_ALLOW_SPECIAL | ATOLL_ALLOW_SETUID | ATOLL_ALLOW_PARTIAL |                       \
-	 ATOLL_ALLOW_GIT_PROGRAMS | ATOLL_DENY_ESCAPING_LINKS | ATOLL_NO_UNDO | ATOLL_DRY_RUN | \
-	 ATOLL_FF_ONLY)
+#define COMMIT_FLAGS                                                                        \
+	(ATOLL_ALLOW_SPECIAL | ATOLL_ALLOW_SETUID | ATOLL_ALLOW_PARTIAL |                   \
+	 ATOLL_ALLOW_GIT_PROGRAMS | ATOLL_ALLOW_OPEN_DATABASE | ATOLL_DENY_ESCAPING_LINKS | \
+	 ATOLL_NO_UNDO | ATOLL_DRY_RUN | ATOLL_FF_ONLY)
 
 int atoll_plan_commit_with(struct atoll_plan *p, const struct atoll_commit *commit,
                            struct atoll_result *res)

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "diff/live-database.h"
 #include "fs/resolve.h"
 #include "util/cleanup.h"
 #include "util/mem.h"
@@ -45,6 +46,14 @@ static int parent_of(struct dir_sides *s, enum atoll_side side, const char *path
 		s->parent[side] = NULL;
 	}
 	return r;
+}
+
+bool dir_is_database(struct dir_sides *s, const char *path, const struct fs_stat *old)
+{
+	const char *name;
+
+	return live_database_may_be(path, old) && parent_of(s, ATOLL_SIDE_OLD, path, &name) >= 0 &&
+	       live_database_at(s->parent_fd[ATOLL_SIDE_OLD], name, old);
 }
 
 int dir_content(struct atoll_participant *p, const struct atoll_change *change,

@@ -2,6 +2,7 @@
 /* The directory participant, before the decision: policy, feasibility, staging, manifest. */
 #include "strategy/dir.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -9,10 +10,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "diff/live-database.h"
 #include "fs/atomic.h"
 #include "fs/mount.h"
 #include "fs/remove.h"
 #include "fs/resolve.h"
+#include "fs/walk.h"
 #include "util/cleanup.h"
 #include "util/progress.h"
 #include "util/clock.h"
@@ -28,6 +31,8 @@ struct policy {
 	bool counts;
 	const char *refused; /* the first path refused, owned */
 	size_t row;          /* of policies, by which */
+	struct dir_sides sides;
+	struct strlist *databases; /* found, however they are judged */
 };
 
 static const struct {
@@ -37,36 +42,30 @@ static const struct {
 	unsigned deny;  /* flag that refuses it */
 	bool refuse;    /* refused unless allowed */
 	const char *text;
-	const char *option; /* what to type to have it */
+	const char *option;  /* what to type to have it */
+	const char *instead; /* what else can be done; NULL: remove it from the plan */
 } policies[] = {
 	{ ATOLL_CHANGE_SPECIAL, ATOLL_NOTE_SPECIAL, ATOLL_ALLOW_SPECIAL, 0, true,
-	  "a device, socket or FIFO made in the workspace", "--allow special" },
+	  "a device, socket or FIFO made in the workspace", "--allow special", NULL },
 	{ ATOLL_CHANGE_SETUID, ATOLL_NOTE_SETUID, ATOLL_ALLOW_SETUID, 0, false,
-	  "set-id bits or capabilities taken off", "--allow setuid" },
+	  "set-id bits or capabilities taken off", "--allow setuid", NULL },
 	{ ATOLL_CHANGE_ESCAPING_LINK, ATOLL_NOTE_ESCAPING_LINK, 0, ATOLL_DENY_ESCAPING_LINKS, false,
-	  "a new link that leaves the tree", "without --deny escaping-links" },
+	  "a new link that leaves the tree", "without --deny escaping-links", NULL },
 	{ ATOLL_CHANGE_GIT_PROGRAM, ATOLL_NOTE_GIT_PROGRAM, ATOLL_ALLOW_GIT_PROGRAMS, 0, true,
 	  "a hook or setting by which git would run a program outside the plan",
-	  "--allow git-programs" },
+	  "--allow git-programs", NULL },
+	{ ATOLL_CHANGE_DATABASE, ATOLL_NOTE_OPEN_DATABASE, ATOLL_ALLOW_OPEN_DATABASE, 0, true,
+	  "an SQLite database that a process has open", "--allow open-database",
+	  "end what has it open first; a plan that is given it with --sqlite commits its rows" },
 };
 #define POLICY_BITS                                                                \
 	(ATOLL_CHANGE_SPECIAL | ATOLL_CHANGE_SETUID | ATOLL_CHANGE_ESCAPING_LINK | \
 	 ATOLL_CHANGE_GIT_PROGRAM)
 
-static int judge_entry(void *ctx, const char *path, enum atoll_change_kind kind, unsigned what,
-                       const struct fs_stat *old_stat, const struct fs_stat *new_stat,
-                       const char *link_target)
+static void judge_bits(struct policy *pol, const char *path, unsigned what)
 {
-	struct policy *pol = ctx;
 	unsigned flags = pol->p->batch.flags;
 
-	const struct fs_stat *st = new_stat ? new_stat : old_stat;
-
-	(void)kind;
-	(void)link_target;
-	if (!atoll_participant_selected(pol->p, path, st && S_ISDIR(st->mode)))
-		return 0;
-	pol->entries += pol->counts;
 	for (size_t i = 0; i < sizeof(policies) / sizeof(policies[0]); i++) {
 		if (!(what & policies[i].bit) || (policies[i].allow && (flags & policies[i].allow)))
 			continue;
@@ -76,39 +75,126 @@ static int judge_entry(void *ctx, const char *path, enum atoll_change_kind kind,
 		pol->refused = xstrdup(path);
 		pol->row = i;
 	}
+}
+
+/* Once for each database, whichever part of it changed. */
+static void judge_database(struct policy *pol, const char *path, const struct fs_stat *old)
+{
+	cleanup_free char *database = NULL;
+
+	if (pol->p->batch.flags & ATOLL_ALLOW_OPEN_DATABASE ||
+	    !dir_is_database(&pol->sides, path, old))
+		return;
+	database = xstrndup(path, live_database_stem(path));
+	if (strlist_has(pol->databases, database))
+		return;
+	strlist_add(pol->databases, database);
+	if (live_database_is_open(pol->sides.root_fd[ATOLL_SIDE_OLD], database))
+		judge_bits(pol, database, ATOLL_CHANGE_DATABASE);
+}
+
+static int judge_entry(void *ctx, const char *path, enum atoll_change_kind kind, unsigned what,
+                       const struct fs_stat *old_stat, const struct fs_stat *new_stat,
+                       const char *link_target)
+{
+	struct policy *pol = ctx;
+	const struct fs_stat *st = new_stat ? new_stat : old_stat;
+
+	(void)kind;
+	(void)link_target;
+	if (!atoll_participant_selected(pol->p, path, st && S_ISDIR(st->mode)))
+		return 0;
+	pol->entries += pol->counts;
+	judge_bits(pol, path, what);
+	judge_database(pol, path, old_stat);
 	return 0;
 }
 
-static int judge(struct atoll_participant *p, const struct dir_source *source,
-                 const struct changeset *cs)
+static int judge_dropped(void *ctx, int dir_fd, const char *name, const char *path,
+                         unsigned char type)
 {
-	struct policy pol = { .p = p };
-	int r = 0;
+	struct policy *pol = ctx;
+	struct fs_stat st;
 
+	if (type == DT_DIR)
+		return faccessat(dir_fd, name, R_OK | X_OK, AT_EACCESS) < 0 ? WALK_SKIP : 0;
+	if (type == DT_REG && fs_stat_at(dir_fd, name, 0, &st) == 0)
+		judge_database(pol, path, &st);
+	return 0;
+}
+
+/* With a directory that goes, or is another now, every original below it goes, changed or not. It was read
+ * when conflicts were looked for, unless they were settled. */
+static int judge_tree(struct policy *pol, const struct change *c)
+{
+	bool drops = S_ISDIR(c->base.mode) && (c->op == CHANGE_DELETE || c->op == CHANGE_REPLACE);
+	int r;
+
+	if (!drops || (c->goes.entries && !c->databases) ||
+	    pol->p->batch.flags & ATOLL_ALLOW_OPEN_DATABASE)
+		return 0;
+	r = walk_tree(pol->sides.root_fd[ATOLL_SIDE_OLD], c->path, judge_dropped, NULL, pol);
+	return r < 0 && r != -ENOENT ? error_sys(&pol->p->err, r, "look below", c->path) : 0;
+}
+
+static int judge_change(struct policy *pol, const struct dir_source *source, const struct change *c)
+{
+	int r;
+
+	if (c->base_flags & BASE_UNREADABLE && c->op != CHANGE_CREATE)
+		return error_set(&pol->p->err, -ATOLL_E_POLICY,
+		                 "'%s' could not be read when the sandbox was made, so a change of "
+		                 "it cannot be judged",
+		                 c->path);
+	r = judge_tree(pol, c);
+	if (r < 0)
+		return r;
+	pol->counts = !c->in_part; /* what comes of a part is known when it is staged */
+	if (c->what & POLICY_BITS || (!c->counted && pol->counts))
+		return source->expand(source->ctx, c, judge_entry, pol, &pol->p->err);
+	judge_database(pol, c->path, c->base.mode ? &c->base : NULL);
+	if (pol->counts)
+		pol->entries += c->entries;
+	return 0;
+}
+
+/* 0, or the error that names the first path refused. */
+static int answer(struct policy *pol)
+{
+	struct atoll_participant *p = pol->p;
+	const char *instead = policies[pol->row].instead;
+
+	if (!pol->refused)
+		return 0;
+	(void)error_set(&p->err, -ATOLL_E_POLICY, "'%s' is %s", pol->refused,
+	                policies[pol->row].text);
+	if (instead)
+		error_hint(&p->err, "%s; or atoll commit %s %s", instead, p->plan,
+		           policies[pol->row].option);
+	else
+		error_hint(&p->err, "atoll commit %s %s, or remove it there (atoll shell %s)",
+		           p->plan, policies[pol->row].option, p->plan);
+	return -ATOLL_E_POLICY;
+}
+
+static int judge(struct atoll_participant *p, const struct dir_source *source,
+                 const struct changeset *cs, struct strlist *databases)
+{
+	cleanup_close int root_fd = open(p->root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	struct policy pol = { .p = p, .databases = databases };
+	int r = root_fd < 0 ? error_sys(&p->err, -errno, "open", p->root) : 0;
+
+	dir_sides_init(&pol.sides, root_fd, FD_NONE);
 	for (size_t i = 0; i < cs->v.n && r >= 0; i++) {
 		cleanup_change struct change c = CHANGE_INIT;
 
 		r = changeset_get(&cs->v, i, &c);
-		if (r < 0)
-			return dir_unreadable(p, r);
-		if (c.base_flags & BASE_UNREADABLE && c.op != CHANGE_CREATE)
-			return error_set(&p->err, -ATOLL_E_POLICY,
-			                 "'%s' could not be read when the sandbox was made, so a "
-			                 "change of it cannot be judged",
-			                 c.path);
-		pol.counts = !c.in_part; /* what comes of a part is known when it is staged */
-		if (c.what & POLICY_BITS || (!c.counted && pol.counts))
-			r = source->expand(source->ctx, &c, judge_entry, &pol, &p->err);
-		else if (pol.counts)
-			pol.entries += c.entries;
+		r = r < 0 ? dir_unreadable(p, r) : judge_change(&pol, source, &c);
 	}
+	dir_sides_done(&pol.sides);
 	p->changes = pol.entries;
-	if (r >= 0 && pol.refused) {
-		r = error_set(&p->err, -ATOLL_E_POLICY, "'%s' is %s", pol.refused,
-		              policies[pol.row].text);
-		error_hint(&p->err, "atoll commit %s %s, or remove it there (atoll shell %s)",
-		           p->plan, policies[pol.row].option, p->plan);
-	}
+	if (r >= 0)
+		r = answer(&pol);
 	free_const(pol.refused);
 	return r;
 }
@@ -491,16 +577,19 @@ static int spare_children(struct atoll_participant *p, const struct changeset *c
 int dir_prepare(struct atoll_participant *p, const char *work, const struct dir_source *source,
                 const struct changeset *cs)
 {
+	cleanup_strlist struct strlist databases = STRLIST_INIT;
 	struct dir_batch *b;
 	int r = spare_children(p, cs);
 
 	if (r >= 0)
-		r = judge(p, source, cs);
+		r = judge(p, source, cs, &databases);
 	if (r < 0)
 		return r;
 	r = dir_batch_open(p, work, true, &b);
 	if (r < 0)
 		return r;
+	b->databases = databases;
+	databases = STRLIST_INIT;
 	b->m.created_ns = clock_real_ns();
 	spool_spill_to(&b->m.ops, b->area_fd);
 	r = p->rest ? dir_work_write(p, b, source, cs) : dir_used_write(p, b);
@@ -579,6 +668,7 @@ static int check_op(struct atoll_participant *p, struct dir_batch *b, const stru
 
 int dir_check(struct atoll_participant *p, const char *work)
 {
+	struct policy pol = { .p = p };
 	struct dir_batch *b;
 	int r = dir_batch_load(p, work, &b);
 
@@ -591,5 +681,11 @@ int dir_check(struct atoll_participant *p, const char *work)
 		if (r >= 0 && !(o.flags & MANIFEST_WORK))
 			r = check_op(p, b, &o);
 	}
+	for (size_t i = 0; r >= 0 && i < b->databases.n; i++)
+		if (live_database_is_open(b->root_fd, b->databases.v[i]))
+			judge_bits(&pol, b->databases.v[i], ATOLL_CHANGE_DATABASE);
+	if (r >= 0)
+		r = answer(&pol);
+	free_const(pol.refused);
 	return r;
 }

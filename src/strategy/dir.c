@@ -33,6 +33,7 @@ static void batch_free(void *state)
 	for (size_t i = 0; i < b->n_copied; i++)
 		free(b->copied[i].path);
 	free(b->copied);
+	strlist_done(&b->databases);
 	manifest_done(&b->m);
 	free(b);
 }
@@ -335,6 +336,8 @@ int dir_report(void *ctx, const char *path, enum atoll_change_kind kind, unsigne
 	/* A commit puts another inode at this name only. */
 	if (kind == ATOLL_CHANGE_CHANGED && !S_ISDIR(c.old_mode) && c.new_links < c.old_links)
 		c.what |= ATOLL_CHANGE_HARD_LINK;
+	if (p->sides && dir_is_database(p->sides, path, old_stat))
+		c.what |= ATOLL_CHANGE_DATABASE;
 	return atoll_participant_change(p, &c);
 }
 

@@ -64,6 +64,8 @@ struct dir_batch {
 	struct fs_project slots_project; /* of the batch's directory, when slots_asked */
 	bool slots_asked;
 	char *noted_parent; /* in the workspace, noted last for the barrier */
+	struct strlist
+		databases; /* that the batch replaces and no process may have open; by prepare */
 };
 
 /* WORK: path of the workspace's root, or NULL. Opens what there is; with MAKE the batch's
@@ -90,6 +92,9 @@ struct dir_sides {
 };
 void dir_sides_init(struct dir_sides *s, int old_fd, int new_fd);
 void dir_sides_done(struct dir_sides *s);
+/* Is PATH, which OLD is how it looks in the resource, a database there or a part of one? See
+ * diff/live-database.h. */
+bool dir_is_database(struct dir_sides *s, const char *path, const struct fs_stat *old);
 int dir_content(struct atoll_participant *p, const struct atoll_change *change,
                 enum atoll_side side, int *ret_fd);
 /* The error that names how many conflicts there were; 0 for none. */

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "diff/live-database.h"
 #include "fs/atomic.h"
 #include "fs/resolve.h"
 #include "util/cleanup.h"
@@ -26,6 +27,7 @@ struct late {
 	const struct overlay_base *b;
 	uint64_t entries; /* told */
 	struct usage goes;
+	bool databases;
 	char *path;
 	bool is_dir; /* and so perhaps only holds what is meant */
 };
@@ -38,6 +40,7 @@ static int late_entry(void *ctx, int dir_fd, const char *name, const char *path,
 	int r;
 
 	usage_add_entry(&l->goes, st);
+	l->databases |= live_database_may_be(name, st) && live_database_at(dir_fd, name, st);
 	if ((l->path && !l->is_dir) || !overlay_base_changed_since(l->b, st->ctime_ns))
 		return 0;
 	r = fs_stat_at(dir_fd, name, FS_STAT_ID, &now);
@@ -81,6 +84,7 @@ static int late_below(struct atoll_participant *p, const struct upper_compare *u
 	c->entries = l.entries;
 	c->counted = true;
 	c->goes = l.goes;
+	c->databases = l.databases;
 	if (!l.path)
 		return 0;
 	*ret_why = xasprintf("contains changes: %s", l.path);

@@ -41,6 +41,7 @@ static const char *const note_names[] = {
 	[ATOLL_NOTE_INFO] = "note",
 	[ATOLL_NOTE_KEPT] = "kept",
 	[ATOLL_NOTE_GIT_PROGRAM] = "git program",
+	[ATOLL_NOTE_OPEN_DATABASE] = "open database",
 };
 _Static_assert(sizeof(note_names) / sizeof(note_names[0]) == ATOLL_NOTE_END_,
                "a name for every kind of note");

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "diff/live-database.h"
 #include "strategy/module.h"
 #include "util/cleanup.h"
 #include "util/mem.h"
@@ -34,9 +35,9 @@ static const struct atoll_strategy *lookup(const char *name)
 
 const char *const *strategy_sides(const char *name)
 {
-	static const char *const sqlite[] = { "-journal", "-wal", "-shm", NULL };
+	static const char *const none[] = { NULL };
 
-	return strcmp(name, strategy_sqlite.name) == 0 ? sqlite : sqlite + 3;
+	return strcmp(name, strategy_sqlite.name) == 0 ? live_database_sides : none;
 }
 
 bool strategy_is_side(const struct strlist *excludes, const char *path)

@@ -4,6 +4,7 @@
 #include "lib/views.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -915,6 +916,62 @@ static void der_03_refresh_takes_over_what_does_not_collide(void **state)
 	}
 }
 
+/* ---- a database that a process opens while a commit is prepared ---- */
+
+struct opener {
+	const char *path;
+	int fd;
+};
+
+static int open_database(void *user, struct atoll_participant *p, enum phase phase)
+{
+	struct opener *o = user;
+
+	(void)p;
+	(void)phase;
+	o->fd = open(o->path, O_RDONLY | O_CLOEXEC);
+	return o->fd < 0;
+}
+
+static void der_03_a_database_opened_after_prepare_is_not_replaced(void **state)
+{
+	struct fix *f = *state;
+
+	for (size_t i = 0; i < KINDS; i++) {
+		const char *root = make_tree(f, kinds[i]);
+		const char *other = fix_dir(f, fix_path(f, "other-%s", kinds[i]));
+		struct opener o = { .path = fix_path(f, "%s/d/c", root), .fd = -1 };
+		struct atoll_plan *p;
+		char *before;
+
+		put_bytes(o.path, 4096, 1); /* a page */
+		put_text(fix_path(f, "%s-wal", o.path), "");
+		put_text(fix_path(f, "%s/value", other), "old\n");
+		before = man_take(root);
+		p = plan_on(f, root, kinds[i]);
+		fix_add(f, p, other, "failer");
+		run_ok(f, p, root, "echo C >d/c; echo A >a");
+		put_text(fix_path(f, "%s/value", fix_work(f, p, other)), "new\n");
+		/* The directory was prepared when the other resource is. */
+		phase_hook(other, PHASE_PREPARE, open_database, &o);
+		expect_code(f, atoll_plan_commit(p, 0, f->res), -ATOLL_E_POLICY);
+		expect(o.fd >= 0);
+		expect(has_note(f, ATOLL_NOTE_OPEN_DATABASE, "d/c"));
+		expect_man(root, before);
+		expect_text(fix_path(f, "%s/value", other), "old\n");
+		phase_clear();
+		expect_code(f, atoll_plan_commit(p, 0, f->res), -ATOLL_E_POLICY);
+		expect_man(root, before);
+		expect_eq(close(o.fd), 0);
+		expect_commit(f, p);
+		expect_text(o.path, "C\n");
+		expect_rollback(f, p);
+		expect_man(root, before);
+		free(before);
+		expect_stop(f, p);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	static const struct atest_child children[] = { { "keep", child_keep }, { NULL, NULL } };
@@ -941,6 +998,7 @@ int main(int argc, char **argv)
 		mtest(der_04_a_late_edit_refuses_the_undo),
 		mtest(der_21_names_taken_by_a_newer_batch),
 		mtest(der_03_refresh_takes_over_what_does_not_collide),
+		mtest(der_03_a_database_opened_after_prepare_is_not_replaced),
 	};
 
 	become_user(argc, argv);
