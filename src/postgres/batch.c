@@ -37,6 +37,36 @@ char *batch_name(const struct client *c, struct named *list, const char *name)
 	return xstrdup(name);
 }
 
+void batch_add_text(const struct client *c, const char *text, const struct sql_statement *s,
+                    size_t from, size_t to, struct strbuf *sb)
+{
+	if (s->flags & (SQL_PREPARES | SQL_EXECUTES) && s->name_end > s->name_start) {
+		cleanup_free char *name =
+			sql_name(text + s->name_start, s->name_end - s->name_start);
+		cleanup_free char *known = batch_name(c, c->statements, name);
+
+		if (strcmp(name, known) != 0) {
+			strbuf_add(sb, text + from, s->name_start - from);
+			settings_add_name(sb, known);
+			from = s->name_end;
+		}
+	}
+	strbuf_add(sb, text + from, to - from);
+}
+
+void batch_note_done(struct client *c, const struct verb *v)
+{
+	cleanup_free char *known = NULL;
+
+	if (v->flags & SQL_PREPARES && v->name) {
+		known = batch_name(c, c->statements, v->name);
+		(void)named_put(&c->statements, v->name, known, NULL);
+	} else if (v->flags & SQL_CURSOR && !(v->flags & SQL_HOLD) && v->name &&
+	           !named_find(c->portals, v->name)) {
+		(void)named_put(&c->portals, v->name, v->name, NULL);
+	}
+}
+
 static void copy_verb(struct verb *to, const struct verb *from)
 {
 	*to = (struct verb){ .kind = from->kind,
@@ -101,7 +131,7 @@ static struct promise *forward_about(struct client *c, char type, char what, con
 /* The server has one statement without a name, and it may be another client's by now. */
 static void renew_unnamed(struct client *c, const char *name, const struct named *s)
 {
-	if (*name || c->h->unnamed == c)
+	if (*name || (s && c->h->unnamed == c))
 		return;
 	if (s)
 		forward(c, 'P', s->body, s->body_len)->swallow = true;
@@ -110,16 +140,27 @@ static void renew_unnamed(struct client *c, const char *name, const struct named
 	c->h->unnamed = s ? c : NULL;
 }
 
+/* A portal without a name that is none of the client's, but left by a question or query. */
+static void forget_unnamed_portal(struct client *c, const char *name, const struct named *p)
+{
+	if (!*name && !p)
+		forward_about(c, 'C', 'P', "")->swallow = true;
+}
+
 /* ---- Parse ---- */
 
 /* What kind of statement it is, and what its words say. Of several, the server takes none. */
-static struct verb read_text(const struct client *c, const char *text)
+static struct verb read_text(const struct client *c, const char *text, struct strbuf *ret_text)
 {
 	cleanup_sql struct sql sql = SQL_INIT;
 	struct verb v = { .kind = SQL_ODD };
 
 	if (sql_split(&sql, text, strlen(text), c->backslashes) < 0)
 		return v;
+	if (sql.n == 1)
+		batch_add_text(c, text, &sql.v[0], 0, strlen(text), ret_text);
+	else
+		strbuf_puts(ret_text, text);
 	if (sql.n == 0)
 		return (struct verb){ .kind = SQL_PLAIN };
 	v = verb_read(text, &sql.v[0]);
@@ -170,7 +211,7 @@ static int take_parse(struct client *c, const struct wire_message *m)
 	struct wire_reader r = wire_read(m);
 	const char *name = wire_text(&r);
 	const char *text = wire_text(&r);
-	cleanup_strbuf struct strbuf body = STRBUF_INIT;
+	cleanup_strbuf struct strbuf body = STRBUF_INIT, known = STRBUF_INIT;
 	cleanup_verb struct verb v = { .kind = SQL_PLAIN };
 	cleanup_free char *to = NULL;
 	struct named *n;
@@ -179,13 +220,14 @@ static int take_parse(struct client *c, const struct wire_message *m)
 		(void)forward(c, 'P', m->body, m->len);
 		return 1;
 	}
-	v = read_text(c, text);
+	v = read_text(c, text, &known);
 	n = *name ? named_find(c->statements, name) : NULL;
 	if ((verb_is_ours(v.kind) && v.kind != SQL_ODD) || (n && verb_is_ours(n->verb.kind)))
 		return parse_own(c, name, &v);
 	to = v.kind == SQL_ODD ? xstrdup("") : batch_name(c, c->statements, name);
 	strbuf_add(&body, to, strlen(to) + 1);
-	strbuf_add(&body, text, m->len - (size_t)(text - (const char *)m->body));
+	strbuf_add(&body, strbuf_str(&known), known.len + 1);
+	strbuf_add(&body, r.at, r.left);
 	if (v.kind == SQL_ODD)
 		return parse_odd(c, name, &v, &body);
 	n = promise_name(forward(c, 'P', body.buf, body.len), &c->statements, name, to);
@@ -241,6 +283,13 @@ static int take_bind(struct client *c, const struct wire_message *m)
 
 	if (s && verb_is_ours(s->verb.kind))
 		return bind_own(c, s, portal, &r);
+	p = *portal && s ? named_find(c->portals, portal) : NULL;
+	if (p && verb_is_ours(p->verb.kind)) {
+		if (!settled(c))
+			return 0;
+		fail_name(c, "42P03", "cursor", portal, "already exists");
+		return 1;
+	}
 	renew_unnamed(c, name, s);
 	to = batch_name(c, c->portals, portal);
 	from = batch_name(c, c->statements, name);
@@ -291,6 +340,8 @@ static int take_about(struct client *c, const struct wire_message *m)
 		return about_own(c, m, what, list, name);
 	if (what == 'S' && m->type == 'D')
 		renew_unnamed(c, name, n);
+	if (what == 'P' && m->type == 'D')
+		forget_unnamed_portal(c, name, n);
 	to = batch_name(c, *list, name);
 	p = forward_about(c, m->type, what, to);
 	if (m->type != 'C')
@@ -338,13 +389,17 @@ static int take_execute(struct client *c, const struct wire_message *m)
 			return 0;
 		verb_prelude(c, &p->verb);
 	}
+	forget_unnamed_portal(c, portal, p);
 	to = batch_name(c, c->portals, portal);
 	strbuf_add(&body, to, strlen(to) + 1);
 	strbuf_add(&body, r.at, r.left);
 	sent = forward(c, 'E', body.buf, body.len);
+	c->executed = true;
 	if (!p)
 		return 1;
 	verb_note(c, p->verb.flags);
+	if (p->verb.flags & (SQL_PREPARES | SQL_CURSOR))
+		copy_verb(&sent->verb, &p->verb);
 	sent->copy = p->verb.flags & SQL_COPY;
 	c->copies += sent->copy;
 	c->copy_over = false;
@@ -423,10 +478,11 @@ static bool is_ours(struct client *c, const struct wire_message *m)
 	const struct named *n = NULL;
 
 	if (m->type == 'P') {
+		cleanup_strbuf struct strbuf known = STRBUF_INIT;
 		cleanup_verb struct verb v = { .kind = SQL_PLAIN };
 
 		(void)wire_text(&r);
-		v = read_text(c, wire_text(&r));
+		v = read_text(c, wire_text(&r), &known);
 		return verb_is_ours(v.kind) && v.kind != SQL_ODD;
 	}
 	if (m->type == 'B') {
@@ -521,6 +577,7 @@ void batch_answer(struct client *c, const struct wire_message *m)
 		c->copying = !c->copy_over;
 	if (p && answers(m->type, p->type)) {
 		swallow = p->swallow;
+		batch_note_done(c, &p->verb);
 		c->copies -= p->copy;
 		c->copying &= !p->copy;
 		promise_keep(&c->promises);
@@ -529,12 +586,13 @@ void batch_answer(struct client *c, const struct wire_message *m)
 		client_pass(c, m);
 }
 
-/* A simple query in the middle: the batch ends here. */
+/* A simple query in the middle: the batch ends here, but for one that has failed: that goes on to its
+ * Sync. */
 bool batch_leave(struct client *c)
 {
 	if (!settled(c))
 		return false;
-	c->in_batch = false;
+	c->in_batch = c->skip || c->errored;
 	return true;
 }
 

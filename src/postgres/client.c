@@ -83,6 +83,7 @@ void client_free(struct client *c)
 	named_clear(&c->statements);
 	named_clear(&c->portals);
 	settings_clear(&c->settings);
+	settings_clear(&c->startup);
 	settings_clear(&c->locals);
 	sql_done(&c->sql);
 	free(c->script);
@@ -166,7 +167,7 @@ static void add_text(struct strbuf *sb, const char *text, const char *prefix)
 	strbuf_add(sb, text, strlen(text) + 1);
 }
 
-void client_pass_error(struct client *c, const struct wire_message *m, size_t shift)
+void client_pass_error(struct client *c, const struct wire_message *m, long shift)
 {
 	cleanup_free char *prefix = xasprintf("%s_%u_", SQL_OURS, (unsigned)c->pid);
 	cleanup_strbuf struct strbuf body = STRBUF_INIT;
@@ -177,7 +178,7 @@ void client_pass_error(struct client *c, const struct wire_message *m, size_t sh
 		cleanup_free char *position = NULL;
 
 		if (field == 'P')
-			text = position = xasprintf("%llu", strtoull(text, NULL, 10) + shift);
+			text = position = xasprintf("%ld", strtol(text, NULL, 10) + shift);
 		strbuf_putc(&body, field);
 		add_text(&body, text, prefix);
 	}
@@ -193,6 +194,8 @@ void client_stream(struct client *c, const void *data, size_t len)
 
 void client_tag(struct client *c, const char *tag)
 {
+	if (script_hold_tag(c, tag))
+		return;
 	client_put(c, 'C', tag, strlen(tag) + 1);
 }
 
@@ -263,12 +266,15 @@ void client_lost(struct client *c, const char *why)
 
 static void say_hello(struct client *c)
 {
+	for (const struct setting *s = c->startup; s; s = s->next)
+		settings_add(&c->settings, s->name, s->value);
+
 	static const unsigned char authentication_ok[4] = { 0 };
 	unsigned char key[8];
 
 	client_put(c, 'R', authentication_ok, sizeof(authentication_ok));
 	for (size_t i = 0; i < N_REPORTED; i++) {
-		const char *value = settings_get(c->settings, reported[i]);
+		const char *value = settings_get(c->startup, reported[i]);
 
 		if (!value)
 			value = backend_parameter(c->h->b, reported[i]);
@@ -301,7 +307,7 @@ static void add_options(struct client *c, const char *options)
 		for (char *p = w; *p; p++)
 			if (*p == '-')
 				*p = '_';
-		settings_add(&c->settings, w, equals + 1);
+		settings_add(&c->startup, w, equals + 1);
 	}
 }
 
@@ -320,7 +326,7 @@ static bool take_parameters(struct client *c, struct wire_reader *r)
 		else if (strcmp(name, "options") == 0)
 			add_options(c, value);
 		else if (strcmp(name, "replication") != 0 && strncmp(name, "_pq_.", 5) != 0)
-			settings_add(&c->settings, name, value);
+			settings_add(&c->startup, name, value);
 		else if (strcmp(name, "replication") == 0 && strcmp(value, "false") != 0)
 			r->bad = true;
 	}
@@ -505,9 +511,12 @@ static int take_message(struct client *c, const struct wire_message *m)
 		return 0;
 	if (c->in_batch && batch_must_wait(c))
 		return 0;
-	if (m->type == 'F' || m->type == 'Q')
-		if (c->in_batch && !batch_leave(c))
+	if ((m->type == 'F' || m->type == 'Q') && c->in_batch) {
+		if (!batch_leave(c))
 			return 0;
+		if (c->in_batch)
+			return 1; /* it is passed over: something before it has failed */
+	}
 	if (m->type == 'F')
 		return script_call(c, m);
 	if (m->type == 'Q') {

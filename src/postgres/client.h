@@ -24,8 +24,9 @@ enum unit {
 	UNIT_BLOCK,    /* ends with COMMIT or ROLLBACK */
 };
 
-/* Is a statement one command, of a kind that may be carried out? The server is asked first. */
-enum check { CHECK_NONE = 0, CHECK_ASKED, CHECK_FINE };
+/* Is a statement one command, of a kind that may be carried out? The server is asked first; of a query of
+ * several statements it is asked about all of them before the first is executed. */
+enum check { CHECK_NONE = 0, CHECK_TEXT, CHECK_ASKED, CHECK_FINE };
 
 struct setting {
 	struct setting *next;
@@ -74,6 +75,9 @@ struct client {
 	struct sql sql;
 	size_t at;
 	size_t running;       /* statements before AT that the server is at */
+	size_t checked;       /* statements that the server has parsed */
+	bool from_start;      /* it was sent what stands before the first of them, too */
+	bool text_checked;    /* all of them */
 	enum check check;     /* of the statement at AT */
 	struct wire_buf held; /* a message that counts only if no error follows */
 	bool copying;         /* COPY ... FROM STDIN is open */
@@ -83,6 +87,7 @@ struct client {
 	bool skip;      /* to the next Sync */
 	bool forwarded; /* the server knows of the batch: it wants a Sync */
 	bool effects;   /* something was bound or executed */
+	bool executed;  /* something was executed: what follows is in a pipeline */
 	bool syncing;   /* a Sync of ours is under way */
 	bool flushed;   /* since the last message */
 	size_t copies;  /* COPYs whose end is not known */
@@ -91,6 +96,7 @@ struct client {
 	struct named *statements, *portals;
 
 	struct setting *settings;
+	struct setting *startup;  /* what it came with: for it, these are the defaults */
 	struct setting *reported; /* what it was told of them */
 	struct setting *changed;  /* what it is to be told when it is ready */
 	bool settings_old;        /* the server knows better */
@@ -126,7 +132,7 @@ void client_error(struct client *c, const char *sqlstate, const char *message);
 void client_warn(struct client *c, const char *sqlstate, const char *message);
 void client_pass(struct client *c, const struct wire_message *m);
 /* An error or a notice; a position in it is SHIFT characters further on for the client. */
-void client_pass_error(struct client *c, const struct wire_message *m, size_t shift);
+void client_pass_error(struct client *c, const struct wire_message *m, long shift);
 void client_ready(struct client *c);
 
 /* ---- unit.c ---- */
@@ -176,17 +182,25 @@ void script_step(struct client *c);
 void script_answer(struct client *c, const struct wire_message *m);
 void script_done(struct client *c);
 /* How many characters of the query stand before the text that the server has of it. */
-size_t script_shift(const struct client *c);
+long script_shift(const struct client *c);
+/* A tag that counts only if the end of the unit does not fail: true when it was kept back. */
+bool script_hold_tag(struct client *c, const char *tag);
 /* 1: the message was taken; 0: not now. */
 int batch_take(struct client *c, const struct wire_message *m);
 void batch_answer(struct client *c, const struct wire_message *m);
 void batch_done(struct client *c);
+/* Before a simple query: false: not now. If it is still in a batch afterwards, the query is void. */
 bool batch_leave(struct client *c);
 void batch_hang_up(struct client *c);
 /* Nothing more can be taken before the server has said more of a COPY. */
 bool batch_must_wait(struct client *c);
 /* What the server knows the statement or portal NAME of the client by. Caller frees. */
 char *batch_name(const struct client *c, struct named *list, const char *name);
+/* The statement, which ends at TO, with the name that PREPARE or EXECUTE has in it as the server knows it. */
+void batch_add_text(const struct client *c, const char *text, const struct sql_statement *s,
+                    size_t from, size_t to, struct strbuf *sb);
+/* A statement was carried out: PREPARE gives a name, and DECLARE, too. */
+void batch_note_done(struct client *c, const struct verb *v);
 
 /* ---- settings.c ---- */
 
@@ -195,10 +209,13 @@ const char *settings_get(const struct setting *list, const char *name);
 void settings_clear(struct setting **list);
 /* True when C's settings are in effect; else they are being put so. */
 bool settings_switch(struct client *c);
+/* SQL that sets what the client came with; only NAME, unless that is NULL. */
+void settings_add_startup(struct client *c, struct strbuf *sql, const char *name);
 /* SQL that puts back what SET LOCAL hid. */
 void settings_restore_locals(struct client *c, struct strbuf *sql);
 /* The setting that the words of a SET LOCAL name. Caller frees. */
 char *settings_name(const char *name);
 void settings_add_literal(struct strbuf *sql, const char *text);
+void settings_add_name(struct strbuf *sql, const char *name);
 
 #endif

@@ -101,6 +101,7 @@ void promise_keep(struct promises *p)
 
 	free(kept->name);
 	free_named(kept->before);
+	verb_done(&kept->verb);
 }
 
 static void take_back(struct promise *p)
@@ -113,6 +114,7 @@ static void take_back(struct promise *p)
 		}
 	}
 	free(p->name);
+	verb_done(&p->verb);
 }
 
 void promises_break(struct promises *p)
@@ -133,6 +135,7 @@ void promises_done(struct promises *p)
 	for (size_t i = p->first; i < p->n; i++) {
 		free(p->v[i].name);
 		free_named(p->v[i].before);
+		verb_done(&p->v[i].verb);
 	}
 	free(p->v);
 	*p = (struct promises){ 0 };

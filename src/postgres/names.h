@@ -16,7 +16,7 @@ struct verb {
 	enum sql_kind kind;
 	unsigned flags;
 	char *text; /* NULL where nobody asks for it: of a plain statement */
-	char *name; /* what it is about */
+	char *name; /* what it is about, or NULL */
 };
 void verb_done(struct verb *v);
 #define cleanup_verb __attribute__((__cleanup__(verb_done)))
@@ -44,6 +44,7 @@ struct promise {
 	char type;           /* 'P', 'B', 'C', 'D', 'E' */
 	bool swallow;        /* the answer is not for the client */
 	bool copy;           /* 'E' of a COPY */
+	struct verb verb;    /* 'E': what is executed, if it leaves a name */
 	struct named **list; /* 'P', 'B', 'C' of the client: where NAME has changed */
 	char *name;
 	struct named *before; /* what it stood for, or NULL */

@@ -25,7 +25,7 @@ void script_start(struct client *c, const char *text)
 	named_drop(&c->portals, "");
 	c->script = xstrdup(text);
 	c->script_len = strlen(text);
-	c->at = c->running = 0;
+	c->at = c->running = c->checked = 0;
 	c->check = CHECK_NONE;
 	c->in_script = true;
 	c->errored = false;
@@ -33,6 +33,7 @@ void script_start(struct client *c, const char *text)
 		client_error(c, "53200", "out of memory");
 	else if (c->sql.n == 0)
 		client_put(c, 'I', NULL, 0);
+	c->text_checked = c->sql.n < 2;
 }
 
 /* The server carries it out like a query. */
@@ -73,24 +74,9 @@ static bool may_be_several(const struct client *c, size_t i)
 	return sql_may_be_several(c->script + start, c->sql.v[i].stop - start);
 }
 
-/* The names that clients give to statements by PREPARE are in one room, like those of the protocol. */
-static void add_statement(struct client *c, size_t i, struct strbuf *sb)
+static void add_statement(struct client *c, size_t i, size_t from, struct strbuf *sb)
 {
-	const struct sql_statement *s = &c->sql.v[i];
-	size_t start = start_of(c, i);
-
-	if (s->flags & (SQL_PREPARES | SQL_EXECUTES) && s->name_end > s->name_start) {
-		cleanup_free char *name =
-			sql_name(c->script + s->name_start, s->name_end - s->name_start);
-		cleanup_free char *to = batch_name(c, c->statements, name);
-
-		if (strcmp(name, to) != 0) {
-			strbuf_add(sb, c->script + start, s->name_start - start);
-			strbuf_printf(sb, "\"%s\"", to);
-			start = s->name_end;
-		}
-	}
-	strbuf_add(sb, c->script + start, s->stop - start);
+	batch_add_text(c, c->script, &c->sql.v[i], from, c->sql.v[i].stop, sb);
 	strbuf_putc(sb, '\0');
 }
 
@@ -105,26 +91,58 @@ static void send_query(struct client *c)
 {
 	cleanup_strbuf struct strbuf sb = STRBUF_INIT;
 
-	add_statement(c, c->at, &sb);
+	c->from_start = c->at == 0;
+	add_statement(c, c->at, start_of(c, c->at), &sb);
 	holder_send(c->h, c, 'Q', sb.buf, sb.len);
 	expect(c);
 }
 
-static void send_parse(struct client *c, size_t i)
+static void send_parse(struct client *c, const char *before, size_t i)
 {
 	static const char no_types[2] = { 0 };
 	cleanup_strbuf struct strbuf sb = STRBUF_INIT;
 
 	strbuf_putc(&sb, '\0');
-	add_statement(c, i, &sb);
+	strbuf_puts(&sb, before);
+	c->from_start = false;
+	add_statement(c, i, c->sql.v[i].start, &sb);
 	strbuf_add(&sb, no_types, sizeof(no_types));
 	holder_send(c->h, c, 'P', sb.buf, sb.len);
+}
+
+/*
+ * The server reads all of a query before it executes any of it. A statement behind PREPARE is read, but
+ * not looked at any closer: what it names may come to be by a statement before it. Others are not looked at
+ * anyway, but for those few that are.
+ */
+#define AS_PREPARED "PREPARE " SQL_OURS "_text AS "
+
+/* The first from I on that can be read that way. */
+static size_t next_checked(const struct client *c, size_t i)
+{
+	while (i < c->sql.n && (c->sql.v[i].flags & SQL_EARLY ||
+	                        (verb_is_ours(c->sql.v[i].kind) && c->sql.v[i].kind != SQL_ODD)))
+		i++;
+	return i;
+}
+
+static void send_text(struct client *c)
+{
+	c->text_checked = true;
+	c->checked = next_checked(c, 0);
+	if (c->checked == c->sql.n || c->failed)
+		return;
+	for (size_t i = c->checked; i < c->sql.n; i = next_checked(c, i + 1))
+		send_parse(c, c->sql.v[i].flags & SQL_PREPARABLE ? AS_PREPARED : "", i);
+	holder_send(c->h, c, 'S', NULL, 0);
+	c->check = CHECK_TEXT;
+	expect(c);
 }
 
 /* Parsed, it is not carried out. */
 static void send_check(struct client *c)
 {
-	send_parse(c, c->at);
+	send_parse(c, "", c->at);
 	holder_send(c->h, c, 'S', NULL, 0);
 	c->check = CHECK_ASKED;
 	expect(c);
@@ -135,11 +153,12 @@ static void send_run(struct client *c, size_t to)
 	static const char bind[8] = { 0 }, portal[2] = { 'P' }, all[5] = { 0 };
 
 	for (size_t i = c->at; i < to; i++) {
-		send_parse(c, i);
+		send_parse(c, "", i);
 		holder_send(c->h, c, 'B', bind, sizeof(bind));
 		holder_send(c->h, c, 'D', portal, sizeof(portal));
 		holder_send(c->h, c, 'E', all, sizeof(all));
 	}
+	holder_send(c->h, c, 'C', portal, sizeof(portal));
 	holder_send(c->h, c, 'S', NULL, 0);
 	expect(c);
 }
@@ -150,11 +169,25 @@ static bool is_alone(const struct sql_statement *s)
 	return (s->flags & SQL_COPY) != 0;
 }
 
+/* What EXECUTE name is to execute, if that is no plain statement. */
+static const struct verb *script_executed(const struct client *c, const char *text,
+                                          const struct sql_statement *s)
+{
+	cleanup_free char *name = NULL;
+	const struct named *n;
+
+	if (!(s->flags & SQL_EXECUTES))
+		return NULL;
+	name = sql_name(text + s->name_start, s->name_end - s->name_start);
+	n = named_find(c->statements, name);
+	return n && n->verb.kind != SQL_PLAIN && !verb_is_ours(n->verb.kind) ? &n->verb : NULL;
+}
+
 static bool goes_along(const struct client *c, size_t i)
 {
 	const struct sql_statement *s = &c->sql.v[i];
 
-	return !is_alone(s) && !verb_has_prelude(s->kind) &&
+	return !is_alone(s) && !verb_has_prelude(s->kind) && !script_executed(c, c->script, s) &&
 	       !verb_is_run_here(c, s->kind, s->flags);
 }
 
@@ -179,6 +212,7 @@ static void send_statements(struct client *c)
 void script_step(struct client *c)
 {
 	cleanup_verb struct verb v = { .kind = SQL_PLAIN };
+	const struct verb *executed;
 	const struct sql_statement *s;
 
 	if (c->errored || c->at == c->sql.n) {
@@ -187,21 +221,28 @@ void script_step(struct client *c)
 	}
 	if (!unit_begin(c))
 		return;
+	if (!c->text_checked) {
+		send_text(c);
+		return;
+	}
 	s = &c->sql.v[c->at];
 	if (c->check == CHECK_NONE &&
 	    (s->kind == SQL_ODD || (is_alone(s) && may_be_several(c, c->at)))) {
 		send_check(c);
 		return;
 	}
+	executed = script_executed(c, c->script, s);
+	if (!executed)
+		executed = &v;
 	v = verb_read(c->script, s);
-	if (verb_is_run_here(c, s->kind, s->flags)) {
+	if (verb_is_run_here(c, executed->kind, executed->flags)) {
 		c->at++;
 		c->check = CHECK_NONE;
-		verb_run(c, &v);
+		verb_run(c, executed);
 		return;
 	}
-	if (verb_has_prelude(s->kind))
-		verb_prelude(c, &v);
+	if (verb_has_prelude(executed->kind))
+		verb_prelude(c, executed);
 	send_statements(c);
 }
 
@@ -226,36 +267,47 @@ static void hold(struct client *c, const struct wire_message *m)
 	(void)wire_put(&c->held, m->type, m->body, m->len);
 }
 
-size_t script_shift(const struct client *c)
+bool script_hold_tag(struct client *c, const char *tag)
 {
-	size_t i = c->check == CHECK_ASKED ? c->at : c->at - c->running, n = 0;
-
-	if (!c->in_script || (c->running == 0 && c->check != CHECK_ASKED) || i >= c->sql.n)
-		return 0;
-	for (size_t k = 0; k < start_of(c, i); k++)
-		n += ((unsigned char)c->script[k] & 0xc0) != 0x80;
-	return n;
+	if (!c->in_script || !hold_tag(c))
+		return false;
+	(void)wire_put_text(&c->held, 'C', tag);
+	return true;
 }
 
-/* PREPARE name: it goes when the client does. */
-static void note_done(struct client *c, const struct sql_statement *s)
+/* The statement that an answer is about; the number of them all: none. */
+static size_t answered_statement(const struct client *c)
 {
-	cleanup_free char *name = NULL, *to = NULL;
+	if (c->check == CHECK_TEXT)
+		return c->checked;
+	if (c->check == CHECK_ASKED)
+		return c->at;
+	return c->running > 0 ? c->at - c->running : c->sql.n;
+}
 
-	if (!(s->flags & SQL_PREPARES))
-		return;
-	name = sql_name(c->script + s->name_start, s->name_end - s->name_start);
-	to = batch_name(c, c->statements, name);
-	(void)named_put(&c->statements, name, to, NULL);
+long script_shift(const struct client *c)
+{
+	size_t i = c->in_script ? answered_statement(c) : c->sql.n;
+	long n = 0;
+
+	if (i >= c->sql.n)
+		return 0;
+	for (size_t k = 0; k < c->sql.v[i].start && !c->from_start; k++)
+		n += ((unsigned char)c->script[k] & 0xc0) != 0x80;
+	if (c->check == CHECK_TEXT && c->sql.v[i].flags & SQL_PREPARABLE)
+		n -= (long)strlen(AS_PREPARED);
+	return n;
 }
 
 static void take_check(struct client *c, const struct wire_message *m)
 {
-	if (m->type == 'E') {
+	if (m->type == '1' && c->check == CHECK_TEXT) {
+		c->checked = next_checked(c, c->checked + 1);
+	} else if (m->type == 'E') {
 		c->errored = true;
 		client_pass_error(c, m, script_shift(c));
 	} else if (m->type == 'Z') {
-		c->check = CHECK_FINE;
+		c->check = c->check == CHECK_TEXT ? CHECK_NONE : CHECK_FINE;
 	}
 }
 
@@ -265,13 +317,13 @@ void script_answer(struct client *c, const struct wire_message *m)
 		c->holds--;
 		c->copying = false;
 		c->failed = c->unit == UNIT_BLOCK && c->h->status_bad;
-		if (c->check == CHECK_ASKED)
+		if (c->check == CHECK_ASKED || c->check == CHECK_TEXT)
 			take_check(c, m);
 		else
 			c->running = 0;
 		return;
 	}
-	if (c->check == CHECK_ASKED) {
+	if (c->check == CHECK_ASKED || c->check == CHECK_TEXT) {
 		take_check(c, m);
 		return;
 	}
@@ -281,15 +333,18 @@ void script_answer(struct client *c, const struct wire_message *m)
 		client_pass_error(c, m, script_shift(c));
 		return;
 	}
-	if (strchr("12n", m->type))
+	if (strchr("123n", m->type))
 		return;
 	c->copying |= m->type == 'G';
 	if (wire_buf_left(&c->held) > 0) {
 		(void)wire_add(&c->out, c->held.v + c->held.off, wire_buf_left(&c->held));
 		wire_buf_done(&c->held);
 	}
-	if (m->type == 'C' && c->running > 0)
-		note_done(c, &c->sql.v[c->at - c->running--]);
+	if (m->type == 'C' && c->running > 0) {
+		cleanup_verb struct verb v = verb_read(c->script, &c->sql.v[c->at - c->running--]);
+
+		batch_note_done(c, &v);
+	}
 	if ((m->type == 'C' && hold_tag(c)) || (m->type == 'T' && hold_description(c)))
 		hold(c, m);
 	else

@@ -50,9 +50,21 @@ void settings_clear(struct setting **list)
 	}
 }
 
-/* Good whatever standard_conforming_strings says. */
+/* Good whatever standard_conforming_strings says, and in every encoding: in some a backslash may be the
+ * end of a letter. */
 void settings_add_literal(struct strbuf *sql, const char *text)
 {
+	bool ascii = true;
+
+	for (const char *p = text; *p; p++)
+		ascii &= (unsigned char)*p < 0x80;
+	if (!ascii) {
+		strbuf_puts(sql, "pg_catalog.convert_from(pg_catalog.decode('");
+		for (; *text; text++)
+			strbuf_printf(sql, "%02x", (unsigned char)*text);
+		strbuf_puts(sql, "', 'hex'), pg_catalog.current_setting('client_encoding'))");
+		return;
+	}
 	strbuf_puts(sql, strchr(text, '\\') ? " E'" : "'");
 	for (; *text; text++) {
 		if (*text == '\'' || *text == '\\')
@@ -60,6 +72,17 @@ void settings_add_literal(struct strbuf *sql, const char *text)
 		strbuf_putc(sql, *text);
 	}
 	strbuf_putc(sql, '\'');
+}
+
+void settings_add_name(struct strbuf *sql, const char *name)
+{
+	strbuf_putc(sql, '"');
+	for (; *name; name++) {
+		if (*name == '"')
+			strbuf_putc(sql, '"');
+		strbuf_putc(sql, *name);
+	}
+	strbuf_putc(sql, '"');
 }
 
 static void add_set(struct strbuf *sql, const struct setting *s, bool local)
@@ -75,6 +98,13 @@ void settings_restore_locals(struct client *c, struct strbuf *sql)
 {
 	for (const struct setting *s = c->locals; s; s = s->next)
 		add_set(sql, s, true);
+}
+
+void settings_add_startup(struct client *c, struct strbuf *sql, const char *name)
+{
+	for (const struct setting *s = c->startup; s; s = s->next)
+		if (!name || strcasecmp(name, s->name) == 0)
+			add_set(sql, s, false);
 }
 
 char *settings_name(const char *name)

@@ -250,6 +250,20 @@ static size_t take_modes(const struct lexer *x, size_t i, struct sql_statement *
 	return i;
 }
 
+/* What SET LOCAL or RESET is about, from the word I on. */
+static void classify_setting(const struct lexer *x, struct sql_statement *s, size_t i)
+{
+	struct word w;
+
+	i += nth_is(x, i, "time");
+	w = word_at(x, i);
+	s->name_start = w.start;
+	s->name_end = w.end;
+	/* a.b is one name */
+	if (w.end < x->len && x->text[w.end] == '.' && x->n_words > i + 1)
+		s->name_end = x->words[i + 1].end;
+}
+
 static void classify_set(const struct lexer *x, struct sql_statement *s)
 {
 	s->flags |= SQL_SETS;
@@ -263,14 +277,8 @@ static void classify_set(const struct lexer *x, struct sql_statement *s)
 	} else if (nth_is(x, 1, "constraints")) {
 		s->kind = SQL_SET_CONSTRAINTS;
 	} else if (nth_is(x, 1, "local")) {
-		struct word w = word_at(x, nth_is(x, 2, "time") ? 3 : 2);
-
 		s->kind = SQL_SET_LOCAL;
-		s->name_start = w.start;
-		s->name_end = w.end;
-		/* a.b is one name */
-		if (w.end < x->len && x->text[w.end] == '.' && x->n_words > 3)
-			s->name_end = x->words[3].end;
+		classify_setting(x, s, 2);
 	}
 }
 
@@ -332,7 +340,9 @@ static void classify_begin(const struct lexer *x, struct sql_statement *s)
 
 static void classify_declare(const struct lexer *x, struct sql_statement *s)
 {
-	s->flags |= SQL_CURSOR;
+	s->flags |= SQL_CURSOR | SQL_EARLY;
+	s->name_start = word_at(x, 1).start;
+	s->name_end = word_at(x, 1).end;
 	if (any_is(x, "with", "hold"))
 		s->flags |= SQL_HOLD;
 	else
@@ -383,14 +393,26 @@ static void classify(const struct lexer *x, struct sql_statement *s)
 		unsigned flag;
 		enum sql_kind kind;
 	} first[] = {
-		{ "reset", SQL_SETS, SQL_PLAIN },      { "discard", SQL_SETS, SQL_PLAIN },
-		{ "listen", 0, SQL_LISTEN },           { "unlisten", 0, SQL_UNLISTEN },
-		{ "notify", SQL_NOTIFIES, SQL_PLAIN }, { "create", SQL_DEFINES, SQL_PLAIN },
-		{ "alter", SQL_DEFINES, SQL_PLAIN },   { "do", SQL_DEFINES, SQL_PLAIN },
-		{ "call", SQL_DEFINES, SQL_PLAIN },    { "lock", 0, SQL_LOCK },
-		{ "copy", SQL_COPY, SQL_PLAIN },       { "select", SQL_QUERY, SQL_PLAIN },
-		{ "values", SQL_QUERY, SQL_PLAIN },    { "table", SQL_QUERY, SQL_PLAIN },
-		{ "with", SQL_QUERY, SQL_PLAIN },
+		{ "reset", SQL_SETS, SQL_RESET },
+		{ "discard", SQL_SETS, SQL_PLAIN },
+		{ "listen", 0, SQL_LISTEN },
+		{ "unlisten", 0, SQL_UNLISTEN },
+		{ "notify", SQL_NOTIFIES, SQL_PLAIN },
+		{ "create", SQL_DEFINES, SQL_PLAIN },
+		{ "alter", SQL_DEFINES, SQL_PLAIN },
+		{ "do", SQL_DEFINES, SQL_PLAIN },
+		{ "call", SQL_DEFINES | SQL_EARLY, SQL_PLAIN },
+		{ "lock", 0, SQL_LOCK },
+		{ "copy", SQL_COPY, SQL_PLAIN },
+		{ "select", SQL_QUERY | SQL_PREPARABLE, SQL_PLAIN },
+		{ "values", SQL_QUERY | SQL_PREPARABLE, SQL_PLAIN },
+		{ "table", SQL_QUERY | SQL_PREPARABLE, SQL_PLAIN },
+		{ "with", SQL_QUERY | SQL_PREPARABLE, SQL_PLAIN },
+		{ "insert", SQL_PREPARABLE, SQL_PLAIN },
+		{ "update", SQL_PREPARABLE, SQL_PLAIN },
+		{ "delete", SQL_PREPARABLE, SQL_PLAIN },
+		{ "merge", SQL_PREPARABLE, SQL_PLAIN },
+		{ "explain", SQL_EARLY, SQL_PLAIN },
 	};
 
 	if (x->snapshot)
@@ -402,7 +424,7 @@ static void classify(const struct lexer *x, struct sql_statement *s)
 		s->kind = first[i].kind ? first[i].kind : s->kind;
 	}
 	if (x->n_words == 0 || x->words[0].start != s->start)
-		s->flags |= x->text[s->start] == '(' ? SQL_QUERY : 0;
+		s->flags |= x->text[s->start] == '(' ? SQL_QUERY | SQL_PREPARABLE : 0;
 	else if (nth_is(x, 0, "begin") || (nth_is(x, 0, "start") && nth_is(x, 1, "transaction")))
 		classify_begin(x, s);
 	else if (nth_is(x, 0, "commit") || nth_is(x, 0, "end"))
@@ -421,6 +443,11 @@ static void classify(const struct lexer *x, struct sql_statement *s)
 		classify_declare(x, s);
 	else if (nth_is(x, 0, "vacuum"))
 		classify_vacuum(x, s);
+	/* CREATE TABLE ... AS, behind a list of columns of any length. */
+	for (size_t i = 1; nth_is(x, 0, "create") && i < x->n_words; i++)
+		s->flags |= nth_is(x, i, "as") || i + 1 == N_WORDS ? SQL_EARLY : 0;
+	if (s->kind == SQL_RESET)
+		classify_setting(x, s, 1);
 	if (s->kind == SQL_DISCARD_ALL)
 		must_end(x, s, 2);
 }

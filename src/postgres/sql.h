@@ -25,6 +25,7 @@ enum sql_kind {
 	SQL_SET_TRANSACTION, /* SET TRANSACTION */
 	SQL_SET_CONSTRAINTS,
 	SQL_SET_LOCAL,
+	SQL_RESET,
 	SQL_DISCARD_ALL,
 	SQL_DEALLOCATE, /* DEALLOCATE [PREPARE] name | ALL */
 	SQL_DECLARE,    /* a cursor that ends with the transaction */
@@ -50,15 +51,17 @@ enum sql_kind {
 #define SQL_EXECUTES     0x8000u /* EXECUTE name */
 #define SQL_SERIALIZABLE 0x0800u /* for a transaction or the session */
 #define SQL_COPY         0x1000u
-#define SQL_QUERY        0x2000u /* SELECT, VALUES, TABLE, WITH: rows are described first */
-#define SQL_VERBOSE      0x4000u /* VACUUM VERBOSE */
+#define SQL_QUERY        0x2000u  /* SELECT, VALUES, TABLE, WITH: rows are described first */
+#define SQL_VERBOSE      0x4000u  /* VACUUM VERBOSE */
+#define SQL_PREPARABLE   0x10000u /* may stand behind PREPARE name AS */
+#define SQL_EARLY        0x20000u /* the server looks at what it names when it parses it */
 
 struct sql_statement {
 	size_t start, end; /* bytes of the text; the semicolon is outside */
 	size_t stop;       /* behind the semicolon, or the end of the text */
 	enum sql_kind kind;
 	unsigned flags;
-	/* The word that DEALLOCATE, PREPARE, EXECUTE and SET LOCAL are about, as written; what
+	/* The word that DEALLOCATE, PREPARE, EXECUTE, RESET and SET LOCAL are about, as written; what
 	 * VACUUM is to look at. */
 	size_t name_start, name_end;
 };

@@ -60,7 +60,7 @@ void unit_fail(struct client *c, const char *sqlstate, const char *message)
 static void forget_unit(struct client *c)
 {
 	c->unit = UNIT_NONE;
-	c->failed = c->constraints = c->cursors = c->sets = c->read_only = false;
+	c->failed = c->constraints = c->cursors = c->executed = c->sets = c->read_only = false;
 	settings_clear(&c->locals);
 	named_clear(&c->portals);
 	if (c->h->owner == c)
@@ -137,7 +137,7 @@ static void not_committed(struct client *c, const struct answer *a)
 {
 	c->errored = true;
 	if (a->error)
-		client_pass(c, a->error);
+		client_pass_error(c, a->error, 0);
 	c->h->deferrable = true;
 	unit_roll_back(c, c->then);
 }

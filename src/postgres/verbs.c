@@ -31,8 +31,11 @@ struct verb verb_read(const char *text, const struct sql_statement *s)
 {
 	struct verb v = { .kind = s->kind, .flags = s->flags };
 
+	if (s->flags & (SQL_PREPARES | SQL_EXECUTES | SQL_CURSOR))
+		v.name = sql_name(text + s->name_start, s->name_end - s->name_start);
 	if (s->kind == SQL_PLAIN)
 		return v;
+	free(v.name);
 	v.text = xstrndup(text + s->start, s->end - s->start);
 	v.name = s->kind == SQL_VACUUM
 	                 ? xstrndup(text + s->name_start, s->name_end - s->name_start)
@@ -203,7 +206,7 @@ static void answered(struct client *c, const struct answer *a)
 	}
 	c->errored = true;
 	if (a->error)
-		client_pass(c, a->error);
+		client_pass_error(c, a->error, 0);
 	c->failed = c->unit == UNIT_BLOCK;
 }
 
@@ -225,13 +228,9 @@ static void run_set_transaction(struct client *c, const struct verb *v)
 
 static void add_deallocate(struct strbuf *sql, const char *name)
 {
-	strbuf_puts(sql, "DEALLOCATE \"");
-	for (; *name; name++) {
-		if (*name == '"')
-			strbuf_putc(sql, '"');
-		strbuf_putc(sql, *name);
-	}
-	strbuf_puts(sql, "\"; ");
+	strbuf_puts(sql, "DEALLOCATE ");
+	settings_add_name(sql, name);
+	strbuf_puts(sql, "; ");
 }
 
 static void add_deallocate_all(struct client *c, struct strbuf *sql)
@@ -266,13 +265,38 @@ static void run_discard(struct client *c, const struct verb *v)
 	cleanup_strbuf struct strbuf sql = STRBUF_INIT;
 
 	(void)v;
-	if (unit_in_block(c)) {
-		unit_fail(c, "25001", "DISCARD ALL cannot run inside a transaction block");
+	if (unit_in_block(c) || c->executed) {
+		unit_fail(c, "25001",
+		          unit_in_block(c) ? "DISCARD ALL cannot run inside a transaction block"
+		                           : "DISCARD ALL cannot be executed within a pipeline");
 		return;
 	}
 	strbuf_puts(&sql, "CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; ");
+	settings_add_startup(c, &sql, NULL);
 	add_deallocate_all(c, &sql);
 	ask(c, strbuf_str(&sql), "DISCARD ALL");
+}
+
+/* What is the client's in a question of ours must not be more than the one command. */
+static bool is_one_command(struct client *c, const char *text)
+{
+	if (!sql_may_be_several(text, strlen(text)))
+		return true;
+	unit_fail(c, "0A000", "a plan does not carry this out with a semicolon in it");
+	return false;
+}
+
+/* The defaults of the server's session are not the client's. */
+static void run_reset(struct client *c, const struct verb *v)
+{
+	cleanup_strbuf struct strbuf sql = STRBUF_INIT;
+	cleanup_free char *name = settings_name(v->name);
+
+	if (!is_one_command(c, v->text))
+		return;
+	strbuf_printf(&sql, "%s; ", v->text);
+	settings_add_startup(c, &sql, strcmp(name, "all") == 0 ? NULL : name);
+	ask(c, strbuf_str(&sql), "RESET");
 }
 
 static void run_vacuum(struct client *c, const struct verb *v)
@@ -280,6 +304,12 @@ static void run_vacuum(struct client *c, const struct verb *v)
 	cleanup_free char *sql =
 		xasprintf("ANALYZE %s%s", v->flags & SQL_VERBOSE ? "VERBOSE " : "", v->name);
 
+	if (c->executed) {
+		unit_fail(c, "25001", "VACUUM cannot be executed within a pipeline");
+		return;
+	}
+	if (!is_one_command(c, v->name))
+		return;
 	client_warn(c, "01000",
 	            "VACUUM cannot run inside a plan's transaction: the tables are only analyzed");
 	ask(c, sql, "VACUUM");
@@ -323,7 +353,8 @@ void verb_prelude(struct client *c, const struct verb *v)
 
 /* ---- which is which ---- */
 
-enum where { SERVER = 0, PRELUDE, HERE, HERE_OUTSIDE };
+/* HERE: nothing of it reaches the server. EXECUTED_HERE: all but its Execute does. */
+enum where { SERVER = 0, PRELUDE, HERE, EXECUTED_HERE, HERE_OUTSIDE };
 
 static const struct {
 	enum where where;
@@ -339,6 +370,7 @@ static const struct {
 	[SQL_SET_TRANSACTION] = { HERE, run_set_transaction },
 	[SQL_SET_CONSTRAINTS] = { PRELUDE, NULL },
 	[SQL_SET_LOCAL] = { PRELUDE, NULL },
+	[SQL_RESET] = { EXECUTED_HERE, run_reset },
 	[SQL_DISCARD_ALL] = { HERE, run_discard },
 	[SQL_DEALLOCATE] = { HERE, run_deallocate },
 	[SQL_DECLARE] = { HERE_OUTSIDE, run_declare },
@@ -363,7 +395,7 @@ bool verb_is_run_here(const struct client *c, enum sql_kind kind, unsigned flags
 {
 	if (kind == SQL_SAVEPOINT)
 		return c->unit != UNIT_BLOCK || flags & SQL_RESERVED;
-	return verbs[kind].where == HERE ||
+	return verbs[kind].where == HERE || verbs[kind].where == EXECUTED_HERE ||
 	       (verbs[kind].where == HERE_OUTSIDE && !unit_in_block(c));
 }
 

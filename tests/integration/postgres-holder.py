@@ -201,7 +201,8 @@ def whatever_commits_past_us_is_refused(cluster, top):
               "create procedure begin() language plpgsql as $$ begin commit; end $$; call begin()",
               'select U&"\\0061" uescape \'!\'; commit', 'explain analyze commit', 'prepare c as commit', 'commit; commit',
               "begin; release U&\"\\005fatoll_unit\"", 'begin; release _atoll_unit', 'begin; release "_atoll_unit"',
-              "prepare transaction 'mine'", "begin; prepare transaction 'mine'; select ';'", "commit prepared 'mine'"]
+              'vacuum "a;b"; commit', 'reset "x"; commit; reset "y"', 'reset "x\\"; commit; --"', 'vacuum u&"!003b" uescape \'!\'; commit',
+              'set local "x;y" = 1; commit', 'deallocate "x;commit"; commit', "prepare transaction 'mine'", "begin; prepare transaction 'mine'; select ';'", "commit prepared 'mine'"]
     with Holder(cluster, top) as holder, raw_client(holder) as s:
         s.sendall(message(b'Q', b"insert into t values (50, 'x')\0"))
         read_until(s, b'Z')
@@ -330,8 +331,9 @@ def run(text, *values):
 
 
 class raw_client:
-    def __init__(self, holder, user=None, database=None, direct=False):
+    def __init__(self, holder, user=None, database=None, direct=False, name='client'):
         self.holder, self.user, self.database = holder, user, database
+        self.name = name
         self.dir = holder.cluster.socket if direct else holder.dir / 'clients'
 
     def __enter__(self):
@@ -340,7 +342,7 @@ class raw_client:
         self.s.connect(str(self.dir / '.s.PGSQL.5432'))
         body = struct.pack('!I', 196608) + b''.join(
             k.encode() + b'\0' + v.encode() + b'\0' for k, v in (
-                ('user', self.user or self.holder.cluster.role),
+                ('user', self.user or self.holder.cluster.role), ('application_name', self.name),
                 ('database', self.database or self.holder.cluster.database))) + b'\0'
         self.s.sendall(struct.pack('!I', len(body) + 4) + body)
         self.hello = read_until(self.s, b'Z', b'E')
@@ -419,6 +421,8 @@ CONVERSATIONS = {
               (bind(b'', b'nothing') + SYNC, 1), (execute(b'nothing') + SYNC, 1), (describe(b'S', b'nothing') + SYNC, 1),
               (describe(b'P', b'nothing') + SYNC, 1), (query(b'deallocate s'), 1), (bind(b'', b's') + SYNC, 1),
               (query(b'prepare q as select 6'), 1), (bind(b'', b'q') + execute(b'') + SYNC, 1), (query(b'execute c'), 1),
+              (run(b'prepare s2 as select 8') + SYNC, 1), (query(b'execute s2'), 1), (run(b'execute s2') + SYNC, 1),
+              (query(b'execute q'), 1), (run(b'deallocate prepare nothing') + SYNC, 1), (query(b'deallocate q; select 1; prepare q as select 9; execute q'), 1),
               (query(b'deallocate all'), 1), (bind(b'', b'q') + SYNC, 1), (bind(b'', b'c') + SYNC, 1)],
     'no name': [(bind(b'', b'') + SYNC, 1), (parse(b'', b'select 1') + SYNC, 1), (bind(b'', b'') + execute(b'') + SYNC, 1),
                 (query(b'select 2'), 1), (bind(b'', b'') + SYNC, 1), (parse(b'', b'select 3') + SYNC, 1),
@@ -464,12 +468,26 @@ CONVERSATIONS = {
                  (run(b'savepoint a') + SYNC, 1), (run(b"set application_name = 'd'") + SYNC, 1), (run(b'rollback to a') + SYNC, 1),
                  (run(b'commit') + SYNC, 1), (query(b"set application_name = 'e'; select 1/0"), 1), (query(b'show application_name'), 1),
                  (run(b"set local datestyle = 'german'") + SYNC, 1), (query(b'begin; set local datestyle = german'), 1), (query(b'commit'), 1)],
+    'resets': [(query(b"set application_name = 'a'; set work_mem = '1MB'"), 1), (query(b'reset application_name'), 1),
+               (query(b"set application_name = 'b'"), 1), (run(b'reset all') + SYNC, 1), (query(b"set application_name = 'c'"), 1),
+               (query(b'discard all'), 1), (run(b'select 1') + run(b'discard all') + SYNC, 1), (query(b'show work_mem'), 1)],
+    'passed over': [(run(b'select 1/0') + query(b'select 1') + SYNC, 1), (parse(b'x', b'commit') + bind(b'nothing', b'nothing') +
+                                                                         query(b'commit') + SYNC, 1), (query(b'select 2'), 1)],
+    'cursors': [(query(b'declare h cursor with hold for select i from n; declare c cursor for select 1; fetch c'), 1),
+                (query(b'select name from pg_cursors'), 1), (query(b'begin; declare c cursor for select 2; commit'), 1),
+                (query(b'fetch c'), 1), (query(b'fetch h'), 1), (query(b'close h'), 1)],
     'calls': [(message(b'F', struct.pack('!IHHIH', 1598, 0, 0, 0, 0)[:10] + b'\0\0'), 1), (BEGIN, 1), (query(b'select 1/0'), 1),
               (message(b'F', struct.pack('!IHHH', 1598, 0, 0, 0)), 1), (query(b'rollback'), 1)],
     'many in one': [(query(b'select 1 as a; select 2 as b; select 1/0; select 3'), 1), (query(b"select 1; select 'a;' ; select wrong"), 1),
                     (query(b"insert into t values (70, 'a;b') returning id; insert into t values (70, 'x') returning id"), 1),
                     (query(b"begin; select ';'; savepoint a; select 1/0; select 2"), 1), (query(b'rollback to a; select 3; commit'), 1),
-                    (query(b';'), 1), (query(b"show work_mem; explain (costs off) select ';'; values (1), (2); table t limit 1"), 1)],
+                    (query(b';'), 1), (query(b'select 1; selec 2'), 1), (query(b';\n/* \xc3\xbc */ select 1; begin; insert into nowhere values (1)'), 1),
+                    (query(b'rollback'), 1), (query(b"insert into t values (71, 'x'); commit; selec 2; select 3"), 1), (query(b'begin; selec'), 1),
+                    (query(b'create table made(i int); insert into made values (1); select count(*) from made; drop table made'), 1),
+                    (query(b"insert into d values (99); reset work_mem"), 1), (query(b'select count(*) from t'), 1),
+                    (query(b'begin'), 1), (run(b'select generate_series(1, 3)')[:-len(execute(b''))] + execute(b'', 1) + SYNC, 1),
+                    (query(b'begin'), 1), (execute(b'') + SYNC, 1), (query(b'rollback'), 1), (query(b'begin; select 1; select 2'), 1),
+                    (describe(b'P', b'') + SYNC, 1), (query(b'rollback'), 1), (query(b"show work_mem; explain (costs off) select ';'; values (1), (2); table t limit 1"), 1)],
 }
 
 
@@ -490,7 +508,8 @@ def spoken(s, conversation, name):
 def messages_are_those_of_a_server(cluster, top):
     """One client beside another of the same names."""
     for name, conversation in CONVERSATIONS.items():
-        cluster.sql(TABLE + 'create table n(i int); insert into n values (0);')
+        cluster.sql(TABLE + 'create table n(i int); insert into n values (0); '
+                    'create table d(r int references t(id) deferrable initially deferred)')
         with Holder(cluster, top) as holder:
             with raw_client(holder) as s, raw_client(holder) as other:
                 other.sendall(parse(b's', b'select 99') + parse(b'c', b'select 98') + parse(b'', b'select 97') + SYNC +
@@ -498,12 +517,12 @@ def messages_are_those_of_a_server(cluster, top):
                 for _ in range(3):
                     read_until(other, b'Z')
                 inside = spoken(s, conversation, name)
-            need(holder.ask('status').startswith('ok prepare '), f'{name}: {holder.ask("status")}')
+            need(holder.ask('status').startswith('ok '), f'{name}: {holder.ask("status")}')
         with raw_client(holder, direct=True) as s:
             outside = spoken(s, conversation, name)
         for i, (one, two) in enumerate(zip(inside, outside)):
             same(one, two, f'{name}: answer {i}')
-        cluster.sql('drop table n')
+        cluster.sql('drop table n, d')
 
 
 def strangers_are_refused(cluster, top):
