@@ -216,6 +216,13 @@ ATOLL_API void atoll_set_wait_notify(struct atoll *a, atoll_wait_fn fn, void *us
 /* Default limit for lock waits of this handle, in ms; -1 (the default): for ever; 0: do not wait. */
 ATOLL_API void atoll_set_wait(struct atoll *a, int64_t wait_ms);
 
+/* Where a commit, rollback, reset, refresh or stop is. */
+enum atoll_phase {
+	ATOLL_PHASE_BEGUN = 0, /* it waits for locks, or finishes what a dead process left */
+	ATOLL_PHASE_PREPARING, /* nothing is decided: it can be stopped, and nothing was changed */
+	ATOLL_PHASE_DECIDED, /* it is carried out: by this call or, where that ends early, by recovery */
+	ATOLL_PHASE_END_
+};
 /* How far a long copy, commit or undo is. */
 struct atoll_progress {
 	const char *what; /* "copying", "preparing", "committing", "undoing" */
@@ -223,11 +230,24 @@ struct atoll_progress {
 	uint64_t bytes; /* copied; 0 where none are */
 	uint64_t total; /* of files; 0: not known */
 	bool done;      /* the operation is over, well or not; nothing else counts then */
+	enum atoll_phase phase;
 };
 /* Called at most every 50 ms by whichever thread of the library does the work, never by two of one
  * operation at once; with DONE by the thread that called the operation, if it was called at all. */
 typedef void (*atoll_progress_fn)(void *user, const struct atoll_progress *progress);
 ATOLL_API void atoll_set_progress(struct atoll *a, atoll_progress_fn fn, void *user);
+/*
+ * May an operation go on? Called as an atoll_progress_fn is, but also when a phase other than BEGUN begins,
+ * and between two steps however many there are.
+ * The library handles no signals: a program's handler notes them, and FN answers for it.
+ *
+ * Not 0 in PREPARING, and when DECIDED is about to begin: the call ends with -ECANCELED, and nothing was
+ * changed. Not 0 later in DECIDED: the call is left where it is, as by a crash, with -ATOLL_E_NEEDS_RECOVERY:
+ * of a commit or rollback the next call on the plan, or atoll_recover(), finishes it; of a refresh or stop
+ * the same call does. Nothing is stopped in the middle of a step, such as a sync; a reset is one step.
+ */
+typedef int (*atoll_interrupt_fn)(void *user, const struct atoll_progress *progress);
+ATOLL_API void atoll_set_interrupt(struct atoll *a, atoll_interrupt_fn fn, void *user);
 
 /* How long commits of this handle can be undone, in ms; 24 hours at first. Negative: until the plan
  * is stopped. */

@@ -10,8 +10,6 @@
 #include "util/escape.h"
 #include "util/mem.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -262,15 +260,6 @@ static void raise_to(struct rows *rows, size_t depth)
 
 /* ---- their text ---- */
 
-void summary_number(struct strbuf *sb, uint64_t n)
-{
-	char digits[24];
-	int len = snprintf(digits, sizeof(digits), "%" PRIu64, n);
-
-	for (int i = 0; i < len; i++)
-		strbuf_printf(sb, "%s%c", i > 0 && (len - i) % 3 == 0 ? "," : "", digits[i]);
-}
-
 /* The resource, where there are several, or where it is no directory; with a slash behind it where a path
  * follows. */
 static void put_root(struct strbuf *sb, const struct rows *rows, const struct summary_view *v,
@@ -328,12 +317,12 @@ static void put_table(struct strbuf *sb, const struct rows *rows, const struct s
 	put_root(sb, rows, v, row->c);
 	strbuf_puts(sb, ": ");
 	if (row->n) {
-		summary_number(sb, row->n);
+		strbuf_number(sb, row->n);
 		strbuf_puts(sb, row->n == 1 ? " row" : " rows");
 	}
 	if (row->definitions) {
 		strbuf_puts(sb, row->n ? ", " : "");
-		summary_number(sb, row->definitions);
+		strbuf_number(sb, row->definitions);
 		strbuf_puts(sb, row->definitions == 1 ? " definition" : " definitions");
 	}
 }
@@ -348,7 +337,7 @@ static void put_group(struct strbuf *sb, const struct rows *rows, const struct s
 {
 	size_t at;
 
-	summary_number(sb, row->n);
+	strbuf_number(sb, row->n);
 	strbuf_printf(sb, " %s below ", kinds[row->c->kind].word);
 	at = sb->len;
 	put_root(sb, rows, v, row->c);
@@ -554,7 +543,7 @@ static size_t put_apart(struct strbuf *sb, const struct rows *rows, const struct
 			strbuf_printf(sb, "%s: %s", apart[i].text, strbuf_str(&names.text));
 			if (names.n > NAMES_MAX) {
 				strbuf_puts(sb, " and ");
-				summary_number(sb, names.n - NAMES_MAX);
+				strbuf_number(sb, names.n - NAMES_MAX);
 				strbuf_puts(sb, " more");
 			}
 			lines += 1 + (columns_of(sb->buf + at, sb->len - at) - 1) / v->width;

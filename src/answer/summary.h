@@ -30,7 +30,5 @@ void summary_add(struct strbuf *sb, const struct summary_view *v,
                  const struct atoll_change *changes, size_t n);
 /* Nothing but times of change differs (and something does). *RET_FILES: how many that are no directory. */
 bool summary_only_times(const struct atoll_change *changes, size_t n, size_t *ret_files);
-/* "2,041" */
-void summary_number(struct strbuf *sb, uint64_t n);
 
 #endif

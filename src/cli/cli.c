@@ -2,6 +2,7 @@
 /* The store and the plan a command works on. */
 #include "cli/cli.h"
 
+#include "cli/interrupt.h"
 #include "cli/progress.h"
 #include "cli/question.h"
 #include "plan/plan.h"
@@ -49,6 +50,8 @@ int cli_open(struct cli *c)
 	atoll_set_wait(c->atoll, c->wait_ms);
 	atoll_set_wait_notify(c->atoll, tell_waiting, NULL);
 	progress_watch(c);
+	if (c->command->decides)
+		interrupt_watch(c);
 	atoll_set_retention(c->atoll, c->settings.v[SETTING_UNDO_RETENTION].number);
 	atoll_set_min_free(c->atoll, c->settings.v[SETTING_EXEC_MIN_FREE].number);
 	atoll_set_log_limits(c->atoll, c->settings.v[SETTING_LOG_MAX_AGE].number,
@@ -85,7 +88,9 @@ static void settle(struct cli *c)
 	if (plan_rows_doubtful(c->atoll, &before, &n, NULL) < 0)
 		return;
 	said = n > 0 ? atoll_result_new() : NULL;
+	interrupt_recovering(n > 0);
 	plan_settle(c->atoll, said);
+	interrupt_recovering(false);
 	if (n > 0)
 		say_recovered(c, before, n);
 	if (said)
@@ -180,6 +185,6 @@ bool cli_confirm(const struct cli *c, const char *question)
 	if (c->yes || c->json || !question_possible())
 		return true;
 	answer = question_ask(&q);
-	question_obey_signal();
+	interrupt_obey();
 	return answer > 0;
 }

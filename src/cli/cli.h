@@ -42,6 +42,7 @@ struct command {
 	bool reads;         /* it changes nothing in the store; see registry_program() */
 	bool hidden;        /* not for people: no help, no manual page */
 	bool pages;         /* its output may be long, and it changes nothing; see pager.h */
+	bool decides;       /* about a plan's work: signals are its own, see interrupt.h */
 	bool bare;          /* it works whatever the settings say */
 	int own_exit;       /* of any failure that is not the command's; 0: by its code */
 	const char *object; /* what its JSON is called; NULL: as the command */

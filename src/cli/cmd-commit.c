@@ -270,6 +270,7 @@ static const struct option_row options[] = {
 const struct command cmd_commit = {
 	.name = "commit",
 	.run = commit_run,
+	.decides = true,
 	.words = "PLAN [PATH]...",
 	.summary = "bring a plan's changes into its resources: all of them or none",
 	.about =

@@ -51,6 +51,7 @@ static int refresh_run(struct cli *c)
 const struct command cmd_refresh = {
 	.name = "refresh",
 	.run = refresh_run,
+	.decides = true,
 	.words = "PLAN",
 	.summary = "take over into a plan what somebody else changed meanwhile",
 	.about =

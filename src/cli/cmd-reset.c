@@ -28,6 +28,7 @@ static int reset_run(struct cli *c)
 const struct command cmd_reset = {
 	.name = "reset",
 	.run = reset_run,
+	.decides = true,
 	.words = "PLAN",
 	.summary = "drop a plan's uncommitted work and begin again from what is there now",
 	.about = "Commits of the plan stay. It is the way out of a conflict, too.",

@@ -7,6 +7,7 @@
 #include "answer/summary.h"
 #include "cli/changes.h"
 #include "cli/command.h"
+#include "cli/interrupt.h"
 #include "cli/pager.h"
 #include "cli/question.h"
 #include "cli/resources.h"
@@ -155,34 +156,42 @@ static enum decision ask(struct cli *c, const char *above)
 
 /* ---- doing it ---- */
 
-static int keep(struct cli *c, uint64_t changes)
+static void say_kept(const struct cli *c, uint64_t changes)
 {
 	const char *name = atoll_plan_name(c->plan);
+
+	cli_say(c, "kept %" PRIu64 " %s in plan %s; nothing real has changed", changes,
+	        cli_plural(changes, "change", "changes"), name);
+	cli_next(c, "atoll diff %s, then atoll commit %s or atoll rollback %s", name, name, name);
+}
+
+static int keep(struct cli *c, uint64_t changes)
+{
 	int r = atoll_plan_keep(c->plan, c->res);
 
 	if (r < 0)
 		return cli_fail(c, r);
-	cli_say(c, "kept %" PRIu64 " %s in plan %s; nothing real has changed", changes,
-	        cli_plural(changes, "change", "changes"), name);
-	cli_next(c, "atoll diff %s, then atoll commit %s or atoll rollback %s", name, name, name);
+	say_kept(c, changes);
 	return 0;
 }
 
-/* A commit that is refused leaves the work, and so the plan. */
+/* A commit that is refused leaves the work, and so the plan; one that is left unfinished, too. So it is
+ * kept first. */
 static int commit(struct cli *c, uint64_t changes)
 {
 	const char *name = atoll_plan_name(c->plan);
-	int r = atoll_plan_commit(c->plan, cli_policy(c), c->res), status;
+	int r = atoll_plan_keep(c->plan, c->res), status;
 
+	if (r < 0)
+		return cli_fail(c, r);
+	r = atoll_plan_commit(c->plan, cli_policy(c), c->res);
 	if (r < 0) {
 		status = cli_fail(c, r);
-		(void)keep(c, changes);
+		if (r != -ATOLL_E_NEEDS_RECOVERY)
+			say_kept(c, changes);
 		return status;
 	}
 	cli_notes(c);
-	r = atoll_plan_keep(c->plan, c->res);
-	if (r < 0)
-		return cli_fail(c, r);
 	cli_say(c, "committed %s: %" PRIu64 " %s; undo: atoll rollback %s", name, changes,
 	        cli_plural(changes, "change", "changes"), name);
 	cli_next(c, "atoll stop %s when it is no longer needed", name);
@@ -246,7 +255,7 @@ static int decide(struct cli *c, enum decision *d, const struct changes *ch,
 		*d = DECIDE_KEEP;
 	}
 	undecided &= *d == DECIDE_ASK;
-	if (undecided || question_signal()) /* then nothing is final */
+	if (undecided || interrupt_signal()) /* then nothing is final */
 		*d = DECIDE_KEEP;
 	switch (*d) {
 	case DECIDE_COMMIT:
@@ -290,6 +299,7 @@ static int run_run(struct cli *c)
 	cleanup_changes struct changes ch = CHANGES_INIT;
 	struct atoll_exec_status status = { 0 };
 	struct atoll_exec exec = { .timeout_ms = c->settings.v[SETTING_EXEC_TIMEOUT].number };
+	struct interrupt_held held;
 	struct outcome o = { 0 };
 	int failed, r;
 
@@ -302,7 +312,8 @@ static int run_run(struct cli *c)
 		return failed;
 	question_remember_terminal();
 	r = command_run(c, c->args.words, c->args.n_words, &exec, &status);
-	question_hold_signals();
+	interrupt_watch(c);
+	interrupt_hold(&held);
 	if (r < 0) {
 		failed = cli_fail(c, r);
 		/* One that was ended in the middle has done something. */
@@ -322,7 +333,7 @@ static int run_run(struct cli *c)
 		cli_say(c, "atoll: the command's time was up; it was ended");
 	o.changes = ch.n;
 	failed = decide(c, &o.decision, &ch, &status);
-	question_obey_signal();
+	interrupt_obey();
 	if (failed)
 		return failed;
 	command_report(c, put_outcome, &o);

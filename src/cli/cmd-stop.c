@@ -43,6 +43,7 @@ static const struct option_row options[] = {
 const struct command cmd_stop = {
 	.name = "stop",
 	.run = stop_run,
+	.decides = true,
 	.words = "PLAN",
 	.summary = "end a plan and remove what it keeps; its commits stay and become final",
 	.options = options,

@@ -9,6 +9,7 @@
 #include "util/mem.h"
 #include "util/remedy.h"
 
+#include <errno.h>
 #include <string.h>
 
 /* %s is the plan, where one is known, else the second text is used. */
@@ -40,6 +41,7 @@ static const struct {
 	{ ATOLL_E_STALE, "atoll diff %s --digest", "atoll list" },
 	{ ATOLL_E_UNREACHABLE, "atoll remote list", "atoll remote list" },
 	{ ATOLL_E_NO_FENCE, "atoll doctor", "atoll doctor" },
+	{ ECANCELED, "atoll show %s", "atoll list" },
 	{ ATOLL_E_NEWER, "use the newer atoll that wrote it", "use the newer atoll that wrote it" },
 };
 

@@ -2,6 +2,7 @@
 /* atoll: one table of commands. A new command is one file and one row here. */
 #include "cli/cli.h"
 
+#include "cli/interrupt.h"
 #include "cli/pager.h"
 #include "plan/plan.h"
 #include "util/cleanup.h"
@@ -350,5 +351,6 @@ int main(int argc, char **argv)
 	settings_done(&c.settings);
 	error_done(&c.settings_err);
 	plan_exec_end();
+	interrupt_obey();
 	return status;
 }

@@ -5,6 +5,7 @@
 #include "util/clock.h"
 
 #include <inttypes.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,7 +15,7 @@
 
 static struct {
 	int64_t began_ns;
-	bool shown;
+	volatile sig_atomic_t shown;
 } line;
 
 void progress_hide(void)
@@ -22,6 +23,11 @@ void progress_hide(void)
 	if (line.shown)
 		(void)fputs("\r\033[K", stderr);
 	line.shown = false;
+}
+
+bool progress_shown(void)
+{
+	return line.shown;
 }
 
 static void show(void *user, const struct atoll_progress *p)

@@ -9,5 +9,7 @@
 void progress_watch(struct cli *c);
 /* Takes the line off, for whoever has something to say. */
 void progress_hide(void);
+/* Is it there? For a signal handler. */
+bool progress_shown(void);
 
 #endif

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Questions, and signals that come meanwhile. See question.h. */
+/* Questions on a terminal. See question.h. */
 #include "cli/question.h"
+
+#include "cli/interrupt.h"
 
 #include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -15,56 +16,11 @@
 
 #define ANSWER_MAX 32
 
-static const int held[] = { SIGINT, SIGTERM, SIGHUP };
-static volatile sig_atomic_t came;
-static int nowhere = -1; /* opened before the handlers are there */
-
 static struct {
 	bool known;
 	bool front; /* we were in the foreground */
 	struct termios modes;
 } before;
-
-/* ---- signals ---- */
-
-static void remember(int sig)
-{
-	if (came) {
-		(void)signal(sig, SIG_DFL);
-		(void)raise(sig);
-	}
-	came = sig;
-	/* A terminal that takes no more output must not hold us. */
-	if (nowhere >= 0)
-		(void)dup2(nowhere, STDOUT_FILENO);
-}
-
-void question_hold_signals(void)
-{
-	/* Without SA_RESTART: what is being waited for or written ends. */
-	struct sigaction act = { .sa_handler = remember };
-	struct sigaction was;
-
-	if (nowhere < 0)
-		nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
-	sigemptyset(&act.sa_mask);
-	for (size_t i = 0; i < sizeof(held) / sizeof(held[0]); i++)
-		if (sigaction(held[i], NULL, &was) == 0 && was.sa_handler != SIG_IGN)
-			(void)sigaction(held[i], &act, NULL);
-}
-
-int question_signal(void)
-{
-	return came;
-}
-
-void question_obey_signal(void)
-{
-	if (!came)
-		return;
-	(void)signal(came, SIG_DFL);
-	(void)raise(came);
-}
 
 /* Signals reach us only inside: none can slip in between the look and the wait. TIMEOUT_MS < 0: for ever.
  * 1: there is input, or its end; 0: not yet; -1: a signal, or no input any more. */
@@ -72,18 +28,16 @@ static int wait_for_input(int timeout_ms)
 {
 	struct pollfd pfd = { .fd = STDIN_FILENO, .events = POLLIN };
 	const struct timespec limit = { .tv_nsec = timeout_ms * 1000000l };
-	sigset_t block, unblocked;
+	sigset_t unblocked;
 	int r = -1;
 
-	sigemptyset(&block);
-	for (size_t i = 0; i < sizeof(held) / sizeof(held[0]); i++)
-		sigaddset(&block, held[i]);
-	(void)sigprocmask(SIG_BLOCK, &block, &unblocked);
-	while (!came && (r = ppoll(&pfd, 1, timeout_ms < 0 ? NULL : &limit, &unblocked)) < 0 &&
+	interrupt_block(&unblocked);
+	while (!interrupt_signal() &&
+	       (r = ppoll(&pfd, 1, timeout_ms < 0 ? NULL : &limit, &unblocked)) < 0 &&
 	       errno == EINTR)
 		;
 	(void)sigprocmask(SIG_SETMASK, &unblocked, NULL);
-	if (came || r < 0)
+	if (interrupt_signal() || r < 0)
 		return -1;
 	return r > 0 ? 1 : 0;
 }
@@ -119,7 +73,7 @@ static void take_foreground(void)
 static void set_modes(const struct termios *modes)
 {
 	while (tcsetattr(STDIN_FILENO, TCSAFLUSH, modes) < 0 && errno == EINTR)
-		if (came) {
+		if (interrupt_signal()) {
 			(void)tcsetattr(STDIN_FILENO, TCSANOW, modes);
 			return;
 		}
@@ -203,7 +157,7 @@ static int ask(const struct question *q)
 
 	if (q->above)
 		(void)fputs(q->above, stderr);
-	while (!came) {
+	while (!interrupt_signal()) {
 		(void)fputs(q->text, stderr);
 		if (!read_line(line))
 			break;
@@ -219,18 +173,15 @@ static int ask(const struct question *q)
 
 int question_ask(const struct question *q)
 {
-	struct sigaction was[sizeof(held) / sizeof(held[0])];
+	struct interrupt_held held;
 	int value = -1;
 
-	if (came)
+	if (interrupt_signal())
 		return -1;
-	for (size_t i = 0; i < sizeof(held) / sizeof(held[0]); i++)
-		(void)sigaction(held[i], NULL, &was[i]);
-	question_hold_signals(); /* the terminal is not left as it is only while it is listened to */
+	interrupt_hold(&held); /* the terminal is not left as it is only while it is listened to */
 	drop_pending_input();
-	if (!came)
+	if (!interrupt_signal())
 		value = ask(q);
-	for (size_t i = 0; i < sizeof(held) / sizeof(held[0]); i++)
-		(void)sigaction(held[i], &was[i], NULL);
+	interrupt_release(&held);
 	return value;
 }

@@ -2,23 +2,12 @@
 /*
  * Questions on a terminal. The answer is one of a table's words, alone on a line: what was typed before
  * the question was shown, and what a terminal reports by itself, is no answer.
- *
- * And the signals that come between a command's end and what is decided about its work: one is
- * remembered, so that the work is kept in order, and then obeyed. A second one is obeyed at once; the
- * work is kept then, too, as that of an owner who died.
  */
 #ifndef CLI_QUESTION_H
 #define CLI_QUESTION_H
 
 #include <stdbool.h>
 #include <stddef.h>
-
-/* SIGINT, SIGTERM and SIGHUP are remembered from now on. What is being written is cut off. */
-void question_hold_signals(void);
-/* The signal that came, or 0. */
-int question_signal(void);
-/* Ends the process as the signal would have; returns when none came. */
-void question_obey_signal(void);
 
 /* There is a terminal to ask at: standard input and standard error are one. */
 bool question_possible(void);
@@ -41,7 +30,7 @@ struct question {
 /* The value of LINE, in any case and with blanks around it, or -1. */
 int question_match(const struct question_answer *answers, const char *line);
 /*
- * Asks until there is an answer: its value. -1: the input has ended, or a signal was remembered.
+ * Asks until there is an answer: its value. -1: the input has ended, or a signal came (interrupt.h), which is held.
  *
  * The terminal's modes are put back first, and input is dropped until the terminal was quiet for
  * QUESTION_QUIET_MS twice; then the question is shown.

@@ -309,6 +309,16 @@ void atoll_set_progress(struct atoll *a, atoll_progress_fn fn, void *user)
 	pthread_mutex_unlock(&a->mutex);
 }
 
+void atoll_set_interrupt(struct atoll *a, atoll_interrupt_fn fn, void *user)
+{
+	if (!a)
+		return;
+	pthread_mutex_lock(&a->mutex);
+	a->interrupt_fn = fn;
+	a->interrupt_user = user;
+	pthread_mutex_unlock(&a->mutex);
+}
+
 int atoll_log(struct atoll *a, const char *plan_ref, size_t limit, atoll_log_fn fn, void *user,
               struct atoll_result *res)
 {

@@ -5,6 +5,8 @@
  */
 #include "plan/plan.h"
 
+#include <errno.h>
+
 #include "plan/digest.h"
 #include "plan/plan-op.h"
 #include "plan/plan-select.h"
@@ -323,8 +325,10 @@ static void drop_all(struct drop *d)
 
 static int drop_work(struct drop *d, struct error *err)
 {
-	int r;
+	int r = d->undone ? 0 : progress_enter(PROGRESS_DECIDED);
 
+	if (r < 0)
+		return error_set(err, r, "interrupted; nothing was changed");
 	drop_all(d);
 	/* A workspace is dropped by what is on record of it. */
 	r = store_write(d->op->a, REGISTRY_DURABLE, write_dropped, d, err);
@@ -502,8 +506,14 @@ int plan_refresh(struct atoll_plan *p, struct atoll_result *res, struct error *e
 
 	if (r < 0)
 		return r;
-	for (size_t i = 0; i < op.boxes.n && r >= 0; i++)
-		if (has_work(&op.boxes.v[i]))
+	if (progress_enter(PROGRESS_DECIDED) < 0)
+		return plan_op_end(
+			&op, error_set(err, -ECANCELED, "interrupted; nothing was changed"), err);
+	for (size_t i = 0; i < op.boxes.n && r >= 0; i++) {
+		if (progress_check() < 0)
+			r = plan_op_unfinished(&op, i, err);
+		else if (has_work(&op.boxes.v[i]))
 			r = refresh_one(&op, &op.boxes.v[i], res, err);
+	}
 	return plan_op_end(&op, r, err);
 }

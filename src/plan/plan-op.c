@@ -641,6 +641,15 @@ int plan_op_refused(const struct plan_op *op, int r, const char *unchanged, stru
 	return error_prefix(err, r, "%s", unchanged);
 }
 
+int plan_op_unfinished(const struct plan_op *op, size_t done, struct error *err)
+{
+	(void)error_set(err, -ATOLL_E_NEEDS_RECOVERY,
+	                "not finished: %zu of %zu resources; the same again finishes it", done,
+	                op->boxes.n);
+	error_hint(err, "atoll %s %s", op->verb, op->plan.name);
+	return -ATOLL_E_NEEDS_RECOVERY;
+}
+
 void plan_op_done(struct plan_op *op)
 {
 	progress_end(&op->progress);

@@ -66,6 +66,9 @@ void plan_op_done(struct plan_op *op);
  * removed") before the message and says what to do, then type. Returns R. */
 int plan_op_refused(const struct plan_op *op, int r, const char *unchanged, struct error *err);
 
+/* The caller asked to stop after DONE of the resources: the same command does the rest. */
+int plan_op_unfinished(const struct plan_op *op, size_t done, struct error *err);
+
 /* Reads plan and sandboxes again. */
 int plan_op_reload(struct plan_op *op, struct error *err);
 /* Within a transaction: brings the plan to TO, by way of OPEN where there is no direct step. */

@@ -22,7 +22,8 @@ struct stopping {
 	struct plan_op *op;
 	struct atoll_result *res;
 	bool gone[LIMIT_SANDBOXES];
-	size_t n_left;
+	size_t n_left, n_done;
+	bool unfinished;    /* the caller asked to stop */
 	struct error first; /* why one was left */
 };
 
@@ -177,6 +178,10 @@ static void remove_all(struct stopping *st)
 		cleanup_error struct error cause = ERROR_INIT;
 		const struct sandbox_row *row = &st->op->boxes.v[i];
 
+		st->unfinished = progress_check() < 0;
+		if (st->unfinished)
+			return;
+		st->n_done++;
 		st->gone[i] = remove_one(st->op, row, &cause) == 0;
 		report(st, row, &cause);
 		crashpoint("plan.stop.after-remove");
@@ -202,12 +207,19 @@ static int write_gone(struct registry *reg, void *ctx, struct error *err)
 int plan_op_remove(struct plan_op *op, struct atoll_result *res, struct error *err)
 {
 	struct stopping st = { .op = op, .res = res };
-	int r = store_write(op->a, REGISTRY_DURABLE, write_marks, op, err);
+	int r = progress_enter(PROGRESS_DECIDED);
 
+	if (r < 0)
+		return error_set(err, r, "interrupted; nothing was changed");
+	r = store_write(op->a, REGISTRY_DURABLE, write_marks, op, err);
 	if (r < 0)
 		return plan_op_refused(op, r, "nothing was removed", err);
 	crashpoint("plan.stop.after-mark");
 	remove_all(&st);
+	if (st.unfinished) {
+		error_done(&st.first);
+		return plan_op_unfinished(op, st.n_done, err);
+	}
 	crashpoint("plan.stop.before-delete");
 	r = store_write(op->a, REGISTRY_DURABLE, write_gone, &st, err);
 	crashpoint("plan.stop.after-delete");

@@ -44,6 +44,8 @@ struct atoll {
 	int64_t min_free;  /* bytes; negative: by the filesystem's size */
 	atoll_progress_fn progress_fn;
 	void *progress_user;
+	atoll_interrupt_fn interrupt_fn;
+	void *interrupt_user;
 	struct owned_plan *owned; /* these two: guarded by plan-owner.c's mutex */
 	struct atoll *next_open;
 };

@@ -309,24 +309,35 @@ int64_t store_deadline(struct atoll *a)
 	return wait_ms == 0 ? 0 : clock_deadline(wait_ms);
 }
 
+static const enum atoll_phase phases[] = {
+	[PROGRESS_BEGUN] = ATOLL_PHASE_BEGUN,
+	[PROGRESS_PREPARING] = ATOLL_PHASE_PREPARING,
+	[PROGRESS_DECIDED] = ATOLL_PHASE_DECIDED,
+};
+
 /* The two differ in name only: util/ does not know the public header's. */
-static void tell_progress(void *user, const struct progress_state *s)
+static int tell_progress(void *user, const struct progress_state *s)
 {
 	struct atoll *a = user;
 	const struct atoll_progress p = { .what = s->what,
 		                          .files = s->files,
 		                          .bytes = s->bytes,
 		                          .total = s->total,
-		                          .done = s->done };
+		                          .done = s->done,
+		                          .phase = phases[s->stage] };
+	atoll_interrupt_fn interrupt;
 	atoll_progress_fn fn;
-	void *fn_user;
+	void *fn_user, *interrupt_user;
 
 	pthread_mutex_lock(&a->mutex);
 	fn = a->progress_fn;
 	fn_user = a->progress_user;
+	interrupt = a->interrupt_fn;
+	interrupt_user = a->interrupt_user;
 	pthread_mutex_unlock(&a->mutex);
-	if (fn)
+	if (fn && !s->asked)
 		fn(fn_user, &p);
+	return interrupt ? interrupt(interrupt_user, &p) : 0;
 }
 
 void store_progress_begin(struct atoll *a, struct progress *p)
@@ -334,7 +345,7 @@ void store_progress_begin(struct atoll *a, struct progress *p)
 	bool watched;
 
 	pthread_mutex_lock(&a->mutex);
-	watched = a->progress_fn != NULL;
+	watched = a->progress_fn || a->interrupt_fn;
 	pthread_mutex_unlock(&a->mutex);
 	progress_begin(p, watched ? tell_progress : NULL, a);
 }

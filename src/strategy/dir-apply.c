@@ -542,6 +542,8 @@ int dir_commit(struct atoll_participant *p, const char *work)
 			r = apply_op(p, b, (struct dir_kth){ &o, k });
 		progress_add(1, 0);
 		crashpoint("dir.apply.op");
+		if (r >= 0 && k + 1 < b->m.ops.n)
+			r = progress_check();
 	}
 	if (r >= 0)
 		r = dir_close_up(p, b, false);

@@ -534,8 +534,12 @@ static int build(struct atoll_participant *p, struct dir_batch *b, const struct 
 			                       "committed as a file of its own");
 		if (r >= 0)
 			r = add_op(p, b, &c, &root_st, source, copy || stays || b->work_apart);
+		if (r >= 0)
+			r = progress_check();
 	}
 	dir_links_done(&links);
+	if (r < 0 && progress_check() < 0 && !p->err.code)
+		return error_set(&p->err, r, "interrupted");
 	if (r < 0 && !p->err.code)
 		return error_sys(&p->err, r, "look for hard links in", p->work);
 	if (r >= 0 && p->rest && !source->stays)

@@ -287,6 +287,8 @@ int dir_undo(struct atoll_participant *p, const char *work)
 		if (r >= 0 && p->batch.undoing && !p->batch.recovering)
 			r = taken_back_ok(p, b, &installed, op);
 		crashpoint("dir.undo.op");
+		if (r >= 0 && k > 0)
+			r = progress_check();
 	}
 	manifest_done(&installed);
 	if (r >= 0)

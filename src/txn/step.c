@@ -2,11 +2,14 @@
 /* What participants do in each step of the protocol, and what is said about them. */
 #include "txn/txn-impl.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "util/crashpoint.h"
 #include "util/mem.h"
+#include "util/progress.h"
+#include "util/strbuf.h"
 
 struct atoll_participant_result *step_row(struct txn *t, const struct txn_part *p)
 {
@@ -50,6 +53,34 @@ int step_in_doubt(struct txn *t, int cause, struct error *err)
 	(void)error_prefix(err, cause, "plan '%s' is in doubt", t->plan.name);
 	if (err)
 		err->code = -ATOLL_E_NEEDS_RECOVERY;
+	error_hint(err, "atoll recover %s", t->plan.name);
+	return -ATOLL_E_NEEDS_RECOVERY;
+}
+
+int step_interrupted(struct error *err)
+{
+	if (err)
+		error_done(err);
+	return error_set(err, -ECANCELED, "interrupted; nothing was changed");
+}
+
+int step_unfinished(const struct txn *t, struct error *err)
+{
+	cleanup_strbuf struct strbuf sb = STRBUF_INIT;
+	uint64_t files, total;
+
+	progress_count(&files, &total);
+	if (total) {
+		strbuf_puts(&sb, ": ");
+		strbuf_number(&sb, files);
+		strbuf_puts(&sb, " of ");
+		strbuf_number(&sb, total);
+		strbuf_puts(&sb, total == 1 ? " file" : " files");
+	}
+	if (err)
+		error_done(err);
+	(void)error_set(err, -ATOLL_E_NEEDS_RECOVERY, "not finished%s; atoll recover finishes it",
+	                strbuf_str(&sb));
 	error_hint(err, "atoll recover %s", t->plan.name);
 	return -ATOLL_E_NEEDS_RECOVERY;
 }
@@ -165,12 +196,15 @@ int step_apply(struct txn *t, struct error *err)
 
 		if (!p->selected)
 			continue;
-		r = barrier_before(t, p, &others, &e);
+		r = progress_check();
+		if (r >= 0)
+			r = barrier_before(t, p, &others, &e);
 		p->turn = r >= 0;
 		if (r >= 0)
 			r = participant_commit(p->part, &e);
 		if (r < 0) {
-			say(t, p, ATOLL_OUTCOME_FAILED, &e);
+			if (progress_check() >= 0)
+				say(t, p, ATOLL_OUTCOME_FAILED, &e);
 			if (err)
 				error_move(err, &e);
 			return r;
@@ -264,6 +298,8 @@ static int undo_part(struct txn *t, struct txn_part *p, struct error *e)
 
 	if (participant_can(p->part, ATOLL_CAP_UNDO)) {
 		r = participant_undo(p->part, e);
+		if (r < 0 && progress_check() < 0)
+			return r; /* nothing failed */
 	} else if (only_prepared(t, p)) {
 		r = p->let_go ? 0 : participant_abort(p->part, e);
 		/* Its turn had come, then, which is allowed for. */
@@ -302,6 +338,8 @@ int step_undo(struct txn *t, struct error *err)
 
 		if (!t->parts[i].selected)
 			continue;
+		if (progress_check() < 0)
+			return first < 0 ? first : -ECANCELED;
 		r = undo_part(t, &t->parts[i], &e);
 		if (r < 0)
 			first = keep_first(err, first, &e, r);

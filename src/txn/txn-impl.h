@@ -59,6 +59,10 @@ int step_drop_work(struct txn *t, struct error *err);
 /* Of BATCHES, newest first, what they had installed becomes work again. Repeatable. */
 int step_keep_work(struct txn *t, const struct batch_row *batches, size_t n, struct error *err);
 
+/* The caller asked to stop before the decision. Replaces what ERR says. */
+int step_interrupted(struct error *err);
+/* The same after it: what is left is recovery's. */
+int step_unfinished(const struct txn *t, struct error *err);
 /* It cannot be finished now: says so, with the cause in ERR, and what to do. */
 int step_in_doubt(struct txn *t, int cause, struct error *err);
 

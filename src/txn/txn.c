@@ -16,6 +16,7 @@
  */
 #include "txn/txn.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,6 +25,7 @@
 #include "util/crashpoint.h"
 #include "util/remedy.h"
 #include "util/mem.h"
+#include "util/progress.h"
 
 /* ---- who takes part ---- */
 
@@ -131,6 +133,8 @@ static int prepare_all(struct txn *t, size_t *ret_ready, struct error *err)
 		cleanup_error struct error e = ERROR_INIT;
 		int r = ATOLL_READY;
 
+		if (progress_check() < 0)
+			return -ECANCELED;
 		if (!p->selected || (first < 0 && first != -ATOLL_E_CONFLICT))
 			continue;
 		if (participant_can(p->part, ATOLL_CAP_PREPARE)) {
@@ -212,7 +216,9 @@ static int withdraw(struct txn *t, int cause, struct error *err)
 {
 	cleanup_error struct error e = ERROR_INIT;
 
-	(void)say_nothing_changed(t, cause, err);
+	cause = cause < 0 && progress_check() < 0 ? step_interrupted(err)
+	                                          : say_nothing_changed(t, cause, err);
+	(void)progress_enter(PROGRESS_BEGUN); /* what is withdrawn is not stopped in its turn */
 	if (step_abort(t, &e) >= 0)
 		(void)record_withdrawn(t, &e);
 	crashpoint("txn.withdrawn");
@@ -285,6 +291,8 @@ int txn_commit(struct txn *t, unsigned flags, struct error *err)
 		                       .created_ms = clock_real_ms() };
 	t->batch.retain_until_ms = t->retain_ms ? t->batch.created_ms + t->retain_ms : 0;
 	(void)memcpy(t->batch.plan, t->plan.id, sizeof(t->batch.plan));
+	if (progress_enter(PROGRESS_PREPARING) < 0)
+		return step_interrupted(err);
 	r = record_preparing(t, err);
 	if (r < 0)
 		return say_nothing_changed(t, r, err);
@@ -307,6 +315,10 @@ int txn_commit(struct txn *t, unsigned flags, struct error *err)
 	if (r >= 0 && t->confirm)
 		r = t->confirm(t->confirm_ctx, err);
 	crashpoint("txn.checked");
+	if (r >= 0)
+		r = progress_check();
+	if (r >= 0)
+		r = progress_enter(PROGRESS_DECIDED);
 	if (r < 0)
 		return withdraw(t, r, err);
 
@@ -321,6 +333,8 @@ int txn_commit(struct txn *t, unsigned flags, struct error *err)
 
 	/* A: make it visible. */
 	r = step_apply(t, err);
+	if (r < 0 && progress_check() < 0)
+		return step_unfinished(t, err);
 	if (r < 0)
 		return revoke(t, r, err);
 	crashpoint("txn.after-apply");

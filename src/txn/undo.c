@@ -5,12 +5,14 @@
  */
 #include "txn/txn.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "txn/txn-impl.h"
 #include "util/cleanup.h"
 #include "util/crashpoint.h"
+#include "util/progress.h"
 #include "util/remedy.h"
 
 /* The result speaks of participants, not of batches: the worst outcome of a participant stays. */
@@ -184,6 +186,8 @@ static int carry_out(struct txn *t, const struct batch_row *batches, size_t n, i
 
 	for (size_t i = 0; i < n && r >= 0; i++)
 		r = undo_batch(t, &batches[i], err);
+	if (r < 0 && progress_check() < 0)
+		return step_unfinished(t, err);
 	if (r < 0)
 		return redo(t, batches, n, r, err);
 	crashpoint("txn.undo.undone");
@@ -229,7 +233,9 @@ int txn_undo(struct txn *t, unsigned flags, struct error *err)
 		return r;
 
 	/* Everything that can fail, for every batch, before anything moves. */
-	for (size_t i = 0; i < n; i++) {
+	if (progress_enter(PROGRESS_PREPARING) < 0)
+		return step_interrupted(err);
+	for (size_t i = 0; i < n && progress_check() >= 0; i++) {
 		cleanup_error struct error e = ERROR_INIT;
 		int one = prepare_batch(t, &batches[i], flags, &e);
 
@@ -241,6 +247,8 @@ int txn_undo(struct txn *t, unsigned flags, struct error *err)
 	if (r >= 0)
 		r = step_barrier(t, "barrier-undo-1", err);
 	crashpoint("txn.undo.prepared");
+	if (progress_check() < 0 || (r >= 0 && progress_enter(PROGRESS_DECIDED) < 0))
+		return step_interrupted(err);
 	if (r < 0)
 		return say_nothing_undone(t, r, err);
 

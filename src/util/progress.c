@@ -4,6 +4,7 @@
 
 #include "util/clock.h"
 
+#include <errno.h>
 #include <stddef.h>
 
 #define EACH_NS (PROGRESS_EACH_MS * INT64_C(1000000))
@@ -31,16 +32,22 @@ void progress_begin(struct progress *p, progress_fn fn, void *user)
 }
 
 /* With the lock held. */
-static void tell(struct progress *p, bool done)
+static int tell(struct progress *p, bool asked, bool done)
 {
 	const struct progress_state state = { .what = atomic_load(&p->what),
 		                              .files = atomic_load(&p->files),
 		                              .bytes = atomic_load(&p->bytes),
 		                              .total = atomic_load(&p->total),
+		                              .stage = (enum progress_stage)atomic_load(&p->stage),
+		                              .asked = asked,
 		                              .done = done };
+	int r;
 
-	p->told = true;
-	p->fn(p->user, &state);
+	p->told |= !asked;
+	r = p->fn(p->user, &state);
+	if (r != 0 && state.stage != PROGRESS_BEGUN)
+		atomic_store(&p->stops, true);
+	return r;
 }
 
 void progress_end(struct progress *p)
@@ -48,8 +55,8 @@ void progress_end(struct progress *p)
 	if (!p->fn)
 		return;
 	current = p->outer;
-	if (p->told)
-		tell(p, true);
+	if (p->told || atomic_load(&p->entered))
+		(void)tell(p, !p->told, true);
 	pthread_mutex_destroy(&p->telling);
 	p->fn = NULL;
 }
@@ -79,6 +86,46 @@ void progress_add(uint64_t files, uint64_t bytes)
 	if (now < atomic_load(&p->next_ns) || pthread_mutex_trylock(&p->telling) != 0)
 		return; /* too early, or another thread is telling it */
 	atomic_store(&p->next_ns, now + EACH_NS);
-	tell(p, false);
+	(void)tell(p, false, false);
 	pthread_mutex_unlock(&p->telling);
+}
+
+int progress_enter(enum progress_stage stage)
+{
+	struct progress *p = current;
+	int before, r = 0;
+
+	if (!p)
+		return 0;
+	before = atomic_exchange(&p->stage, stage);
+	atomic_store(&p->stops, false);
+	atomic_store(&p->entered, true);
+	pthread_mutex_lock(&p->telling);
+	if (stage != PROGRESS_BEGUN)
+		r = tell(p, true, false);
+	pthread_mutex_unlock(&p->telling);
+	if (r == 0)
+		return 0;
+	atomic_store(&p->stage, before);
+	return -ECANCELED;
+}
+
+int progress_check(void)
+{
+	struct progress *p = current;
+
+	if (!p || atomic_load(&p->stage) == PROGRESS_BEGUN)
+		return 0;
+	pthread_mutex_lock(&p->telling);
+	(void)tell(p, true, false);
+	pthread_mutex_unlock(&p->telling);
+	return atomic_load(&p->stops) ? -ECANCELED : 0;
+}
+
+void progress_count(uint64_t *ret_files, uint64_t *ret_total)
+{
+	struct progress *p = current;
+
+	*ret_files = p ? atomic_load(&p->files) : 0;
+	*ret_total = p ? atomic_load(&p->total) : 0;
 }

@@ -6,6 +6,7 @@
 #include "util/mem.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -95,4 +96,13 @@ void strbuf_done(struct strbuf *sb)
 	free(sb->buf);
 	*sb = STRBUF_INIT;
 	errno = saved;
+}
+
+void strbuf_number(struct strbuf *sb, uint64_t n)
+{
+	char digits[24];
+	int len = snprintf(digits, sizeof(digits), "%" PRIu64, n);
+
+	for (int i = 0; i < len; i++)
+		strbuf_printf(sb, "%s%c", i > 0 && (len - i) % 3 == 0 ? "," : "", digits[i]);
 }

@@ -6,6 +6,7 @@
 
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct strbuf {
 	char *buf; /* NULL while empty and never used; strbuf_str() gives "" then */
@@ -21,6 +22,8 @@ void strbuf_printf(struct strbuf *sb, const char *fmt, ...)
 	__attribute__((__format__(__printf__, 2, 3)));
 void strbuf_vprintf(struct strbuf *sb, const char *fmt, va_list ap)
 	__attribute__((__format__(__printf__, 2, 0)));
+/* For people: "2,041". */
+void strbuf_number(struct strbuf *sb, uint64_t n);
 void strbuf_truncate(struct strbuf *sb, size_t len);
 const char *strbuf_str(const struct strbuf *sb);
 char *strbuf_take(struct strbuf *sb); /* caller frees; never NULL */

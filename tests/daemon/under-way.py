@@ -242,6 +242,26 @@ def clients_that_go_give_their_place_up(top):
         held.let_go()
 
 
+def clients_that_go_interrupt_no_commit(top):
+    """Once it is decided. Each exchange is slow, so that the client goes in the middle of them."""
+    slow = ['strace', '-D', '-f', '-qq', '-o', '/dev/null', '-e', 'signal=none', '-e', 'trace=renameat2',
+            '-e', 'inject=renameat2:delay_enter=20000', os.environ['ATOLL_DAEMON']]
+    with Daemon(top, command=slow, env={'ASAN_OPTIONS': os.environ.get('ASAN_OPTIONS', '') + ':detect_leaks=0'}) as d:
+        files = [d.top / f'p/f{i}' for i in range(40)]
+        files[0].parent.mkdir()
+        for file in files:
+            file.write_text('one\n')
+        atoll(d, 'start', 'p', '--strategy', 'copy', '--dir', str(d.top / 'p'))
+        atoll(d, 'exec', 'p', '--', 'sh', '-c', 'for f in p/f*; do echo two >$f; done')
+        digest = atoll(d, 'diff', 'p', '--digest').stdout.strip()
+        with d.connect() as wire:
+            wire.send(request('POST /v1/plans/p/commit', b'{}', [*JSON, f'If-Match: "{digest}"']))
+            until(lambda: any(file.read_text() == 'two\n' for file in files), 'it is carried out')
+            need(files[-1].read_text() == 'one\n' or files[0].read_text() == 'one\n', 'it is over too early')
+        until(lambda: all(file.read_text() == 'two\n' for file in files), 'it is done')
+        until(lambda: d.ask('GET /v1/plans').json()['plans'][0]['state'] == 'COMMITTED', 'it is recorded')
+
+
 def many_at_once(top):
     """Commands and requests on one store: each plan ends as it was told to."""
     with Daemon(top) as d:
@@ -276,4 +296,5 @@ if __name__ == '__main__':
     main([slow_bodies_are_ended, bodies_have_limits, bodies_arrive_in_pieces, what_commands_change_is_seen_at_once,
           what_is_changed_is_seen_by_commands_at_once, waiting_has_an_end, stopping_lets_requests_finish,
           stopping_withdraws_who_waits, stopping_waits_no_longer_than_said, killed_it_leaves_what_any_command_leaves,
-          clients_that_go_give_their_place_up, many_at_once])
+          clients_that_go_give_their_place_up,
+          clients_that_go_interrupt_no_commit, many_at_once])

@@ -337,6 +337,7 @@ static void nobody_to_tell_is_refused(void **state)
 	atoll_set_retention(NULL, 1);
 	atoll_set_min_free(NULL, 1);
 	atoll_set_progress(NULL, NULL, NULL);
+	atoll_set_interrupt(NULL, NULL, NULL);
 }
 
 static void options_of_commands_are_checked(void **state)

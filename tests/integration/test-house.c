@@ -169,6 +169,126 @@ static void house_progress_is_told_and_ends(void **state)
 	expect_eq(w.calls, 0);
 }
 
+/* ---- may it go on? ---- */
+
+struct stopping {
+	enum atoll_phase phase;
+	int calls; /* that are answered with 0 in that phase */
+	int done;
+	bool back; /* a phase came after a later one */
+	enum atoll_phase last;
+};
+
+static int stop_there(void *user, const struct atoll_progress *p)
+{
+	struct stopping *s = user;
+
+	s->done += p->done;
+	if (p->done)
+		return 0;
+	if (p->phase == s->phase && s->calls-- <= 0)
+		return 1; /* a phase that is about to begin does not */
+	s->back |= p->phase < s->last;
+	s->last = p->phase;
+	return 0;
+}
+
+enum { COMMIT, ROLLBACK, RESET, REFRESH, STOP };
+
+static int call(int verb, struct fix *f, struct atoll_plan *p)
+{
+	switch (verb) {
+	case COMMIT:
+		return atoll_plan_commit(p, 0, f->res);
+	case ROLLBACK:
+		return atoll_plan_rollback(p, 0, f->res);
+	case RESET:
+		return atoll_plan_reset(p, f->res);
+	case REFRESH:
+		return atoll_plan_refresh(p, f->res);
+	default:
+		return atoll_plan_stop(p, ATOLL_FORCE, f->res);
+	}
+}
+
+#define STOP_FILES 8
+
+/* Files of ROOT that are as the plan has them. */
+static int count_new(struct fix *f, const char *root)
+{
+	int n = 0;
+
+	for (int i = 0; i < STOP_FILES; i++) {
+		char text[8] = "";
+		FILE *file = fopen(fix_path(f, "%s/f%d", root, i), "r");
+
+		n += file && fgets(text, sizeof(text), file) && strcmp(text, "new\n") == 0;
+		if (file)
+			(void)fclose(file);
+	}
+	return n;
+}
+
+/* What is stopped before the decision has changed nothing, what is stopped after it is finished later. */
+static void atm_14_the_caller_may_stop_it(void **state)
+{
+	static const struct {
+		int verb;
+		enum atoll_phase phase;
+		int calls, code;
+	} rows[] = {
+		{ COMMIT, ATOLL_PHASE_PREPARING, 0, -ECANCELED },
+		{ COMMIT, ATOLL_PHASE_PREPARING, 3, -ECANCELED },
+		{ COMMIT, ATOLL_PHASE_DECIDED, 0, -ECANCELED },
+		{ COMMIT, ATOLL_PHASE_DECIDED, 1, -ATOLL_E_NEEDS_RECOVERY },
+		{ COMMIT, ATOLL_PHASE_DECIDED, 4, -ATOLL_E_NEEDS_RECOVERY },
+		{ ROLLBACK, ATOLL_PHASE_PREPARING, 0, -ECANCELED },
+		{ ROLLBACK, ATOLL_PHASE_DECIDED, 0, -ECANCELED },
+		{ ROLLBACK, ATOLL_PHASE_DECIDED, 1, -ATOLL_E_NEEDS_RECOVERY },
+		{ ROLLBACK, ATOLL_PHASE_DECIDED, 4, -ATOLL_E_NEEDS_RECOVERY },
+		{ RESET, ATOLL_PHASE_DECIDED, 0, -ECANCELED },
+		{ REFRESH, ATOLL_PHASE_DECIDED, 0, -ECANCELED },
+		{ REFRESH, ATOLL_PHASE_DECIDED, 1, -ATOLL_E_NEEDS_RECOVERY },
+		{ STOP, ATOLL_PHASE_DECIDED, 0, -ECANCELED },
+		{ STOP, ATOLL_PHASE_DECIDED, 1, -ATOLL_E_NEEDS_RECOVERY },
+	};
+	struct fix *f = *state;
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct stopping s = { .phase = rows[i].phase, .calls = rows[i].calls };
+		char name[2] = { (char)('a' + i), '\0' };
+		const char *root = fix_dir(f, name);
+		struct atoll_plan *p = fix_plan(f, NULL);
+		int before, again = rows[i].verb == ROLLBACK ? 0 : STOP_FILES;
+
+		for (int k = 0; k < STOP_FILES; k++)
+			put_text(fix_path(f, "%s/f%d", root, k), "old\n");
+		fix_add(f, p, root, i % 2 ? "copy" : NULL);
+		expect_eq(exec_script(f, p,
+		                      "cd \"$ATOLL_RESOURCE_1\"; for n in f*; do echo new >$n; "
+		                      "done"),
+		          0);
+		if (rows[i].verb == ROLLBACK)
+			expect_ok(f, atoll_plan_commit(p, 0, f->res));
+		before = count_new(f, root);
+		atoll_set_interrupt(f->a, stop_there, &s);
+		expect_code(f, call(rows[i].verb, f, p), rows[i].code);
+		atoll_set_interrupt(f->a, NULL, NULL);
+		expect_eq(s.done, 1);
+		expect(!s.back);
+		if (rows[i].code == -ECANCELED)
+			expect_eq(count_new(f, root), before);
+		else if (rows[i].verb == COMMIT || rows[i].verb == ROLLBACK)
+			expect_eq(atoll_recover(f->a, NULL, false, f->res), 0);
+		expect_ok(f, call(rows[i].verb, f, p));
+		if (rows[i].verb == COMMIT || rows[i].verb == ROLLBACK)
+			expect_eq(count_new(f, root), again);
+		else
+			expect_eq(count_new(f, root), 0);
+		fix_forget(f, p);
+	}
+}
+
 /* ---- free space ---- */
 
 static void house_no_command_on_a_full_disk(void **state)
@@ -189,9 +309,8 @@ static void house_no_command_on_a_full_disk(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		atest(house_log_is_newest_first),
-		atest(house_a_stuck_holder_is_ended),
-		atest(house_progress_is_told_and_ends),
+		atest(house_log_is_newest_first),       atest(house_a_stuck_holder_is_ended),
+		atest(house_progress_is_told_and_ends), atest(atm_14_the_caller_may_stop_it),
 		atest(house_no_command_on_a_full_disk),
 	};
 

@@ -100,12 +100,30 @@ static void truncating_upwards_aborts(void **state)
 	expect_abort(misuse_truncate, NULL);
 }
 
+static void numbers_have_commas(void **state)
+{
+	static const struct {
+		uint64_t n;
+		const char *said;
+	} rows[] = { { 0, "0" },        { 999, "999" },           { 1000, "1,000" },
+		     { 2041, "2,041" }, { 1234567, "1,234,567" }, { 100000, "100,000" } };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		cleanup_strbuf struct strbuf sb = STRBUF_INIT;
+
+		strbuf_number(&sb, rows[i].n);
+		assert_string_equal(strbuf_str(&sb), rows[i].said);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(empty_is_a_string), cmocka_unit_test(parts_are_joined),
-		cmocka_unit_test(grows_far),         cmocka_unit_test(printf_at_every_length),
-		cmocka_unit_test(take_hands_over),   cmocka_unit_test(truncating_upwards_aborts),
+		cmocka_unit_test(numbers_have_commas),       cmocka_unit_test(empty_is_a_string),
+		cmocka_unit_test(parts_are_joined),          cmocka_unit_test(grows_far),
+		cmocka_unit_test(printf_at_every_length),    cmocka_unit_test(take_hands_over),
+		cmocka_unit_test(truncating_upwards_aborts),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

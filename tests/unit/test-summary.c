@@ -142,23 +142,6 @@ static void each_kind_has_its_words(void **state)
 	}
 }
 
-static void numbers_have_commas(void **state)
-{
-	static const struct {
-		uint64_t n;
-		const char *said;
-	} rows[] = { { 0, "0" },        { 999, "999" },           { 1000, "1,000" },
-		     { 2041, "2,041" }, { 1234567, "1,234,567" }, { 100000, "100,000" } };
-
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		cleanup_strbuf struct strbuf sb = STRBUF_INIT;
-
-		summary_number(&sb, rows[i].n);
-		assert_string_equal(strbuf_str(&sb), rows[i].said);
-	}
-}
-
 static size_t count_lines(const char *text)
 {
 	size_t n = 0;
@@ -274,7 +257,6 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_kind_has_its_words),
-		cmocka_unit_test(numbers_have_commas),
 		cmocka_unit_test(what_does_not_fit_becomes_numbers),
 		cmocka_unit_test(it_never_has_more_lines_than_there_are),
 		cmocka_unit_test(only_times_is_said_of_nothing_else),
