@@ -4,11 +4,11 @@ commits on the branch, writes to the SQLite file and to the database, while the 
 sometimes is killed. After every round the plan's work is there in all of them or in none, and of what the
 others did nothing is lost.
 
-    foreign.py [ROUNDS]       root's rounds and an ordinary user's (without root: only these)
+    outside-work.py [ROUNDS]       root's rounds and an ordinary user's (without root: only these)
 
 What somebody else did is a *token*, written into the resource, and noted once the write has succeeded: a line of
 a file, a commit, a row. The plan's own work is a token, too. So a round is judged by looking for tokens. A
-failing round names its seed: ATOLL_FOREIGN_SEED=N repeats that round alone. ATOLL_LONG=1 runs a thousand.
+failing round names its seed: ATOLL_OUTSIDE_SEED=N repeats that round alone. ATOLL_LONG=1 runs a thousand.
 """
 
 import os
@@ -29,7 +29,7 @@ from expect import Broken, need, same  # noqa: E402
 from kinds import World, until  # noqa: E402
 
 LONG = os.environ.get('ATOLL_LONG') == '1'
-ONLY = os.environ.get('ATOLL_FOREIGN_SEED')
+ONLY = os.environ.get('ATOLL_OUTSIDE_SEED')
 ROUNDS = {'root': 700, 'user': 300} if LONG else {'root': 10, 'user': 4}
 NOBODY = 65534
 OK, FAILED, CONFLICT, REFUSED, BUSY, IN_DOUBT, KILLED = 0, 1, 3, 4, 5, 7, -signal.SIGKILL
@@ -348,7 +348,7 @@ def run_round(cluster, top, seed):
 def run_rounds(who, count):
     seeds = [int(ONLY)] if ONLY else range(count)
     bad, seen = 0, {}
-    top = tempfile.mkdtemp(prefix='atoll-foreign-', dir='/var/tmp')
+    top = tempfile.mkdtemp(prefix='atoll-outside-', dir='/var/tmp')
     os.chmod(top, 0o755)
     try:
         with Cluster(top) as cluster:
@@ -358,7 +358,7 @@ def run_rounds(who, count):
                     seen[came] = seen.get(came, 0) + 1
                 except Exception as why:  # pylint: disable=broad-except
                     bad += 1
-                    print(f'# {who}, ATOLL_FOREIGN_SEED={n}: ' + str(why).replace('\n', ' | ')[:3000], flush=True)
+                    print(f'# {who}, ATOLL_OUTSIDE_SEED={n}: ' + str(why).replace('\n', ' | ')[:3000], flush=True)
                 if LONG and n % 50 == 49:
                     print(f'# {who}: {n + 1} rounds, {bad} bad, {seen}', flush=True)
     finally:
