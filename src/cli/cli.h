@@ -153,6 +153,7 @@ extern const struct option_row common_options[];
 
 /* ---- cmd-*.c ---- */
 
+extern const struct command cmd_add;
 extern const struct command cmd_clean;
 extern const struct command cmd_commit;
 extern const struct command cmd_complete;

@@ -21,6 +21,7 @@ static const struct command *const commands[] = {
 	/* work */
 	&cmd_run,
 	&cmd_start,
+	&cmd_add,
 	&cmd_exec,
 	&cmd_shell,
 	&cmd_path,

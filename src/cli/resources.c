@@ -311,3 +311,21 @@ int resources_start(struct cli *c, const struct atoll_start *how, bool *ret_open
 		*ret_opened = r > 0;
 	return 0;
 }
+
+int resources_add(struct cli *c)
+{
+	cleanup_start struct start s = { .c = c };
+	struct atoll_resource resource;
+	int status, r;
+
+	read_resources(&s);
+	if (s.n != 1)
+		return cli_fail_usage(
+			c, "add: give one resource: --dir, --git, --sqlite or --postgres");
+	status = cli_open_plan_settled(c);
+	if (status)
+		return status;
+	to_resources(&s, &resource);
+	r = atoll_plan_add(c->plan, &resource, c->res);
+	return r < 0 ? cli_fail(c, r) : 0;
+}

@@ -26,5 +26,7 @@
  * HOW says the rest: name, ATOLL_START_OWNED, where `run` is. With --or-open an existing plan is
  * opened. 0 or an exit status: everything was said then, and there is no plan that is not whole. */
 int resources_start(struct cli *c, const struct atoll_start *how, bool *ret_opened);
+/* Adds the one that the options name to c->plan, which is opened first. 0 or an exit status. */
+int resources_add(struct cli *c);
 
 #endif

@@ -6,7 +6,12 @@
  */
 #include "plan/plan.h"
 
+#include <fcntl.h>
+#include <stdlib.h>
+
 #include "plan/addition.h"
+#include "plan/private-files.h"
+#include "util/cleanup.h"
 #include "util/crashpoint.h"
 
 struct record_args {
@@ -69,6 +74,85 @@ static int check_plan(const struct plan_op *op, struct error *err)
 	return 0;
 }
 
+/* ---- what commands wrote there while it was no resource ---- */
+
+struct adoption {
+	struct plan_op *op;
+	struct sandbox_row *row;
+	int parent_fd;
+	char *name;
+};
+
+static void adoption_done(struct adoption *a)
+{
+	close_fd(&a->parent_fd);
+	free(a->name);
+}
+#define cleanup_adoption __attribute__((__cleanup__(adoption_done)))
+
+/* 1 or 0. */
+static int find_private(struct plan_op *op, struct sandbox_row *row, struct adoption *ret,
+                        struct error *err)
+{
+	int r;
+
+	*ret = (struct adoption){ .op = op, .row = row, .parent_fd = FD_NONE };
+	if (op->boxes.n == 0)
+		return 0;
+	r = private_files_find(op->boxes.v[0].area, row->root, &ret->parent_fd, &ret->name);
+	return r < 0 ? error_sys(err, r, "look for private files of the plan in", row->root) : r;
+}
+
+static int check_private(struct plan_op *op, struct sandbox_row *row, struct error *err)
+{
+	cleanup_adoption struct adoption a = { .parent_fd = FD_NONE };
+	cleanup_sandbox struct sandbox s = SANDBOX_INIT;
+	cleanup_close int from_fd = FD_NONE;
+	int r = find_private(op, row, &a, err);
+
+	if (r <= 0)
+		return r;
+	from_fd = openat(a.parent_fd, a.name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	r = sandbox_open(&s, op->a, op->plan.name, row, err);
+	if (r == 0)
+		r = participant_may_adopt(s.part, from_fd, err);
+	if (r == -ATOLL_E_UNSUPPORTED)
+		error_hint(err,
+		           "atoll diff %s --home shows it; remove it in the plan, and add again",
+		           op->plan.name);
+	return r;
+}
+
+static int write_active(struct registry *reg, void *ctx, struct error *err)
+{
+	const struct adoption *a = ctx;
+	int r = registry_sandbox_update(reg, a->row, err);
+
+	return r < 0 ? r
+	             : registry_sandbox_set_state(reg, a->row->id, ATOLL_SANDBOX_ACTIVE, "", err);
+}
+
+/* Recorded first, as for a command: from then on there may be work in it. */
+static int adopt_private(struct plan_op *op, struct sandbox_row *row, struct error *err)
+{
+	cleanup_adoption struct adoption a = { .parent_fd = FD_NONE };
+	cleanup_sandbox struct sandbox s = SANDBOX_INIT;
+	int r = find_private(op, row, &a, err);
+
+	if (r <= 0)
+		return r;
+	r = sandbox_open(&s, op->a, op->plan.name, row, err);
+	if (r < 0)
+		return r;
+	durable_count(row);
+	r = store_write(op->a, REGISTRY_DURABLE, write_active, &a, err);
+	if (r == 0)
+		r = participant_adopt(s.part, a.parent_fd, a.name, err);
+	if (r == 0)
+		r = participant_observe(s.part, err);
+	return r < 0 ? error_prefix(err, r, "'%s' was added", row->root) : 0;
+}
+
 int plan_op_add(struct plan_op *op, struct additions *adds, struct atoll_result *res,
                 struct error *err)
 {
@@ -83,16 +167,21 @@ int plan_op_add(struct plan_op *op, struct additions *adds, struct atoll_result 
 		return r;
 	crashpoint("plan.add.after-record");
 	r = additions_make(adds, op, res, err);
+	for (size_t i = 0; r == 0 && i < adds->rows.n; i++)
+		r = check_private(op, &adds->rows.v[i], err);
 	if (r == 0)
 		r = store_write(op->a, REGISTRY_DURABLE, write_created, &args, err);
 	if (r == -ATOLL_E_NEEDS_RECOVERY) /* nobody knows what is on disk: recovery reads it */
 		return r;
 	for (size_t i = adds->rows.n; r < 0 && i > 0; i--)
 		take_back(op, &adds->rows.v[i - 1]);
-	if (r < 0)
+	if (r < 0) {
 		resource_locks_forget(op->resources, op->a);
-	else
-		additions_report(adds, res);
+		return r;
+	}
+	for (size_t i = 0; r == 0 && i < adds->rows.n; i++)
+		r = adopt_private(op, &adds->rows.v[i], err);
+	additions_report(adds, res);
 	return r;
 }
 

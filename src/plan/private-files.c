@@ -14,7 +14,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "diff/change.h"
 #include "fs/atomic.h"
+#include "fs/resolve.h"
 #include "fs/stat.h"
 #include "fs/walk.h"
 #include "plan/fence.h"
@@ -159,6 +161,38 @@ static int read_layer(int layer_fd, const char *home, struct private_files *ret)
 	/* What vanishes or is closed meanwhile is no reason to say nothing of the rest. */
 	ret->cut |= e < 0;
 	return e == -ENOMEM ? e : 0;
+}
+
+static bool has_entries(int parent_fd, const char *name)
+{
+	cleanup_close int fd =
+		openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	cleanup_dirlist struct dirlist list = DIRLIST_INIT;
+
+	return fd >= 0 ? dirlist_read(fd, &list) < 0 || list.n > 0 : errno != ENOENT;
+}
+
+int private_files_find(const char *area, const char *root, int *ret_parent_fd, char **ret_name)
+{
+	cleanup_free char *home = fence_home();
+	cleanup_close int layer_fd = open_layer(area);
+	cleanup_close int upper_fd = FD_NONE;
+	cleanup_close int parent_fd = FD_NONE;
+	const char *name;
+	int r;
+
+	if (layer_fd < 0 || !home || !path_below(root, home) || strcmp(root, home) == 0)
+		return layer_fd < 0 && layer_fd != -ENOENT ? layer_fd : 0;
+	upper_fd = openat(layer_fd, UPPER, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	r = upper_fd < 0 ? -errno
+	                 : resolve_parent(upper_fd, root + strlen(home) + 1, &parent_fd, &name);
+	if (r == -ENOENT || r == -ENOTDIR || (r == 0 && !has_entries(parent_fd, name)))
+		return 0;
+	if (r < 0)
+		return r;
+	*ret_name = xstrdup(name);
+	*ret_parent_fd = take_fd(&parent_fd);
+	return 1;
 }
 
 /* ---- what is reported ---- */

@@ -33,6 +33,9 @@ void private_files_done(struct private_files *f);
 /* A note in RES of those that are new or were changed since the last such note of the plan; PLAN: its name.
  * Locking: the plan's. Crash: the next note may say them again. */
 void private_files_report(const char *area, const char *plan, struct atoll_result *res);
+/* 1: the layer in AREA has work in the directory ROOT (canonical), which is NAME in *RET_PARENT_FD of its upper
+ * directory; the caller closes that and frees the name. 0: none. */
+int private_files_find(const char *area, const char *root, int *ret_parent_fd, char **ret_name);
 /* All of them, without a lock: a command may run meanwhile. *ret_home: the directory, owned by the caller; or
  * NULL. */
 int plan_private_files(struct atoll_plan *p, char **ret_home, struct private_files *ret,

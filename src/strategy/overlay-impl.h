@@ -11,6 +11,9 @@ enum overlay_marks overlay_our_marks(void);
 char *overlay_layer_path(const struct atoll_participant *p, char layer);
 int overlay_open_dir(struct atoll_participant *p, const char *path, int *ret_fd);
 
+/* Makes whiteouts in an upper directory that has none of them. 0 or -errno. */
+int overlay_cover_areas(const struct atoll_participant *p, int upper_fd);
+
 /* Verbs. */
 int overlay_create(struct atoll_participant *p);
 int overlay_path(struct atoll_participant *p, char **ret_path);

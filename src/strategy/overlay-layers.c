@@ -56,6 +56,18 @@ static bool is_area(const char *excluded)
 	return strncmp(excluded, STRATEGY_AREA_PREFIX, strlen(STRATEGY_AREA_PREFIX)) == 0;
 }
 
+/* An area inside the root must not show up in the view. The root of another sandbox is left alone too, but has to:
+ * its own view is mounted there. */
+int overlay_cover_areas(const struct atoll_participant *p, int upper_fd)
+{
+	int r = 0;
+
+	for (size_t i = 0; r >= 0 && p->excludes && i < p->excludes->n; i++)
+		if (is_area(p->excludes->v[i]))
+			r = overlay_make_whiteout(upper_fd, p->excludes->v[i]);
+	return r;
+}
+
 /* The view's root has the attributes of the upper's, so the upper's are the resource's. */
 static int make_upper(struct atoll_participant *p, int dir_fd)
 {
@@ -74,11 +86,8 @@ static int make_upper(struct atoll_participant *p, int dir_fd)
 		upper_fd = openat(dir_fd, upper, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 		r = upper_fd < 0 ? -errno : 0;
 	}
-	/* An area inside the root must not show up in the view. The root of another sandbox is
-	 * left alone too, but has to: its own view is mounted there. */
-	for (size_t i = 0; r >= 0 && p->excludes && i < p->excludes->n; i++)
-		if (is_area(p->excludes->v[i]))
-			r = overlay_make_whiteout(upper_fd, p->excludes->v[i]);
+	if (r >= 0)
+		r = overlay_cover_areas(p, upper_fd);
 	if (r >= 0)
 		r = copy_dir_meta(root_fd, upper_fd);
 	return r < 0 ? error_sys(&p->err, r, "make the workspace in", p->work) : 0;

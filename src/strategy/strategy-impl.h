@@ -72,5 +72,8 @@ extern const struct atoll_strategy strategy_sqlite;
 extern const struct atoll_strategy strategy_git;
 extern const struct atoll_strategy strategy_worktree;
 extern const struct atoll_strategy strategy_postgres;
+/* Of strategy_overlay alone; strategy.h has the contract. */
+int overlay_may_adopt(struct atoll_participant *p, int from_fd);
+int overlay_adopt(struct atoll_participant *p, int parent_fd, const char *name);
 
 #endif

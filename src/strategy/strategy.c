@@ -301,6 +301,34 @@ VERB(refresh, 0)
 VERB(alive, 0)
 VERB(unlock, 0)
 
+/* Only within Atoll: a module has no say in how a workspace of Atoll's own comes to be. */
+static int check_adopts(const struct atoll_participant *p, struct error *err)
+{
+	if (p->ops == &strategy_overlay)
+		return 0;
+	return error_set(err, -ATOLL_E_UNSUPPORTED,
+	                 "what is private to the plan in '%s' can be taken over by the strategy "
+	                 "'overlay' alone",
+	                 p->root);
+}
+
+int participant_may_adopt(struct atoll_participant *p, int from_fd, struct error *err)
+{
+	int r = check_adopts(p, err);
+
+	error_done(&p->err);
+	return r < 0 ? r : settle(p, "add", overlay_may_adopt(p, from_fd), 0, err);
+}
+
+int participant_adopt(struct atoll_participant *p, int parent_fd, const char *name,
+                      struct error *err)
+{
+	int r = check_adopts(p, err);
+
+	error_done(&p->err);
+	return r < 0 ? r : settle(p, "add", overlay_adopt(p, parent_fd, name), 0, err);
+}
+
 /* What was given may hold what nobody is to read, so it is not repeated. */
 int participant_identify(struct atoll_participant *p, char **ret_name, char **ret_id,
                          struct error *err)

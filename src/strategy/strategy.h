@@ -114,6 +114,16 @@ int participant_alive(struct atoll_participant *p, struct error *err);
 int participant_identify(struct atoll_participant *p, char **ret_name, char **ret_id,
                          struct error *err);
 
+/*
+ * Of a participant that was just created, and that no command has used: the work in the directory NAME of PARENT_FD,
+ * the upper directory of another overlay over the same root, becomes its own, by a rename. What was changed outside
+ * since the oldest of that was made is a conflict. -ATOLL_E_UNSUPPORTED, with nothing moved: the strategy has no
+ * upper directory, or it cannot be this one. _may_ says so beforehand. Crash: it is in one of the two places.
+ */
+int participant_may_adopt(struct atoll_participant *p, int from_fd, struct error *err);
+int participant_adopt(struct atoll_participant *p, int parent_fd, const char *name,
+                      struct error *err);
+
 bool participant_stale(const struct atoll_participant *p);
 uint64_t participant_generation(const struct atoll_participant *p);
 /* After prepare or commit: does the workspace hold work that the batch leaves there? */

@@ -296,3 +296,78 @@ reported() {
 	run -0 script -qec "'$ATOLL' exec p -- echo ran" /dev/null
 	[[ $output != *'in no resource'* ]]
 }
+
+# with_private_work: home_with_plan with overlays, or skipped; ~/.config/foo has a.conf, b.conf and c.conf.
+with_private_work() {
+	home_with_plan
+	atoll stop p --force >/dev/null 2>&1
+	"$ATOLL" start p --dir "$HOME/work/app" >/dev/null 2>&1
+	[ "$(atoll show p --json | jq -r '.sandboxes[0].strategy')" = overlay ] || skip 'no overlay here'
+	echo old | tee "$HOME"/.config/foo/{b,c}.conf >/dev/null
+	mkdir "$HOME/.config/foo/sub"
+	echo old >"$HOME/.config/foo/sub/d.conf"
+	see -- sh -c 'cd ~/.config/foo; echo mine >>a.conf; rm b.conf; echo mine >new; echo mine >>sub/d.conf; ln -s a.conf link'
+}
+
+@test "home add takes what commands wrote in the directory along, and a commit makes it real" {
+	with_private_work
+	run -0 atoll add p --dir "$HOME/.config/foo"
+	[ "$(atoll diff p --json | jq -c '[.changes[] | [.kind, .path, (.what | index("conflict"))]]')" = \
+		'[["changed","a.conf",null],["deleted","b.conf",null],["added","link",null],["added","new",null],["changed","sub/d.conf",null]]' ]
+	[ "$(see -- sh -c 'cd ~/.config/foo; cat a.conf new sub/d.conf; ls')" = $'old\nmine\nmine\nold\nmine\na.conf\nc.conf\nlink\nnew\nsub' ]
+	run -0 --separate-stderr atoll diff p --home
+	[ -z "$output" ]
+	[ "$(cat "$HOME/.config/foo/a.conf")" = old ]
+	see -- sh -c 'echo later >~/.config/foo/c.conf'
+	atoll commit p --yes >/dev/null 2>&1
+	[ "$(cat "$HOME"/.config/foo/{a.conf,c.conf,new,sub/d.conf})" = $'old\nmine\nlater\nmine\nold\nmine' ]
+	[ ! -e "$HOME/.config/foo/b.conf" ]
+	atoll rollback p --yes >/dev/null 2>&1
+	[ "$(cat "$HOME"/.config/foo/{a,b,c}.conf)" = $'old\nold\nold' ]
+	[ ! -e "$HOME/.config/foo/new" ]
+}
+
+@test "home add finds a conflict where an original changed after its private version was made" {
+	with_private_work
+	echo theirs >"$HOME/.config/foo/a.conf"
+	echo theirs >"$HOME/.config/foo/b.conf"
+	echo theirs >"$HOME/.config/foo/new"
+	echo theirs >"$HOME/.config/foo/c.conf"
+	rm "$HOME/.config/foo/sub/d.conf"
+	run -0 atoll add p --dir "$HOME/.config/foo"
+	[ "$(atoll diff p --json | jq -c '[.changes[] | select(.what | index("conflict")) | .path]')" = '["a.conf","b.conf","new","sub/d.conf"]' ]
+	run atoll commit p --yes
+	status_is 3
+	[ "$(cat "$HOME"/.config/foo/{a,b,c}.conf)" = $'theirs\ntheirs\ntheirs' ]
+	atoll commit p --ours "$HOME/.config/foo" --yes >/dev/null 2>&1
+	[ "$(cat "$HOME"/.config/foo/{a.conf,c.conf,new})" = $'old\nmine\ntheirs\nmine' ]
+}
+
+@test "home add that cannot take private work along adds nothing" {
+	with_private_work
+	local strategy
+	for strategy in copy none; do
+		run atoll add p --dir "$HOME/.config/foo" --strategy "$strategy"
+		status_is 6
+		says 'private to the plan'
+	done
+	run atoll add p --dir "$HOME/work/app"
+	[ "$status" -ne 0 ]
+	run -2 atoll add p
+	run -2 atoll add p --dir a --dir b
+	[ "$(atoll show p --json | jq '.sandboxes | length')" -eq 1 ]
+	run -0 --separate-stderr atoll diff p --home
+	[ "$(wc -l <<<"$output")" -eq 5 ]
+	# Where nothing is private any strategy will do, also for other kinds.
+	run -0 atoll add p --dir "$HOME/Documents" --strategy copy
+	sqlite3 "$HOME/dev/base.db" 'CREATE TABLE t(x)'
+	run -0 atoll add p --sqlite "$HOME/dev/base.db"
+	git init -q "$HOME/work/repo"
+	git -C "$HOME/work/repo" -c user.name=a -c user.email=a@b commit -q --allow-empty -m first
+	run -0 atoll add p --git "$HOME/work/repo"
+	see -- sh -c 'echo x >~/Documents/new; sqlite3 ~/dev/base.db "INSERT INTO t VALUES(1)"; echo x >~/work/repo/x'
+	atoll commit p --yes >/dev/null 2>&1
+	[ -e "$HOME/Documents/new" ]
+	[ -e "$HOME/work/repo/x" ]
+	[ "$(sqlite3 "$HOME/dev/base.db" 'SELECT x FROM t')" = 1 ]
+}

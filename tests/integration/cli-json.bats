@@ -53,6 +53,9 @@ member() {
 	echo theirs >b/three
 	checked 0 refresh atoll refresh p --json
 	member '[.participants[] | .changes]' '[0,1]'
+	mkdir more
+	checked 0 add atoll add p --dir more --json
+	member '.participants[0].outcome' unchanged
 	checked 0 commit atoll commit p --json --dry-run
 	member .dry_run true
 	checked 0 commit atoll commit p --json
