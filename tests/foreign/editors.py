@@ -16,7 +16,7 @@ printf '5s/5/five/\\n$a\\nten\\n.\\nw\\n1,3w first\\nr bare\\nW first\\n!echo sa
 '''),
     Row('ex', 'vim-tiny', short=True, begin=TEXT, script='''
 vim.tiny -u NONE -i NONE -es -c '%s/3/three/' -c 'set backup backupext=.was writebackup' -c w -c 'w! sub/copy' -c 'saveas other' -c wq text
-vim.tiny -u NONE -i NONE -es -c '$put=1' -c wq pointer; vim.tiny -u NONE -i NONE -es -c 'set backupcopy=yes' -c 'normal Ax' -c wq bare; vim.tiny -u NONE -i NONE -es -c cquit
+vim.tiny -u NONE -i NONE -es -c "1t\$" -c wq pointer; vim.tiny -u NONE -i NONE -es -c 'set backupcopy=yes' -c 's/no/some/' -c wq bare; vim.tiny -u NONE -i NONE -es -c cquit
 ''', status=1),
     Row('vim', 'vim expect', begin=TEXT, script='''
 cat >typed <<'END'

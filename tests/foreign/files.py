@@ -43,8 +43,8 @@ parallel -k --joblog log -j2 'echo {}; exit {}' ::: 0 1 2 || echo $?; cut -f7 lo
 ''', varying='out/*/seq log'),
     Row('sort', '', short=True, begin='seq 60000 | sed "s/$/ a line of text to make it long/" >big', script='''
 sort -R --random-source=big -S 512k -T . --parallel=2 big >shuffled; sort -n -S 512k -T . --compress-program=gzip shuffled | cmp - big && echo sorted; sort -u -o shuffled shuffled
-split -n l/7 big part.; sort -m -n part.* | cksum; comm -3 big shuffled | wc -l; csplit -s -z big '/^10000 /' '{1}'; shuf --random-source=big -n3 big; tac big | head -1; rm part.*
-sort -c shuffled && uniq -c shuffled | wc -l; tsort nothing
+split -n l/7 big part.; sort -m -n part.* | cksum; comm -3 big shuffled | wc -l; csplit -s -z big '/^10000 /' '/^20000 /'; shuf --random-source=big -n3 big; tac big | head -1; rm part.*
+sort -c shuffled; uniq -c shuffled | wc -l; tsort nothing
 ''', status=1),
     Row('locks', 'util-linux procmail', begin='echo 0 >counter', script='''
 for i in 1 2 3 4; do (for j in $(seq 25); do flock lock sh -c 'n=$(cat counter); echo $((n + 1)) >counter'; done) & done; wait; cat counter
@@ -88,7 +88,7 @@ a=$(mktemp -d); b=$(mktemp -p .); mktemp -u x.XXX >/dev/null; echo x >$a/f; mv $
 (cd /var/tmp; d=$(mktemp -d /var/tmp/foreign.XXXXXX); echo y >$d/f; cat $d/f; rm -r $d); e=$(mktemp -p /dev/shm); echo z >$e; cat $e; rm $e; mkfifo pipe; cat pipe & echo through >pipe; wait; rm pipe
 '''),
     Row('patch', 'patch', short=True, begin='seq 50 >a; cp a b; sed -i s/^25$/changed/ b; diff -u a b >p || true; mkdir d; seq 9 >d/e', script='''
-patch -b a p; cmp a b; patch -R a p; patch --dry-run a p; sed -i 25d a; patch -f a p; printf -- '--- /dev/null\\n+++ d/new\\n@@ -0,0 +1 @@\\n+x\\n--- d/e\\n+++ /dev/null\\n@@ -1,9 +0,0 @@\\n' >q
+patch -b a p; cmp a b; patch -R a p; patch --dry-run a p; sed -i 25d a; patch -f a p || echo $?; printf -- '--- /dev/null\\n+++ d/new\\n@@ -0,0 +1 @@\\n+x\\n--- d/e\\n+++ /dev/null\\n@@ -1,9 +0,0 @@\\n' >q; seq 9 | sed s/^/-/ >>q; patch -p0 <q; ls -d d/*; patch nothing q
 ''', status=1),
     Row('quilt', 'quilt patch', begin='seq 30 >file; seq 5 >other', script='''
 export QUILT_PATCHES=patches QUILT_NO_RCFILES=1 QUILT_PATCH_OPTS=--unified; quilt new one; quilt add file; sed -i s/^7$/seven/ file; quilt refresh --no-timestamps; quilt new two

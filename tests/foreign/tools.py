@@ -40,7 +40,7 @@ convert -size 40x30 gradient:red-blue -define png:exclude-chunks=date,time a.png
 groff -t -man -Tutf8 a.1 | head -5; groff -t -man -Tps a.1 >a.ps; grep -c showpage a.ps; groff -man -Thtml a.1 >a.html 2>/dev/null; man --warnings -l a.1 2>/dev/null | head -1; test -s a.html; rm -f grohtml*
 ''', varying='a.html'),
     Row('texinfo', 'texinfo', begin="printf '\\\\input texinfo\\n@setfilename a.info\\n@settitle A\\n@node Top\\n@top A\\n@menu\\n* B::\\n@end menu\\n@node B\\n@chapter B\\ntext\\n@bye\\n' >a.texi", script='''
-makeinfo a.texi; grep -c Node: a.info; makeinfo --html a.texi; ls a; makeinfo --plaintext a.texi | tail -1; install-info a.info dir; cat dir | grep A; makeinfo nothing.texi 2>/dev/null
+makeinfo a.texi; grep -c Node: a.info; makeinfo --html a.texi; ls a; makeinfo --plaintext a.texi | tail -1; install-info a.info dir; grep -c a.info dir || true; makeinfo nothing.texi 2>/dev/null
 ''', status=1),
     Row('autotools-m4', 'libtool autoconf automake', begin='printf "AC_INIT([p],[1])\\nLT_INIT\\nAC_OUTPUT\\n" >configure.ac', script='''
 libtoolize -cq --install; aclocal --install -I m4 2>&1 | wc -l; autoconf; test -x configure; ls m4 | wc -l

@@ -17,7 +17,7 @@ ROWS = [
     Row('git', 'git', short=True, begin=GIT_BEGIN, varying=GIT_VARYING, script=GIT + '''
 git checkout -qb side; git rm -q src/f1; git mv README READ; sed -i s/^7$/seven/ src/f2; git add -A; git commit -qm side; git status --short; echo loose >>src/f3; git stash -q; git checkout -q main
 echo main >>src/f4; git commit -qam main; git merge -q --no-edit side; git stash pop -q; git diff --stat; git log --oneline --graph | cat; git tag -a -m t v1; git describe; git rebase -q side 2>&1 | wc -l
-git bisect start -q HEAD HEAD~1 2>/dev/null; git bisect reset -q 2>/dev/null; git reset -q --hard v1; git clean -fdq; git fsck --no-dangling; git notes add -m n; git config --local user.x y; git merge nothing
+git bisect start HEAD HEAD~1 2>/dev/null | wc -l; git bisect reset 2>/dev/null; git reset -q --hard v1; git clean -fdq; git fsck --no-dangling; git notes add -m n; git config --local user.x y; git merge nothing
 ''', status=1),
     Row('git-remote', 'git', splits=True, begin=GIT_BEGIN, varying=GIT_VARYING, script=GIT + '''
 git clone -q --bare --no-hardlinks . bare.git; git remote add origin $PWD/bare.git; echo x >new; git add new; git commit -qm new; git push -q -u origin main; git clone -q --no-local bare.git copy; git -C copy log --oneline
