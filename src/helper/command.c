@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Between fork and execve. The child says through a pipe why it could not become the command; the
- * pipe closing without a word means that it did.
+ * Between fork and execve. The child says through a socket why it could not become the command; the
+ * socket closing without that word means that it did. The listener of its filter (helper/calls.h) comes
+ * the same way, before.
  */
 #include "helper/command.h"
 
@@ -35,6 +36,17 @@ static int channel_open(struct channel *ch)
 	int ends[2];
 
 	if (pipe2(ends, O_CLOEXEC) < 0)
+		return -errno;
+	*ch = (struct channel){ ends[0], ends[1] };
+	return 0;
+}
+
+/* As a socket, whose messages stay apart. */
+static int channel_open_said(struct channel *ch)
+{
+	int ends[2];
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
 		return -errno;
 	*ch = (struct channel){ ends[0], ends[1] };
 	return 0;
@@ -149,7 +161,7 @@ static int give_jobserver(const struct run *run, int *failure_fd)
 	return r < 0 || *failure_fd < 0 ? -errno : 0;
 }
 
-static void become_command(const struct run *run, struct failure *f)
+static void become_command(struct run *run, int said_fd, struct failure *f)
 {
 	const char *cwd = request_get(run->request, REQUEST_CWD, 0);
 	char **argv;
@@ -171,13 +183,19 @@ static void become_command(const struct run *run, struct failure *f)
 	}
 	if (run->fenced && fence_self(run, f) < 0)
 		return;
+	r = run->listener_fd == FD_NONE ? 0 : calls_give(said_fd, run->listener_fd);
+	close_fd(&run->listener_fd);
+	if (r < 0) {
+		(void)failure_set(f, REPLY_NAMESPACE, r, "hand over the command's filter");
+		return;
+	}
 	argv = command_argv(run->request);
 	run_give_signals_back(run);
 	(void)execvp(argv[0], argv);
 	(void)failure_set(f, REPLY_EXEC, exec_error(argv[0], errno), "%s", "");
 }
 
-static _Noreturn void child(const struct run *run, pid_t parent, int go_fd, int failure_fd)
+static _Noreturn void child(struct run *run, pid_t parent, int go_fd, int failure_fd)
 {
 	struct failure f = FAILURE_NONE;
 	char go;
@@ -189,7 +207,7 @@ static _Noreturn void child(const struct run *run, pid_t parent, int go_fd, int 
 	if (r == 0 && (r = give_jobserver(run, &failure_fd)) < 0)
 		(void)failure_set(&f, REPLY_REQUEST, r, "hand on make's jobserver");
 	if (r == 0)
-		become_command(run, &f);
+		become_command(run, failure_fd, &f);
 	(void)fs_write_all(failure_fd, &f, sizeof(f));
 	_exit(EXIT_FAILURE);
 }
@@ -218,7 +236,7 @@ static _Noreturn void child_ahead(struct run *run, pid_t parent, int word_fd, in
 	if (r == 0 && (r = give_jobserver(run, &failure_fd)) < 0)
 		(void)failure_set(&f, REPLY_REQUEST, r, "hand on make's jobserver");
 	if (r == 0)
-		become_command(run, &f);
+		become_command(run, failure_fd, &f);
 	(void)fs_write_all(failure_fd, &f, sizeof(f));
 	_exit(EXIT_FAILURE);
 }
@@ -226,14 +244,14 @@ static _Noreturn void child_ahead(struct run *run, pid_t parent, int word_fd, in
 /* ---- the parent ---- */
 
 /* Nothing to read means that the command runs: its execve closed the other end. */
-static int read_failure(int fd, struct failure *f)
+static int read_failure(struct run *run, int fd, struct failure *f)
 {
 	struct failure said;
 	ssize_t n;
 
 	do {
-		n = read(fd, &said, sizeof(said));
-	} while (n < 0 && errno == EINTR);
+		n = calls_take(&run->calls, fd, &said, sizeof(said));
+	} while (n == CALLS_TAKEN);
 	if (n != (ssize_t)sizeof(said))
 		return 0;
 	*f = said;
@@ -286,7 +304,8 @@ void command_ahead(struct run *run, bool user_ns)
 	pid_t self = getpid();
 	int ends[2];
 
-	if (channel_open(&said) < 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
+	if (channel_open_said(&said) < 0 ||
+	    socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
 		return;
 	word = (struct channel){ ends[0], ends[1] };
 	run->ahead.pid = command_fork(user_ns ? CLONE_NEWUSER : 0);
@@ -325,7 +344,7 @@ static int start_ahead(struct run *run, struct failure *f)
 		return 1;
 	}
 	run->ahead.pid = -1;
-	r = read_failure(run->ahead.said_fd, f);
+	r = read_failure(run, run->ahead.said_fd, f);
 	drop_ahead(run);
 	return r;
 }
@@ -337,9 +356,9 @@ int command_start(struct run *run, bool user_ns, struct failure *f)
 
 	if (r <= 0)
 		return r;
-	r = channel_open(&said);
+	r = channel_open_said(&said);
 	if (r < 0)
-		return failure_set(f, REPLY_REQUEST, r, "open a pipe");
+		return failure_set(f, REPLY_REQUEST, r, "open a socket");
 	if (user_ns)
 		run->no_user_ns = fork_child(run, true, said.write_fd) < 0;
 	if (run->no_user_ns && run->strict)
@@ -349,5 +368,5 @@ int command_start(struct run *run, bool user_ns, struct failure *f)
 	if (r < 0)
 		return failure_set(f, REPLY_REQUEST, r, "start a process for the command");
 	close_fd(&said.write_fd);
-	return read_failure(said.read_fd, f);
+	return read_failure(run, said.read_fd, f);
 }

@@ -44,16 +44,11 @@ static int drop_bounds(uint64_t set)
 	return 0;
 }
 
-/* Root gets at execve what the bounding set allows; whoever has none left can drop none. */
-static int reduce(const struct run *run)
+int fence_keep_caps(uint64_t set)
 {
-	uint64_t set = run->is_root ? kept_set() : 0;
 	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
 	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
-	int r = run->bounded ? 0 : drop_bounds(set);
 
-	if (r < 0)
-		return r;
 	(void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
 	if (syscall(SYS_capget, &head, data) < 0)
 		return -errno;
@@ -63,6 +58,15 @@ static int reduce(const struct run *run)
 		data[i].inheritable = 0;
 	}
 	return syscall(SYS_capset, &head, data) < 0 ? -errno : 0;
+}
+
+/* Root gets at execve what the bounding set allows; whoever has none left can drop none. */
+static int reduce(const struct run *run)
+{
+	uint64_t set = run->is_root ? kept_set() : 0;
+	int r = run->bounded ? 0 : drop_bounds(set);
+
+	return r < 0 ? r : fence_keep_caps(set);
 }
 
 /* Where there is no filter to be had, a command runs without, unless that is not wanted. */
@@ -76,6 +80,15 @@ static int filter(const struct run *run, struct failure *f)
 		return failure_why(f, REPLY_NAMESPACE, r, "be strict",
 		                   "there is no filter of system calls for this kernel or machine");
 	return r < 0 ? failure_set(f, REPLY_NAMESPACE, r, "filter system calls") : 0;
+}
+
+/* Where nothing can be asked, directories of an overlay are not renamed, and nothing else is different. Pid 1
+ * needs a /proc to find those that ask. */
+static void listen_self(struct run *run)
+{
+	if (run->proc_fd != FD_NONE && calls_wanted(run->request) && filter_is_there() &&
+	    !sabotage("seccomp"))
+		(void)filter_listen(&run->listener_fd);
 }
 
 /* Ours besides the views; what is mounted read-only in them stays so. */
@@ -150,7 +163,7 @@ void fence_self_ahead(struct run *run)
 		run->bounded = drop_bounds(run->is_root ? kept_set() : 0) == 0;
 }
 
-int fence_self(const struct run *run, struct failure *f)
+int fence_self(struct run *run, struct failure *f)
 {
 	int r;
 
@@ -160,8 +173,11 @@ int fence_self(const struct run *run, struct failure *f)
 	if (r < 0)
 		return failure_set(f, REPLY_NAMESPACE, r, "enter the Landlock rules");
 	r = filter(run, f);
-	if (r < 0 || sabotage("capabilities"))
+	if (r < 0)
 		return r;
+	listen_self(run);
+	if (sabotage("capabilities"))
+		return 0;
 	r = reduce(run);
 	return r < 0 ? failure_set(f, REPLY_NAMESPACE, r, "give up capabilities") : 0;
 }

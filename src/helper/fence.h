@@ -6,6 +6,8 @@
 #include "helper/failure.h"
 #include "helper/run-impl.h"
 
+#include <stdint.h>
+
 /* In pid 1 of an ordinary user, before there is a request: what of the fence need not wait
  * for it. 0 or -errno. */
 int fence_ahead(struct run *run);
@@ -24,6 +26,8 @@ int fence_make(struct run *run, const struct views *views, struct failure *f);
  * In the child, last before execve: no program gives it more privileges than it has, it writes
  * where the rules allow it, its system calls are filtered, and its capabilities are few (RUN->is_root) or none. 0 or -errno and F.
  */
-int fence_self(const struct run *run, struct failure *f);
+int fence_self(struct run *run, struct failure *f);
+/* This process has no other capabilities than those of SET (1 << CAP_*) from now on. 0 or -errno. */
+int fence_keep_caps(uint64_t set);
 
 #endif

@@ -8,6 +8,11 @@
 /* For this process and all that come of it, for ever. Privileges must be given up before. -ENOSYS:
  * the kernel has no filters, or none was made for this machine; -errno. */
 int filter_install(void);
+/*
+ * One more: renames wait until they are answered through RET_FD (helper/calls.h), where the first filter allows
+ * them. -errno: nothing waits; the kernel cannot do that (before Linux 5.19), or another process listens already.
+ */
+int filter_listen(int *ret_fd);
 /* There is one to be had here. */
 bool filter_is_there(void);
 

@@ -69,7 +69,7 @@ void origins_look(const struct views *views, const struct request *q, int fd)
 	for (size_t i = 0; i < views->n; i++) {
 		struct look l = { .v = &views->v[i], .out = &out };
 
-		if (l.v->upper_fd == FD_NONE)
+		if (!l.v->notes_origins)
 			continue;
 		while (strcmp(request_get(q, REQUEST_VIEW_TARGET, l.number), l.v->target) != 0)
 			l.number++;

@@ -108,6 +108,8 @@ static void try_kind(const struct probe *p, bool overlay, struct reply *reply)
 		           .note_fd = FD_NONE,
 		           .proc_fd = FD_NONE,
 		           .ruleset_fd = FD_NONE,
+		           .listener_fd = FD_NONE,
+		           .calls = CALLS_NONE,
 		           .ahead = { -1, FD_NONE, FD_NONE },
 		           .deadline = CLOCK_NEVER };
 	cleanup_request struct request *q = request_new();

@@ -3,6 +3,7 @@
 #ifndef HELPER_RUN_IMPL_H
 #define HELPER_RUN_IMPL_H
 
+#include "helper/calls.h"
 #include "helper/failure.h"
 #include "exec/request.h"
 #include "helper/limit.h"
@@ -25,13 +26,16 @@ struct run {
 	bool timed_out;
 	bool caller_gone;
 	bool ended;
-	bool answered;  /* the caller has the reply: run_answer() */
-	bool to_sync;   /* and it is one of a command that ran */
-	bool fenced;    /* it runs in views: helper/fence.h */
-	int proc_fd;    /* in pid 1: its namespace's own /proc; else FD_NONE */
-	int ruleset_fd; /* what it may write: helper/landlock.h; FD_NONE */
-	bool bounded;   /* the capabilities it could get are gone already */
-	bool filtered;  /* so are the system calls it is not to make */
+	bool answered;             /* the caller has the reply: run_answer() */
+	bool to_sync;              /* and it is one of a command that ran */
+	bool fenced;               /* it runs in views: helper/fence.h */
+	int proc_fd;               /* in pid 1: its namespace's own /proc; else FD_NONE */
+	int ruleset_fd;            /* what it may write: helper/landlock.h; FD_NONE */
+	bool bounded;              /* the capabilities it could get are gone already */
+	bool filtered;             /* so are the system calls it is not to make */
+	int listener_fd;           /* in the child: of its filter, until pid 1 has it; or FD_NONE */
+	struct calls calls;        /* in pid 1 */
+	const struct views *views; /* in pid 1, once they are made */
 	bool is_root;
 	bool strict;     /* rather not run than without a part of the fence */
 	bool no_user_ns; /* root's, and in the helper's own user namespace */

@@ -112,6 +112,7 @@ static void collect(struct run *run)
 	pid_t pid;
 
 	while ((pid = wait4(-1, &status, flags, &usage)) > 0) {
+		calls_reaped(run, pid, status);
 		if (pid != run->pid)
 			continue; /* an orphan that was given to us */
 		if (WIFSTOPPED(status) || WIFCONTINUED(status)) {
@@ -197,14 +198,17 @@ void run_follow(struct run *run)
 	struct pollfd fds[] = {
 		{ .fd = run->signal_fd, .events = POLLIN },
 		{ .fd = LIFELINE_FD, .events = POLLIN },
+		{ .fd = FD_NONE, .events = POLLIN },
 	};
 
 	if (terminal_is_relayed())
 		terminal_say_stopped(0);
 	collect(run); /* run_catch_up() may have been told */
 	while (!run->ended && !run->caller_gone) {
-		int n = poll(fds, 2, clock_left_ms(run->deadline));
+		int n;
 
+		fds[2].fd = run->calls.listener_fd;
+		n = poll(fds, 3, clock_left_ms(run->deadline));
 		if (n < 0 && errno != EINTR)
 			break;
 		if (n == 0)
@@ -213,7 +217,10 @@ void run_follow(struct run *run)
 			on_signals(run);
 		if (n > 0 && fds[1].revents)
 			on_lifeline(run);
+		if (n > 0 && fds[2].revents)
+			calls_answer(run, fds[2].revents);
 	}
+	calls_end(&run->calls);
 }
 
 static int64_t timeval_us(const struct timeval *tv)
@@ -380,6 +387,8 @@ int run_helper(void)
 		           .note_fd = FD_NONE,
 		           .proc_fd = FD_NONE,
 		           .ruleset_fd = FD_NONE,
+		           .listener_fd = FD_NONE,
+		           .calls = CALLS_NONE,
 		           .pid = -1,
 		           .user_ns_fd = FD_NONE,
 		           .ahead = { -1, FD_NONE, FD_NONE } };

@@ -176,6 +176,7 @@ static void live(struct space *s, struct tree *t, struct reply *reply, struct fa
 	const struct reply running = { .magic = REQUEST_MAGIC, .stage = SPACE_RUNNING };
 
 	run->note_fd = s->status[1];
+	run->views = &t->views;
 	run->pass_code = SI_QUEUE;
 	(void)fs_write_all(s->status[1], &begun, sizeof(begun));
 	if (s->inside) {

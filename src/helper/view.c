@@ -2,6 +2,9 @@
 /* All views are made before the tree changes: their sources may lie where it will be covered. */
 #include "helper/view.h"
 
+#include "fs/overlayfs.h"
+#include "fs/resolve.h"
+#include "fs/stat.h"
 #include "helper/filter.h"
 #include "helper/mount-fd.h"
 #include "helper/overlay.h"
@@ -10,11 +13,14 @@
 #include "util/mem.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 static bool is_below(const char *path, const char *dir)
 {
@@ -59,6 +65,7 @@ static int read_view(struct view *v, const struct request *q, unsigned i)
 		.work = request_get(q, REQUEST_VIEW_WORK, i),
 		.mount_fd = FD_NONE,
 		.context_fd = FD_NONE,
+		.lower_fd = FD_NONE,
 		.upper_fd = FD_NONE,
 	};
 	v->is_overlay = v->kind == VIEW_OVERLAY;
@@ -131,11 +138,11 @@ static bool on_one_filesystem(int a_fd, int b_fd)
 	return fstat(a_fd, &a) == 0 && fstat(b_fd, &b) == 0 && a.st_dev == b.st_dev;
 }
 
-static int make_overlay(struct view *v, int source_fd, bool user_xattrs, struct failure *f)
+static int make_overlay(struct view *v, int *source_fd, bool user_xattrs, struct failure *f)
 {
 	cleanup_close int upper_fd = FD_NONE;
 	cleanup_close int work_fd = FD_NONE;
-	struct overlay_layers layers = { .lower = source_fd, .user_xattrs = user_xattrs };
+	struct overlay_layers layers = { .lower = *source_fd, .user_xattrs = user_xattrs };
 	char log[OVERLAY_LOG];
 	int r;
 
@@ -153,8 +160,10 @@ static int make_overlay(struct view *v, int source_fd, bool user_xattrs, struct 
 	if (r < 0)
 		return failure_set(f, REPLY_VIEW, r, "mount overlay at '%s'%s%s%s", v->target,
 		                   *log ? " (" : "", log, *log ? ")" : "");
-	if (v->is_overlay && user_xattrs && on_one_filesystem(source_fd, upper_fd))
-		v->upper_fd = take_fd(&upper_fd);
+	v->marks = user_xattrs ? OVERLAY_USER : OVERLAY_TRUSTED;
+	v->notes_origins = v->is_overlay && user_xattrs && on_one_filesystem(*source_fd, upper_fd);
+	v->lower_fd = take_fd(source_fd);
+	v->upper_fd = take_fd(&upper_fd);
 	return 0;
 }
 
@@ -190,11 +199,11 @@ static int make_bind(struct view *v, int source_fd, struct failure *f)
 
 /* Nobody's work is in it: where the kernel does not make one (it holds mount points, say), what is
  * there is shown as the rest of the system is. */
-static int make_scratch(struct view *v, int source_fd, const struct views_how *how,
+static int make_scratch(struct view *v, int *source_fd, const struct views_how *how,
                         struct failure *f)
 {
 	struct failure why = FAILURE_NONE;
-	int r = sabotage("scratch") ? make_bind(v, source_fd, &why)
+	int r = sabotage("scratch") ? make_bind(v, *source_fd, &why)
 	                            : make_overlay(v, source_fd, how->user_xattrs, &why);
 
 	close_fd(&v->context_fd);
@@ -220,8 +229,8 @@ static int make_one(struct view *v, const struct views_how *how, struct failure 
 	if (r < 0)
 		return r;
 	if (v->kind == VIEW_SCRATCH)
-		return make_scratch(v, source_fd, how, f);
-	return v->is_overlay ? make_overlay(v, source_fd, how->user_xattrs, f)
+		return make_scratch(v, &source_fd, how, f);
+	return v->is_overlay ? make_overlay(v, &source_fd, how->user_xattrs, f)
 	                     : make_bind(v, source_fd, f);
 }
 
@@ -232,6 +241,43 @@ int views_make(struct views *views, const struct views_how *how, struct failure 
 	for (size_t i = 0; r == 0 && i < views->n; i++)
 		r = make_one(&views->v[i], how, f);
 	return r;
+}
+
+/* The overlay that FD is in, and its path there. */
+static const struct view *find_overlay(const struct views *views, int fd, char path[PATH_MAX],
+                                       const char **ret_rel)
+{
+	struct fs_stat st, root;
+	const struct view *v;
+	char link[64];
+	ssize_t n;
+
+	(void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = readlink(link, path, PATH_MAX - 1);
+	if (n <= 0 || fs_stat_at(fd, "", 0, &st) < 0)
+		return NULL;
+	path[n] = '\0';
+	v = views_around(views, path);
+	if (!v || v->upper_fd == FD_NONE || fs_stat_at(v->mount_fd, "", 0, &root) < 0 ||
+	    root.mnt_id != st.mnt_id)
+		return NULL;
+	*ret_rel = path + strlen(v->target) + 1;
+	return v;
+}
+
+bool views_has_lower(const struct views *views, int fd)
+{
+	cleanup_close int upper_fd = FD_NONE, lower_fd = FD_NONE;
+	char path[PATH_MAX];
+	const char *rel;
+	const struct view *v = find_overlay(views, fd, path, &rel);
+
+	if (!v)
+		return false;
+	if (resolve_dir_path(v->upper_fd, rel, &upper_fd) < 0)
+		return true;
+	return overlay_is_opaque(upper_fd, "", v->marks) <= 0 &&
+	       resolve_dir_path(v->lower_fd, rel, &lower_fd) == 0;
 }
 
 bool view_covers(const struct view *v)
@@ -347,6 +393,7 @@ void views_close(struct views *views)
 	for (size_t i = 0; i < views->n; i++) {
 		close_fd(&views->v[i].mount_fd);
 		close_fd(&views->v[i].context_fd);
+		close_fd(&views->v[i].lower_fd);
 		close_fd(&views->v[i].upper_fd);
 	}
 	free(views->v);

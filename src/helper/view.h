@@ -3,6 +3,7 @@
 #ifndef HELPER_VIEW_H
 #define HELPER_VIEW_H
 
+#include "fs/overlayfs.h"
 #include "helper/failure.h"
 
 #include <stdbool.h>
@@ -28,7 +29,10 @@ struct view {
 	const char *target, *source, *upper, *work; /* the request's */
 	int mount_fd;                               /* FD_NONE until made, or not to be made */
 	int context_fd;                             /* of an overlay's superblock */
-	int upper_fd; /* of an ordinary user's resource, for helper/origin.h; else FD_NONE */
+	int lower_fd,
+		upper_fd; /* an overlay's layers, else FD_NONE; to be looked at, not written to */
+	enum overlay_marks marks; /* of its upper layer */
+	bool notes_origins;       /* an ordinary user's resource: helper/origin.h */
 };
 
 struct views {
@@ -45,6 +49,11 @@ struct views_how {
 };
 /* Makes all the mounts but those that only hide, attaches none. */
 int views_make(struct views *views, const struct views_how *how, struct failure *f);
+/*
+ * Does the directory at FD (O_PATH, as seen by this process) have a part in the lower layer of one of the
+ * overlays? The kernel moves no such directory. True also where that cannot be told of one in an overlay.
+ */
+bool views_has_lower(const struct views *views, int fd);
 /* It covers what is there, and with it what is mounted there. */
 bool view_covers(const struct view *v);
 /* May the command write to it? */

@@ -8,6 +8,7 @@ the same tree, the same list of changes, and after a rollback what was there bef
 A failing round names its seed: ATOLL_DIFF_SEED=N repeats that round alone. ATOLL_LONG=1 runs 1000.
 """
 
+import ctypes
 import hashlib
 import json
 import os
@@ -29,6 +30,7 @@ ROUNDS = 1000 if LONG else 48
 RACES = 200 if LONG else 12
 WORKERS = 2
 NOBODY = 65534
+LIBC = ctypes.CDLL(None, use_errno=True)
 ATOLL = os.environ.get('ATOLL', '')
 THEIRS, BOTH = b'theirs', b'both'  # for the rounds with a second writer
 NAMES = [b'a', b'b', b'c.txt', b'dd', b'e e', b'new\nline', b'-rf', b'*', b'caf\xc3\xa9', b'\xff\xfe',
@@ -274,21 +276,24 @@ class Editor:
         target = self.fresh()
         if not source or not target or (target + b'/').startswith(source + b'/') or self.shared(source):
             return
-        if os.path.isdir(source) and not os.path.islink(source):
-            # A directory that may not be written to cannot be moved by its owner.
-            if any(not os.lstat(f).st_mode & 0o200 for f, _, _ in os.walk(source)):
-                return
+        # A directory that may not be written to cannot be moved by its owner.
+        if os.path.isdir(source) and not os.path.islink(source) and not os.lstat(source).st_mode & 0o200:
+            return
         back_source, back_target = self.opened(source), self.opened(target)
-        # Directories that are below too are copied by mv, as rename(2) refuses them; in one with a
-        # set-group-ID bit the copies get that bit, which mv does not take off.
-        modes = [(os.path.relpath(f, source), os.lstat(f).st_mode) for f, _, _ in os.walk(source)
-                 if os.lstat(os.path.dirname(target) or b'.').st_mode & stat.S_ISGID and
-                 not os.path.islink(source)]
-        subprocess.run(['mv', '-T', '--', source, target], check=True)
-        for path, mode in modes:
-            os.chmod(os.path.join(target, path), stat.S_IMODE(mode))
+        os.rename(source, target)
         back_target()
         back_source()
+
+    def op_exchange_dirs(self):
+        a, b = self.pick(stat.S_ISDIR), self.pick(stat.S_ISDIR)
+        if not a or not b or (a + b'/').startswith(b + b'/') or (b + b'/').startswith(a + b'/') or \
+                not os.lstat(a).st_mode & os.lstat(b).st_mode & 0o200:
+            return
+        back_a, back_b = self.opened(a), self.opened(b)
+        if LIBC.renameat2(-100, a, -100, b, 2) < 0:  # RENAME_EXCHANGE
+            raise OSError(ctypes.get_errno(), 'exchange')
+        back_b()
+        back_a()
 
     def op_rename_over(self):
         source, target = self.pick(stat.S_ISREG), self.pick(stat.S_ISREG)

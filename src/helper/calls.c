@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Most renames are of files: they cost reading one path of the other process, trying to open it as a directory, and
+ * the answer; more is read of those alone that a process is forked for. A path is looked up from the other process's own directory and root, through its /proc entry.
+ */
+#include "helper/calls.h"
+
+#include "exec/request.h"
+#include "helper/raise.h"
+#include "helper/run-impl.h"
+#include "helper/stand-in.h"
+#include "helper/view.h"
+#include "util/cleanup.h"
+#include "util/clock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/seccomp.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* The kernel's headers may be older than the kernel (6.6): the one that waits and we take turns on a processor. */
+#define IOCTL_SET_FLAGS   SECCOMP_IOW(4, uint64_t)
+#define FLAG_SYNC_WAKE_UP UINT64_C(1)
+
+#define PAGE      4096u /* the smallest there is */
+#define FIRST     256u  /* of a path; most are shorter */
+#define END_MS    2000  /* for a worker to put back what it has begun */
+#define ROUND_NS  1000000
+#define PROC_PATH (PATH_MAX + 64)
+
+/* A rename as it was asked for. */
+struct end {
+	int dir_fd; /* number in the other process, or AT_FDCWD */
+	uint64_t address;
+	char path[PATH_MAX];
+};
+struct call {
+	pid_t pid; /* a thread, by its number here */
+	uint64_t id;
+	struct end from, to;
+	unsigned flags;
+	struct call *next;
+};
+
+bool calls_wanted(const struct request *q)
+{
+	for (unsigned i = 0; i < request_count(q, REQUEST_VIEW_KIND); i++)
+		if (strcmp(request_get(q, REQUEST_VIEW_KIND, i), REQUEST_OVERLAY) == 0)
+			return true;
+	return false;
+}
+
+/* ---- the listener's way ---- */
+
+union control {
+	struct cmsghdr head;
+	char bytes[CMSG_SPACE(sizeof(int))];
+};
+
+int calls_give(int socket, int listener_fd)
+{
+	union control control = { 0 };
+	struct iovec iov = { .iov_base = (char[]){ 0 }, .iov_len = 1 };
+	struct msghdr msg = { .msg_iov = &iov,
+		              .msg_iovlen = 1,
+		              .msg_control = control.bytes,
+		              .msg_controllen = sizeof(control.bytes) };
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(c), &listener_fd, sizeof(int));
+	return sendmsg(socket, &msg, MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+ssize_t calls_take(struct calls *calls, int socket, void *data, size_t size)
+{
+	const uint64_t flags = FLAG_SYNC_WAKE_UP;
+	union control control = { 0 };
+	struct iovec iov = { .iov_base = data, .iov_len = size };
+	struct msghdr msg = { .msg_iov = &iov,
+		              .msg_iovlen = 1,
+		              .msg_control = control.bytes,
+		              .msg_controllen = sizeof(control.bytes) };
+	const struct cmsghdr *c;
+	ssize_t n;
+
+	do {
+		n = recvmsg(socket, &msg, MSG_CMSG_CLOEXEC);
+	} while (n < 0 && errno == EINTR);
+	c = n < 0 ? NULL : CMSG_FIRSTHDR(&msg);
+	if (!c || c->cmsg_type != SCM_RIGHTS || c->cmsg_len != CMSG_LEN(sizeof(int)))
+		return n;
+	memcpy(&calls->listener_fd, CMSG_DATA(c), sizeof(int));
+	(void)ioctl(calls->listener_fd, IOCTL_SET_FLAGS, flags);
+	return CALLS_TAKEN;
+}
+
+/* ---- what is asked ---- */
+
+/* A string of the other process, which may change it at any time: 0 or -errno. */
+static int read_path(pid_t pid, struct end *e)
+{
+	char *path = e->path;
+	size_t have = 0;
+
+	while (have < PATH_MAX) {
+		uint64_t at = e->address + have;
+		size_t want = PAGE - at % PAGE;
+		struct iovec ours, theirs;
+		ssize_t n;
+
+		if (have == 0 && want > FIRST)
+			want = FIRST;
+		if (want > PATH_MAX - have)
+			want = PATH_MAX - have;
+		ours = (struct iovec){ path + have, want };
+		theirs = (struct iovec){ (void *)(uintptr_t)at, want };
+		n = process_vm_readv(pid, &ours, 1, &theirs, 1, 0);
+		if (n <= 0)
+			return n < 0 ? -errno : -EFAULT;
+		if (memchr(path + have, '\0', (size_t)n))
+			return 0;
+		have += (size_t)n;
+	}
+	return -ENAMETOOLONG;
+}
+
+/* Its numbers; false when it is none that concerns us. */
+static bool read_call(const struct seccomp_notif *n, struct call *c)
+{
+	const __u64 *a = n->data.args;
+	bool at = true;
+
+	c->pid = (pid_t)n->pid;
+	c->id = n->id;
+	c->flags = 0;
+	switch (n->data.nr) {
+#ifdef SYS_rename
+	case SYS_rename:
+		at = false;
+		break;
+#endif
+#ifdef SYS_renameat
+	case SYS_renameat:
+		break;
+#endif
+	case SYS_renameat2:
+		c->flags = (unsigned)a[4];
+		break;
+	default:
+		return false;
+	}
+	c->from.dir_fd = at ? (int)a[0] : AT_FDCWD;
+	c->to.dir_fd = at ? (int)a[2] : AT_FDCWD;
+	c->from.address = a[at ? 1 : 0];
+	c->to.address = a[at ? 3 : 1];
+	return c->pid > 0;
+}
+
+/* Where the path begins, below /proc. */
+static int anchor(const struct call *c, const struct end *e, char *text, size_t size)
+{
+	if (*e->path == '/')
+		return snprintf(text, size, "%d/root", (int)c->pid);
+	if (e->dir_fd == AT_FDCWD)
+		return snprintf(text, size, "%d/cwd", (int)c->pid);
+	return snprintf(text, size, "%d/fd/%d", (int)c->pid, e->dir_fd);
+}
+
+/* A directory that the kernel would not move. */
+static bool is_in_the_way(const struct run *run, const struct call *c, struct end *e)
+{
+	cleanup_close int fd = FD_NONE;
+	char path[PROC_PATH];
+	int n;
+
+	if (read_path(c->pid, e) < 0)
+		return false;
+	n = anchor(c, e, path, sizeof(path));
+	(void)snprintf(path + n, sizeof(path) - (size_t)n, "/%s", e->path);
+	fd = openat(run->proc_fd, path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return fd >= 0 && views_has_lower(run->views, fd);
+}
+
+static bool needs_work(const struct run *run, struct call *c)
+{
+	return is_in_the_way(run, c, &c->from) ||
+	       ((c->flags & RENAME_EXCHANGE) && is_in_the_way(run, c, &c->to));
+}
+
+/* ---- the worker ---- */
+
+/* The last component of PATH, without slashes behind it; what is before it stays in PATH. NULL: it has no name. */
+static char *split(char *path)
+{
+	size_t len = strlen(path);
+	char *name;
+
+	while (len > 0 && path[len - 1] == '/')
+		path[--len] = '\0';
+	while (len > 0 && path[len - 1] != '/')
+		len--;
+	name = path + len;
+	if (*name == '\0' || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+		return NULL;
+	return name;
+}
+
+static int open_anchor(const struct run *run, const struct call *c, const struct end *e)
+{
+	char path[64];
+
+	(void)anchor(c, e, path, sizeof(path));
+	return openat(run->proc_fd, path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+}
+
+/* The directory that holds NAME of E, with the rights we have now. */
+static int open_parent(int anchor_fd, const struct end *e, const char *name)
+{
+	char path[PATH_MAX];
+	const char *from = e->path + strspn(e->path, "/");
+
+	if (name <= from)
+		return openat(anchor_fd, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	(void)snprintf(path, sizeof(path), "%.*s", (int)(name - from), from);
+	return openat(anchor_fd, path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+}
+
+/* What the call is to be answered, an errno; 0: the kernel goes on with it, and says what is wrong. */
+static int work(struct run *run, struct call *c)
+{
+	bool read = read_path(c->pid, &c->from) == 0 && read_path(c->pid, &c->to) == 0;
+	const char *from = read ? split(c->from.path) : NULL, *to = read ? split(c->to.path) : NULL;
+	int from_fd = open_anchor(run, c, &c->from), to_fd = open_anchor(run, c, &c->to);
+	struct stand_in as;
+	bool ok = from && to && from_fd >= 0 && to_fd >= 0 && stand_in_read(run, c->pid, &as);
+
+	/* All that was opened so far was that process's, if it is still the one that waits. */
+	ok = ok && ioctl(run->calls.listener_fd, SECCOMP_IOCTL_NOTIF_ID_VALID, &c->id) == 0;
+	close_fd(&run->calls.listener_fd);
+	if (!ok || !stand_in_become(run, &as))
+		return 0;
+	from_fd = open_parent(from_fd, &c->from, from);
+	to_fd = open_parent(to_fd, &c->to, to);
+	if (from_fd < 0 || to_fd < 0)
+		return 0;
+	return raise_for_rename(&(struct raise_rename){ from_fd, to_fd, from, to, c->flags });
+}
+
+/* ---- the answer ---- */
+
+static void send_answer(const struct calls *calls, uint64_t id, int error)
+{
+	struct seccomp_notif_resp answer = { .id = id, .error = -error };
+
+	if (error == 0)
+		answer.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
+	(void)ioctl(calls->listener_fd, SECCOMP_IOCTL_NOTIF_SEND, &answer);
+}
+
+/* The first in line has a worker, or is answered; what it needed may be done by then. */
+static void start_worker(struct run *run)
+{
+	struct calls *calls = &run->calls;
+
+	while (calls->worker < 0 && calls->line) {
+		struct call *c = calls->line;
+
+		calls->worker = needs_work(run, c) ? fork() : -1;
+		if (calls->worker == 0)
+			_exit(work(run, c));
+		if (calls->worker > 0)
+			return;
+		calls->line = c->next;
+		send_answer(calls, c->id, 0);
+		free(c);
+	}
+}
+
+static bool stand_in_line(struct calls *calls, const struct call *c)
+{
+	struct call *copy = malloc(sizeof(*copy)), **last = &calls->line;
+
+	if (!copy)
+		return false;
+	while (*last)
+		last = &(*last)->next;
+	*copy = *c;
+	copy->next = NULL;
+	*last = copy;
+	return true;
+}
+
+void calls_answer(struct run *run, short revents)
+{
+	struct seccomp_notif n = { 0 };
+	struct calls *calls = &run->calls;
+	struct call c;
+
+	if (!(revents & POLLIN)) {
+		close_fd(&calls->listener_fd); /* of nobody any more */
+		return;
+	}
+	/* It may have been killed meanwhile. */
+	if (ioctl(calls->listener_fd, SECCOMP_IOCTL_NOTIF_RECV, &n) < 0)
+		return;
+	if (!read_call(&n, &c) || !needs_work(run, &c) || !stand_in_line(calls, &c))
+		send_answer(calls, n.id, 0);
+	start_worker(run);
+}
+
+void calls_reaped(struct run *run, pid_t pid, int status)
+{
+	struct calls *calls = &run->calls;
+	struct call *c = calls->line;
+
+	if (pid != calls->worker)
+		return;
+	calls->worker = -1;
+	calls->line = c->next;
+	send_answer(calls, c->id, WIFEXITED(status) ? WEXITSTATUS(status) : 0);
+	free(c);
+	start_worker(run);
+}
+
+void calls_end(struct calls *calls)
+{
+	int64_t until = clock_deadline(END_MS);
+
+	while (calls->line) {
+		struct call *c = calls->line;
+
+		calls->line = c->next;
+		free(c);
+	}
+	if (calls->worker > 0) {
+		(void)kill(calls->worker, SIGTERM);
+		while (waitpid(calls->worker, NULL, WNOHANG) == 0 && clock_boot_ns() < until)
+			clock_sleep_ns(ROUND_NS);
+	}
+	calls->worker = -1;
+}
