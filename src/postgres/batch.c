@@ -60,7 +60,8 @@ void batch_note_done(struct client *c, const struct verb *v)
 
 	if (v->flags & SQL_PREPARES && v->name) {
 		known = batch_name(c, c->statements, v->name);
-		(void)named_put(&c->statements, v->name, known, NULL);
+		if (!promises_put(&c->promises, &c->statements, v->name, known))
+			(void)named_put(&c->statements, v->name, known, NULL);
 	} else if (v->flags & SQL_CURSOR && !(v->flags & SQL_HOLD) && v->name &&
 	           !named_find(c->portals, v->name)) {
 		(void)named_put(&c->portals, v->name, v->name, NULL);
@@ -140,10 +141,11 @@ static void renew_unnamed(struct client *c, const char *name, const struct named
 	c->h->unnamed = s ? c : NULL;
 }
 
-/* A portal without a name that is none of the client's, but left by a question or query. */
+/* A portal without a name that is none of the client's, but was left from before its last query. In a
+ * block that has failed the server has that of the query itself. */
 static void forget_unnamed_portal(struct client *c, const char *name, const struct named *p)
 {
-	if (!*name && !p)
+	if (!*name && !p && !c->failed)
 		forward_about(c, 'C', 'P', "")->swallow = true;
 }
 

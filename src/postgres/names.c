@@ -90,6 +90,19 @@ struct promise *promise_add(struct promises *p, char type)
 	return &p->v[p->n++];
 }
 
+bool promises_put(struct promises *p, struct named **list, const char *name,
+                  const char *server_name)
+{
+	for (size_t i = p->first; i < p->n; i++) {
+		if (p->v[i].list != list || strcmp(p->v[i].name, name) != 0)
+			continue;
+		free_named(take_out(&p->v[i].before, name));
+		(void)named_put(&p->v[i].before, name, server_name, NULL);
+		return true;
+	}
+	return false;
+}
+
 const struct promise *promise_next(const struct promises *p)
 {
 	return p->first < p->n ? &p->v[p->first] : NULL;

@@ -57,6 +57,10 @@ struct promises {
 
 /* NULL: out of memory. */
 struct promise *promise_add(struct promises *p, char type);
+/* NAME came to be before an open promise that is about it: what it stands for if that fails. False: there
+ * is none. */
+bool promises_put(struct promises *p, struct named **list, const char *name,
+                  const char *server_name);
 /* The next one, or NULL. */
 const struct promise *promise_next(const struct promises *p);
 /* It was kept. */

@@ -130,13 +130,18 @@ static void send_text(struct client *c)
 {
 	c->text_checked = true;
 	c->checked = next_checked(c, 0);
-	if (c->checked == c->sql.n || c->failed)
+	if (c->checked == c->sql.n)
 		return;
-	for (size_t i = c->checked; i < c->sql.n; i = next_checked(c, i + 1))
-		send_parse(c, c->sql.v[i].flags & SQL_PREPARABLE ? AS_PREPARED : "", i);
-	holder_send(c->h, c, 'S', NULL, 0);
 	c->check = CHECK_TEXT;
-	expect(c);
+	for (size_t i = c->checked, next; i < c->sql.n; i = next) {
+		next = next_checked(c, i + 1);
+		send_parse(c, c->sql.v[i].flags & SQL_PREPARABLE ? AS_PREPARED : "", i);
+		/* In a block that has failed each of them may be refused, and the next one counts. */
+		if (next == c->sql.n || c->failed) {
+			holder_send(c->h, c, 'S', NULL, 0);
+			expect(c);
+		}
+	}
 }
 
 /* Parsed, it is not carried out. */
@@ -301,13 +306,17 @@ long script_shift(const struct client *c)
 
 static void take_check(struct client *c, const struct wire_message *m)
 {
-	if (m->type == '1' && c->check == CHECK_TEXT) {
+	bool text = c->check == CHECK_TEXT;
+	bool refused = text && c->failed && m->type == 'E' &&
+	               strcmp(wire_error_field(m, 'C'), "25P02") == 0;
+
+	if ((m->type == '1' || refused) && text) {
 		c->checked = next_checked(c, c->checked + 1);
-	} else if (m->type == 'E') {
+	} else if (m->type == 'E' && !c->errored) {
 		c->errored = true;
 		client_pass_error(c, m, script_shift(c));
-	} else if (m->type == 'Z') {
-		c->check = c->check == CHECK_TEXT ? CHECK_NONE : CHECK_FINE;
+	} else if (m->type == 'Z' && c->holds == 0) {
+		c->check = text ? CHECK_NONE : CHECK_FINE;
 	}
 }
 

@@ -221,7 +221,7 @@ static void run_set_transaction(struct client *c, const struct verb *v)
 {
 	if (!unit_in_block(c))
 		client_warn(c, "25P01", "SET TRANSACTION can only be used in transaction blocks");
-	else if (v->flags & SQL_READ_ONLY)
+	if (v->flags & SQL_READ_ONLY)
 		set_read_only(c);
 	client_tag(c, "SET");
 }

@@ -471,6 +471,11 @@ CONVERSATIONS = {
     'resets': [(query(b"set application_name = 'a'; set work_mem = '1MB'"), 1), (query(b'reset application_name'), 1),
                (query(b"set application_name = 'b'"), 1), (run(b'reset all') + SYNC, 1), (query(b"set application_name = 'c'"), 1),
                (query(b'discard all'), 1), (run(b'select 1') + run(b'discard all') + SYNC, 1), (query(b'show work_mem'), 1)],
+    'read only for the rest': [(run(b'set transaction read only') + run(b'delete from t') + SYNC, 1), (query(b'delete from t where id = 1'), 1)],
+    'in a failed block': [(query(b'begin; select 1/0'), 1), (execute(b'') + SYNC, 1), (query(b'rollback to a; select 1; selec 2'), 1),
+                          (query(b'select 1; commit'), 1), (query(b'commit; selec 1'), 1), (query(b'commit'), 1)],
+    'names in one breath': [(parse(b'', b'prepare a1 as select 1') + bind(b'', b'') + execute(b'') + parse(b'a1', b'select 2') + SYNC, 1),
+                            (query(b'deallocate all'), 1), (query(b'deallocate a1'), 1)],
     'passed over': [(run(b'select 1/0') + query(b'select 1') + SYNC, 1), (parse(b'x', b'commit') + bind(b'nothing', b'nothing') +
                                                                          query(b'commit') + SYNC, 1), (query(b'select 2'), 1)],
     'cursors': [(query(b'declare h cursor with hold for select i from n; declare c cursor for select 1; fetch c'), 1),
