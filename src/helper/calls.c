@@ -50,6 +50,7 @@ struct end {
 struct call {
 	pid_t pid; /* a thread, by its number here */
 	uint64_t id;
+	bool asks_to_write; /* of FROM; else a rename */
 	struct end from, to;
 	unsigned flags;
 	struct call *next;
@@ -149,7 +150,18 @@ static bool read_call(const struct seccomp_notif *n, struct call *c)
 	c->pid = (pid_t)n->pid;
 	c->id = n->id;
 	c->flags = 0;
+	c->asks_to_write = false;
 	switch (n->data.nr) {
+#ifdef SYS_access
+	case SYS_access:
+		at = false;
+		c->asks_to_write = true;
+		break;
+#endif
+	case SYS_faccessat:
+	case SYS_faccessat2:
+		c->asks_to_write = true;
+		break;
 #ifdef SYS_rename
 	case SYS_rename:
 		at = false;
@@ -197,8 +209,27 @@ static bool is_in_the_way(const struct run *run, const struct call *c, struct en
 	return fd >= 0 && views_has_lower(run->views, fd);
 }
 
+/* A file that will be another when it is written to. */
+static bool is_to_copy_up(const struct run *run, const struct call *c, struct end *e)
+{
+	cleanup_close int fd = FD_NONE;
+	char path[PROC_PATH];
+	struct stat st;
+	int n;
+
+	if (read_path(c->pid, e) < 0)
+		return false;
+	n = anchor(c, e, path, sizeof(path));
+	(void)snprintf(path + n, sizeof(path) - (size_t)n, "/%s", e->path);
+	fd = openat(run->proc_fd, path, O_PATH | O_CLOEXEC);
+	return fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_nlink > 1 &&
+	       views_is_lower(run->views, fd);
+}
+
 static bool needs_work(const struct run *run, struct call *c)
 {
+	if (c->asks_to_write)
+		return is_to_copy_up(run, c, &c->from);
 	return is_in_the_way(run, c, &c->from) ||
 	       ((c->flags & RENAME_EXCHANGE) && is_in_the_way(run, c, &c->to));
 }
@@ -241,19 +272,37 @@ static int open_parent(int anchor_fd, const struct end *e, const char *name)
 	return openat(anchor_fd, path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 }
 
+/* As the one that asks, if it is still there. */
+static bool stand_in(struct run *run, const struct call *c)
+{
+	struct stand_in as;
+	bool ok = stand_in_read(run, c->pid, &as);
+
+	/* All that was opened so far was that process's, if it is still the one that waits. */
+	ok = ok && ioctl(run->calls.listener_fd, SECCOMP_IOCTL_NOTIF_ID_VALID, &c->id) == 0;
+	close_fd(&run->calls.listener_fd);
+	return ok && stand_in_become(run, &as);
+}
+
+static int copy_up(struct run *run, struct call *c)
+{
+	bool read = read_path(c->pid, &c->from) == 0;
+	int dir_fd = read ? open_anchor(run, c, &c->from) : FD_NONE;
+
+	if (dir_fd >= 0 && stand_in(run, c))
+		(void)openat(dir_fd, c->from.path + strspn(c->from.path, "/"),
+		             O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	return 0;
+}
+
 /* What the call is to be answered, an errno; 0: the kernel goes on with it, and says what is wrong. */
 static int work(struct run *run, struct call *c)
 {
 	bool read = read_path(c->pid, &c->from) == 0 && read_path(c->pid, &c->to) == 0;
 	const char *from = read ? split(c->from.path) : NULL, *to = read ? split(c->to.path) : NULL;
 	int from_fd = open_anchor(run, c, &c->from), to_fd = open_anchor(run, c, &c->to);
-	struct stand_in as;
-	bool ok = from && to && from_fd >= 0 && to_fd >= 0 && stand_in_read(run, c->pid, &as);
 
-	/* All that was opened so far was that process's, if it is still the one that waits. */
-	ok = ok && ioctl(run->calls.listener_fd, SECCOMP_IOCTL_NOTIF_ID_VALID, &c->id) == 0;
-	close_fd(&run->calls.listener_fd);
-	if (!ok || !stand_in_become(run, &as))
+	if (!from || !to || from_fd < 0 || to_fd < 0 || !stand_in(run, c))
 		return 0;
 	from_fd = open_parent(from_fd, &c->from, from);
 	to_fd = open_parent(to_fd, &c->to, to);
@@ -283,7 +332,7 @@ static void start_worker(struct run *run)
 
 		calls->worker = needs_work(run, c) ? fork() : -1;
 		if (calls->worker == 0)
-			_exit(work(run, c));
+			_exit(c->asks_to_write ? copy_up(run, c) : work(run, c));
 		if (calls->worker > 0)
 			return;
 		calls->line = c->next;

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The renames of a command wait in its filter of system calls until pid 1 of the namespace has looked at them.
+ * Some calls of a command, renames first of all, wait in its filter until pid 1 of the namespace has looked at them.
  * It lets the kernel go on with every one of them, with the command's own rights; only before that of a
  * directory which has a lower part in an overlay, and which the kernel would refuse to move (EXDEV), a process
  * makes the directory one of the upper layer alone (helper/raise.h).
+ *
+ * A file with several names gets another inode number when it is copied up, which is when it is first opened for
+ * writing. Editors take that for a change by another program (vim: "File changed while writing"). So such a
+ * file is copied up already when a command asks whether it may write to it (access() with W_OK).
  *
  * Nothing is gained by misleading pid 1, with a path that changes or a process that ends: all that it does
  * itself is to look. The process that changes something has the user, the groups, the capabilities, the root,

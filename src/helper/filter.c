@@ -20,6 +20,17 @@ static struct sock_filter steps[] = {
 	{ 0, 0, 0, 0 },
 };
 
+/* The lower half of an argument. */
+#define ARGUMENT(n) \
+	(offsetof(struct seccomp_data, args[n]) + (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__ ? 4 : 0))
+/* The question whether a file may be written to; its mode is argument N. */
+#define ASKS_TO_WRITE(call, n)                                     \
+	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 4),           \
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, ARGUMENT(n)),   \
+		BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, W_OK, 0, 1),  \
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF), \
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
+
 /* What a number means for another kind of program does not matter: the first filter refuses its calls. */
 static struct sock_filter listening[] = {
 	BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
@@ -33,6 +44,11 @@ static struct sock_filter listening[] = {
 #endif
 	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_renameat2, 0, 1),
 	BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF),
+#ifdef SYS_access
+	ASKS_TO_WRITE(SYS_access, 1),
+#endif
+	ASKS_TO_WRITE(SYS_faccessat, 2),
+	ASKS_TO_WRITE(SYS_faccessat2, 2),
 	BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 };
 

@@ -9,7 +9,7 @@
  * the kernel has no filters, or none was made for this machine; -errno. */
 int filter_install(void);
 /*
- * One more: renames wait until they are answered through RET_FD (helper/calls.h), where the first filter allows
+ * One more: renames, and questions whether a file may be written to, wait until they are answered through RET_FD (helper/calls.h), where the first filter allows
  * them. -errno: nothing waits; the kernel cannot do that (before Linux 5.19), or another process listens already.
  */
 int filter_listen(int *ret_fd);

@@ -280,6 +280,18 @@ bool views_has_lower(const struct views *views, int fd)
 	       resolve_dir_path(v->lower_fd, rel, &lower_fd) == 0;
 }
 
+bool views_is_lower(const struct views *views, int fd)
+{
+	cleanup_close int dir_fd = FD_NONE;
+	char path[PATH_MAX];
+	const char *rel, *name;
+	const struct view *v = find_overlay(views, fd, path, &rel);
+	struct fs_stat st;
+
+	return v && (resolve_parent(v->upper_fd, rel, &dir_fd, &name) < 0 ||
+	             fs_stat_at(dir_fd, name, 0, &st) == -ENOENT);
+}
+
 bool view_covers(const struct view *v)
 {
 	return v->moved || v->kind == VIEW_EMPTY || v->kind == VIEW_HIDDEN ||

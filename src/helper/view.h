@@ -54,6 +54,8 @@ int views_make(struct views *views, const struct views_how *how, struct failure 
  * overlays? The kernel moves no such directory. True also where that cannot be told of one in an overlay.
  */
 bool views_has_lower(const struct views *views, int fd);
+/* Is the entry at FD (O_PATH) one of an overlay that has not been copied up? */
+bool views_is_lower(const struct views *views, int fd);
 /* It covers what is there, and with it what is mounted there. */
 bool view_covers(const struct view *v);
 /* May the command write to it? */

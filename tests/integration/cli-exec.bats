@@ -576,6 +576,25 @@ path' ] || fail "$(cat a/made)"
 	[ "$without" -gt 0 ]
 }
 
+@test "cli exec vim saves a file that has several names" {
+	outside_tmp
+	mkdir a
+	echo old >a/f
+	ln a/f a/g
+	atoll start p --strategy overlay --dir a
+	run -0 --separate-stderr atoll exec p -- vim.tiny -u NONE -n -es -c 's/old/new/' -c 'wq' a/f
+	run -0 --separate-stderr atoll exec p -- cat a/f a/g
+	[ "$output" = $'new\nold' ]
+	# What only asks changes nothing.
+	mkdir b
+	echo old >b/f
+	ln b/f b/g
+	atoll start q --strategy overlay --dir b
+	atoll exec q -- test -w b/f
+	run -0 --separate-stderr atoll diff q --json
+	[[ $output == *'"changes":[]'* ]]
+}
+
 # A limit of the kernel's overlay. When a kernel has it no longer, the caveat can go, and this test with it.
 @test "cli exec a mapping of a file made before its first write shows the old content" {
 	outside_tmp
