@@ -25,6 +25,9 @@ expect "9"; send "Goten\\033:w\\r"; expect "written"; send "ggdd:w! sub/second\\
 END
 expect typed; cat text sub/second; ls -a; rm .text.un~ info
 '''),
+    Row('vim-hard-links', 'vim-tiny', short=True, begin='seq 9 >one; ln one two; ln one three', script='''
+vim.tiny -u NONE -i NONE -es -c "1t\$" -c wq one; cat one; vim.tiny -u NONE -i NONE -es -c 1d -c wq one; cat one; rm two three; ls
+''', splits=True),
     Row('nano', 'nano expect', begin=TEXT, script='''
 cat >typed <<'END'
 log_user 0; set timeout 60; set env(TERM) xterm; spawn -noecho nano -I -B text

@@ -29,6 +29,9 @@ git pull -q --rebase; git submodule add -q ./bare.git sub 2>/dev/null || echo $?
     Row('git-clone-links', 'git', users='root', splits=True, begin=GIT_BEGIN, varying=GIT_VARYING, script=GIT + '''
 git clone -q . ../work/copy; git -C copy log --oneline; git -C copy fsck; git clone -q --local --bare . bare.git; git -C bare.git rev-parse HEAD; git clone -q -s . shared; git -C shared status --short
 '''),
+    Row('git-move', 'git', short=True, begin=GIT_BEGIN, varying=GIT_VARYING, script=GIT + '''
+git mv src lib; mkdir d; git mv lib d/; git commit -qm moved; git mv d/lib e; git commit -qm again; git checkout -q HEAD~2; ls; git checkout -q main; ls e; git gc -q --auto; git pack-refs --all; git status --short
+'''),
     Row('git-upkeep', 'git', begin=GIT_BEGIN, varying=GIT_VARYING, script=GIT + '''
 for i in 1 2 3 4 5; do git branch b$i; done; git pack-refs --all; git branch -D -q b3; git repack -adq; git prune; git reflog expire --expire=now --all; git gc -q --prune=now; git count-objects
 git commit-graph write --no-progress; git multi-pack-index write --no-progress; git maintenance run --quiet --task=gc; git for-each-ref | wc -l; git fsck; git rev-parse b4
