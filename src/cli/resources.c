@@ -125,6 +125,12 @@ static const char *strategy_of(const struct cli *c)
 	return given || !*set ? given : set;
 }
 
+/* For what options and file name, and the project. */
+static void make_room(struct start *s)
+{
+	s->v = xcalloc(s->c->args.n_given + s->file.n + 1, sizeof(*s->v));
+}
+
 static void read_resources(struct start *s)
 {
 	const struct args *a = &s->c->args;
@@ -281,7 +287,7 @@ int resources_start(struct cli *c, const struct atoll_start *how, bool *ret_open
 	named = is_named(&s, how->run_dir != NULL);
 	if (named && args_has(&c->args, "here"))
 		return cli_fail_usage(c, "--here is for when no other directory is named");
-	s.v = xcalloc(c->args.n_given + s.file.n + 1, sizeof(*s.v));
+	make_room(&s);
 	status = named ? 0 : want_project(&s, &guessed);
 	if (status)
 		return status;
@@ -318,6 +324,7 @@ int resources_add(struct cli *c)
 	struct atoll_resource resource;
 	int status, r;
 
+	make_room(&s);
 	read_resources(&s);
 	if (s.n != 1)
 		return cli_fail_usage(
