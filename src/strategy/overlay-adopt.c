@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Taking over what another overlay over the same directory holds: its upper directory takes the place of ours,
- * which is empty. The clock of our base goes back to when the oldest entry in there was made, so that
- * an original that was changed later is a conflict; one that cannot be dated makes all of them conflicts.
+ * which is empty. The clock of our base goes back to when that directory was made, so that an original that
+ * was changed later is a conflict; when it cannot be dated all of them are.
  */
 #include "strategy/overlay-impl.h"
 
@@ -16,27 +16,21 @@
 #include "fs/atomic.h"
 #include "fs/mount.h"
 #include "fs/remove.h"
-#include "fs/walk.h"
 #include "strategy/overlay-base-impl.h"
 #include "util/cleanup.h"
 #include "util/mem.h"
 
-static int note_birth(void *ctx, int dir_fd, const char *name, const char *path, unsigned char type)
+/* Nothing in an upper directory was written before it was made. What is in it now may be younger than the
+ * change that it belongs to: files are replaced by others, and deletions by files. 0: it cannot be dated. */
+static int read_birth(int dir_fd, int64_t *ret_ns)
 {
-	int64_t *oldest = ctx, birth;
 	struct statx st;
 
-	(void)path;
-	(void)type;
-	if (statx(dir_fd, name, AT_SYMLINK_NOFOLLOW, STATX_TYPE | STATX_BTIME, &st) < 0)
+	if (statx(dir_fd, "", AT_EMPTY_PATH, STATX_BTIME, &st) < 0)
 		return -errno;
-	if (S_ISDIR(st.stx_mode))
-		return 0;
-	birth = st.stx_btime.tv_sec * INT64_C(1000000000) + st.stx_btime.tv_nsec;
-	if (!(st.stx_mask & STATX_BTIME))
-		birth = 0;
-	if (birth < *oldest)
-		*oldest = birth;
+	*ret_ns = 0;
+	if (st.stx_mask & STATX_BTIME)
+		*ret_ns = st.stx_btime.tv_sec * INT64_C(1000000000) + st.stx_btime.tv_nsec;
 	return 0;
 }
 
@@ -78,8 +72,8 @@ int overlay_adopt(struct atoll_participant *p, int parent_fd, const char *name)
 	cleanup_close int work_fd = FD_NONE;
 	cleanup_free char *text = NULL, *upper = overlay_layer_path(p, 'u');
 	char stamp[OVERLAY_BASE_NAME_LEN];
-	int64_t oldest = INT64_MAX;
-	int r = from_fd < 0 ? -errno : walk_tree(from_fd, "", note_birth, NULL, &oldest);
+	int64_t born = 0;
+	int r = from_fd < 0 ? -errno : read_birth(from_fd, &born);
 
 	if (r < 0)
 		return error_sys(&p->err, r, "read what is private in", p->root);
@@ -88,7 +82,7 @@ int overlay_adopt(struct atoll_participant *p, int parent_fd, const char *name)
 		r = check_upper(p, work_fd, from_fd);
 	if (r < 0)
 		return r;
-	text = overlay_base_stamp_text(oldest, true);
+	text = overlay_base_stamp_text(born, true);
 	overlay_base_file_name(p, "t", stamp);
 	r = fs_replace_file(work_fd, stamp, text, strlen(text), 0600);
 	if (r == 0)

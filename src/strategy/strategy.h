@@ -117,7 +117,7 @@ int participant_identify(struct atoll_participant *p, char **ret_name, char **re
 /*
  * Of a participant that was just created, and that no command has used: the work in the directory NAME of PARENT_FD,
  * the upper directory of another overlay over the same root, becomes its own, by a rename. What was changed outside
- * since the oldest of that was made is a conflict. -ATOLL_E_UNSUPPORTED, with nothing moved: the strategy has no
+ * since that directory was made is a conflict. -ATOLL_E_UNSUPPORTED, with nothing moved: the strategy has no
  * upper directory, or it cannot be this one. _may_ says so beforehand. Crash: it is in one of the two places.
  */
 int participant_may_adopt(struct atoll_participant *p, int from_fd, struct error *err);

@@ -343,6 +343,21 @@ with_private_work() {
 	[ "$(cat "$HOME"/.config/foo/{a.conf,c.conf,new})" = $'old\nmine\ntheirs\nmine' ]
 }
 
+@test "home add finds a conflict with what a command deleted or replaced before, and wrote again since" {
+	with_private_work
+	see -- sh -c 'cd ~/.config/foo; rm -r sub; mkdir sub; rm -f a.conf link new; echo mine >b.conf'
+	echo theirs | tee "$HOME"/.config/foo/{a.conf,b.conf,sub/d.conf} >/dev/null
+	see -- sh -c 'cd ~/.config/foo; rm b.conf; echo mine >a.conf; echo mine >b.conf; echo mine >new'
+	run -0 atoll add p --dir "$HOME/.config/foo"
+	run atoll commit p --yes
+	status_is 3
+	local name
+	for name in a.conf b.conf sub; do
+		says "conflict: $HOME/.config/foo/$name: "
+	done
+	[ "$(cat "$HOME"/.config/foo/{a.conf,b.conf,sub/d.conf})" = $'theirs\ntheirs\ntheirs' ]
+}
+
 @test "home add that cannot take private work along adds nothing" {
 	with_private_work
 	local strategy
