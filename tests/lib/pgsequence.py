@@ -90,6 +90,7 @@ NOT_SHARED = {
 
 KINDS = [(BLOCKS, 12), (SAVING, 10), (ROWS, 22), (WRONG, 4), (ODD, 2), (SESSION, 5), (NAMED, 8), (CURSOR, 7),
          (COPY_OUT, 1), (COPY_IN, 2)]
+OWN = re.compile(r'\W*(x \*/ )?(begin|start|commit|end|rollback|abort|savepoint|release|set|deallocate|discard)', re.I)
 WEIGHTS = [w for _, w in KINDS]
 
 
@@ -103,6 +104,7 @@ class Maker:
         self.not_parsed = re.compile('|'.join(NOT_PARSED))
         self.clients, self.client, self.bursts = clients, 0, []
         self.wanted = {}     # statement -> number of parameters it was parsed with
+        self.own = set()     # statements that the holder may carry out itself
         self.copies = set()  # statements and portals that may be a COPY FROM STDIN
 
     # ---- texts ----
@@ -151,6 +153,8 @@ class Maker:
         self.wanted[name] = count
         if 'from stdin' in words:
             self.copies.add(name)
+        if OWN.match(words):
+            self.own.add(name)
         return f'Parse {name!r} {words!r}', [pgwire.parse(name, words)]
 
     def bind(self, portal, name):
@@ -175,15 +179,22 @@ class Maker:
         name = self.random.choice(names[kind])
         return f'{what.__name__.capitalize()} {kind} {name!r}', [what(kind, name)]
 
+    def portal(self, name, portal):
+        """Of what the holder carries out itself the portal has no name here: the server does not know that one, and
+        takes it a second time."""
+        return '' if name in self.own else portal
+
     def piece(self):
         """A few messages of the extended protocol that mostly make sense together."""
         r = self.random
         name, portal = r.choice(STATEMENTS), r.choice(PORTALS)
         # The portal without a name is not asked for out of turn: of a simple query that failed the server has one.
         names = {'S': STATEMENTS, 'P': tuple(filter(None, PORTALS)) + CURSORS}
+        portal = self.portal(name, portal)
         kind = r.random()
         if kind < 0.55:
             whole = [self.parse(name)]
+            portal = self.portal(name, portal)
             if r.random() < 0.2:
                 whole.append((f'Describe S {name!r}', [pgwire.describe('S', name)]))
             whole.append(self.bind(portal, name))
