@@ -102,7 +102,7 @@ static int compare_ref(void *ctx, const char *ref, const char *base, const char 
 
 	/* Where both were once the same the plan went on from that, or never touched it. */
 	base = git_map_get(c->agreed, ref);
-	if (strcmp(v, base) == 0 || git_log_moved_outside(c->st, c->v, ref, v))
+	if (strcmp(v, base) == 0 || git_log_moved_outside(c->st, c->v, ref, base, v))
 		return 0;
 	if (is_checked_out(c, ref, &where)) {
 		cleanup_free char *why = xasprintf("checked out in the worktree '%s'", where);

@@ -27,38 +27,56 @@ static int read_log(int git_fd, const char *path, char **ret)
 }
 
 /* A line is "OLD NEW NAME <MAIL> TIME ZONE\tMESSAGE". */
-static bool has_value(const char *log, const char *value)
+static const char *next_line(const char *line)
+{
+	line += strcspn(line, "\n");
+	return line + (*line == '\n');
+}
+
+static bool moves_to(const char *line, const char *value)
 {
 	size_t len = strlen(value);
 
-	for (; *log; log += strcspn(log, "\n"), log += *log == '\n')
-		if (strnlen(log, 2 * len + 2) == 2 * len + 2 && log[len] == ' ' &&
-		    strncmp(log + len + 1, value, len) == 0)
-			return true;
-	return false;
+	return len && strnlen(line, 2 * len + 2) == 2 * len + 2 && line[len] == ' ' &&
+	       strncmp(line + len + 1, value, len) == 0;
 }
 
-/* The last line of LOG is one of OTHER's. Without its message: git rewrites one that is empty. */
-static bool ends_as(char *log, const char *other)
+/* It was moved to VALUE after it had been BASE. A log that begins later does not have BASE. */
+static bool has_moved(const char *log, const char *base, const char *value)
 {
-	size_t len = strlen(log);
-	char *line;
+	const char *at = log;
 
-	if (len == 0 || log[len - 1] != '\n')
+	while (*at && !moves_to(at, base))
+		at = next_line(at);
+	if (!*at)
+		at = log;
+	while (*at && !moves_to(at, value))
+		at = next_line(at);
+	return *at;
+}
+
+/* Without its message: git rewrites one that is empty. */
+static bool is_same_line(const char *a, const char *b)
+{
+	size_t len = strcspn(a, "\t\n");
+
+	return strcspn(b, "\t\n") == len && strncmp(a, b, len) == 0;
+}
+
+/* All lines of LOG are OTHER's, in that order. One alone may look like another
+ * of the same second. */
+static bool is_part_of(const char *log, const char *other)
+{
+	if (!*log)
 		return false;
-	log[len - 1] = '\0';
-	line = strrchr(log, '\n');
-	line = line ? line + 1 : log;
-	len = strcspn(line, "\t");
-	line[len] = '\0';
-	for (const char *at = other; (at = strstr(at, line)); at++)
-		if ((at == other || at[-1] == '\n') && (at[len] == '\t' || at[len] == '\n'))
-			return true;
-	return false;
+	for (; *log && *other; other = next_line(other))
+		if (is_same_line(log, other))
+			log = next_line(log);
+	return !*log;
 }
 
 bool git_log_moved_outside(const struct git_state *st, const struct git_view *v, const char *ref,
-                           const char *value)
+                           const char *base, const char *value)
 {
 	cleanup_free char *path = xasprintf("logs/%s", ref);
 	cleanup_free char *mine = NULL, *theirs = NULL;
@@ -66,8 +84,8 @@ bool git_log_moved_outside(const struct git_state *st, const struct git_view *v,
 	int r;
 
 	if (resolve_file(v->upper_fd, ref, &fd) >= 0 || read_log(st->dir_fd, path, &theirs) < 0 ||
-	    !has_value(theirs, value))
+	    !has_moved(theirs, base, value))
 		return false;
 	r = read_log(v->upper_fd, path, &mine);
-	return r == -ENOENT || (r >= 0 && ends_as(mine, theirs));
+	return r == -ENOENT || (r >= 0 && is_part_of(mine, theirs));
 }

@@ -246,9 +246,9 @@ int git_head_moved(struct atoll_participant *p, bool *ret);
 /* ---- git-log.c ---- */
 
 /* The workspace has REF at VALUE, but only packed, and the reflogs know that as the doing of another process: the
- * repository's has VALUE in it, and the workspace's no later entry of its own. */
+ * repository's has VALUE in it, after BASE, and the workspace's no entry of its own. */
 bool git_log_moved_outside(const struct git_state *st, const struct git_view *v, const char *ref,
-                           const char *value);
+                           const char *base, const char *value);
 
 /* ---- git-stash.c ---- */
 

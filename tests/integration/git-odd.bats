@@ -544,6 +544,44 @@ moved() {
 	done
 }
 
+@test "git_07 what the plan moves to where a ref has been before is its own, whatever its reflogs say" {
+	for how in 'git update-ref refs/heads/side OLD; git reflog delete side@{0}' \
+		'sed -i "s,^NEW refs/heads/side,OLD refs/heads/side," .git/packed-refs' \
+		'git branch -q -D side; rm -f .git/logs/refs/heads/side; git -c core.logAllRefUpdates=false branch side OLD'; do
+		repository
+		git branch side
+		second=$(git commit-tree -p "$first" -m second "$first^{tree}")
+		git update-ref refs/heads/side "$second"
+		git pack-refs --all
+		started
+		how=${how//OLD/$first}
+		inside "${how//NEW/$second}; git pack-refs --all"
+		committed
+		[ "$(git rev-parse side)" = "$first" ]
+		undone
+		[ "$(git rev-parse side)" = "$second" ]
+		"$ATOLL" stop p >/dev/null
+		cd / && rm -rf "$elsewhere"
+	done
+}
+
+@test "git_07 what a plan moves, takes back and moves again within a second arrives" {
+	repository
+	git branch side
+	second=$(git commit-tree -p "$first" -m second "$first^{tree}")
+	started
+	# Reflogs count seconds: all of these are alike.
+	export GIT_COMMITTER_DATE='2026-01-01T00:00:00Z'
+	for n in 1 2; do
+		inside "git pack-refs --all; git update-ref refs/heads/side $second; git pack-refs --all"
+		committed
+		[ "$(git rev-parse side)" = "$second" ]
+		undone
+		[ "$(git rev-parse side)" = "$first" ]
+	done
+	sound
+}
+
 @test "many commits of a plan leave no more packs than git itself would, and no garbage is collected inside" {
 	repository
 	git config gc.auto 20
