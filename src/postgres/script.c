@@ -196,13 +196,52 @@ static bool goes_along(const struct client *c, size_t i)
 	       !verb_is_run_here(c, s->kind, s->flags);
 }
 
+/* Is NAME another than when the query came? The client was last informed before that. */
+static bool has_changed(const struct client *c, const char *name)
+{
+	const char *now = settings_get(c->changed, name);
+	const char *before = settings_get(c->reported, name);
+
+	return now && (!before || strcmp(now, before) != 0);
+}
+
+/*
+ * The server reads a query as a whole, by the settings that it came with. We send it in parts, which are
+ * read by the settings that those before left. True, and said, where the part up to END would then be other
+ * strings.
+ */
+static bool reads_otherwise(struct client *c, size_t end)
+{
+	bool backslashes = has_changed(c, "standard_conforming_strings");
+	bool encoding = has_changed(c, "client_encoding");
+	const char *name = NULL;
+
+	for (size_t i = c->sql.v[c->at].start; i < end && !name; i++) {
+		if (backslashes && c->script[i] == '\\')
+			name = "standard_conforming_strings";
+		else if (encoding && (unsigned char)c->script[i] >= 0x80)
+			name = "client_encoding";
+	}
+	if (name) {
+		cleanup_free char *text = xasprintf(
+			"a plan does not carry out what stands behind a change of %s in the same "
+			"query: send it as a query of its own",
+			name);
+
+		unit_fail(c, "0A000", text);
+	}
+	return name != NULL;
+}
+
 static void send_statements(struct client *c)
 {
 	size_t to = c->at + 1;
 
 	if (!is_alone(&c->sql.v[c->at]))
-		while (to < c->sql.n && goes_along(c, to))
+		while (to < c->sql.n && !(c->sql.v[to - 1].flags & SQL_SETS) && goes_along(c, to))
 			to++;
+	if (reads_otherwise(c, c->sql.v[to - 1].end))
+		return;
 	for (size_t i = c->at; i < to; i++)
 		verb_note(c, c->sql.v[i].flags);
 	c->running = to - c->at;

@@ -751,6 +751,29 @@ def what_a_plan_cannot_do_it_says(cluster, top):
         need(holder.ask('status').startswith('ok prepare '), 'none of it stands in the way of the commit')
 
 
+def a_query_is_read_as_it_came_or_refused(cluster, top):
+    """Strings behind a change of how strings are read are never other strings than outside."""
+    def left(before, insert):
+        cluster.sql(TABLE)
+        with Holder(cluster, top) as holder:
+            said = holder.psql(f"set client_encoding = 'UTF8';\n{before}\\; insert into t values (50, {insert});\nrollback;\n"
+                               f"reset all;\nselect 'is ' || count(*) from t where id = 50;\n")
+            return said, 'is 1' in said
+
+    for before, text, name in (('set client_encoding = latin1', "'ü'", 'client_encoding'),
+                               ("select set_config('client_encoding', 'latin1', false)", "'ü'", 'client_encoding'),
+                               ('begin\\; set local client_encoding = latin1', "'ü'", 'client_encoding'),
+                               ('set client_encoding = latin1;\nbegin\\; reset client_encoding\\; commit', "'ü'", 'client_encoding'),
+                               ('begin;\nset client_encoding = latin1;\nrollback', "'ü'", 'client_encoding'),
+                               ('set standard_conforming_strings = off', r"'c:\temp'", 'standard_conforming_strings')):
+        said, there = left(before, text)
+        need(f'behind a change of {name}' in said and not there, f'{before}: {said}')
+    for before, text in (('set client_encoding = latin1', "'u'"), ('set standard_conforming_strings = off', "'u'"),
+                         ('set client_encoding = latin1\\; reset client_encoding', "'ü'"), ("set client_encoding = 'utf8'", "'ü'")):
+        said, there = left(before, text)
+        need(there, f'{before}: {said}')
+
+
 def roles_without_a_schema(cluster, top):
     cluster.sql('revoke create on schema public from public; alter schema public owner to postgres', user='postgres')
     try:
@@ -765,7 +788,8 @@ TESTS = [sessions_are_told_what_a_server_tells, messages_are_those_of_a_server, 
          strangers_are_refused, pieces_arrive_in_any_size,
          data_need_not_wait_for_the_answer, long_values_pass, tools_run_unmodified,
          a_driver_that_is_not_libpq, who_waits_too_long_is_told, a_client_that_dies_leaves_nothing,
-         the_end_of_the_server_is_said, what_cannot_be_prepared_is_known, what_a_plan_cannot_do_it_says, roles_without_a_schema]
+         the_end_of_the_server_is_said, what_cannot_be_prepared_is_known, what_a_plan_cannot_do_it_says,
+         a_query_is_read_as_it_came_or_refused, roles_without_a_schema]
 
 
 def attempt(number, test, cluster, top):
