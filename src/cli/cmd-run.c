@@ -12,6 +12,7 @@
 #include "cli/question.h"
 #include "cli/resources.h"
 
+#include "plan/private-files.h"
 #include "util/cleanup.h"
 
 #include <inttypes.h>
@@ -209,6 +210,30 @@ static int drop(struct cli *c, bool said)
 	return 0;
 }
 
+/* Of the home. What cannot be read may be some. */
+static bool has_private_files(const struct cli *c)
+{
+	cleanup_private_files struct private_files files = PRIVATE_FILES_INIT;
+	cleanup_error struct error err = ERROR_INIT;
+	cleanup_free char *home = NULL;
+
+	return plan_private_files(c->plan, &home, &files, &err) < 0 || files.n > 0 || files.cut;
+}
+
+/* They were named after the command, and would go with the plan. */
+static int keep_private_files(struct cli *c)
+{
+	const char *name = atoll_plan_name(c->plan);
+	int r = atoll_plan_keep(c->plan, c->res);
+
+	if (r < 0)
+		return cli_fail(c, r);
+	cli_say(c, "kept plan %s for what is private to it; nothing real has changed", name);
+	cli_next(c, "atoll diff %s --home, then atoll add %s --dir DIR or atoll stop %s", name,
+	         name, name);
+	return 0;
+}
+
 /* A touch is a change (rule DER-22), and not worth a question: it is committed where that was asked for. */
 static int drop_times(struct cli *c, size_t files, size_t entries)
 {
@@ -233,13 +258,19 @@ static int decide(struct cli *c, enum decision *d, const struct changes *ch,
 {
 	cleanup_free char *summary = NULL;
 	bool undecided = *d == DECIDE_ASK;
+	bool only_times;
 	size_t files;
 
+	only_times = *d == DECIDE_ASK && ch->n > 0 && summary_only_times(ch->v, ch->n, &files);
+	if ((ch->n == 0 || only_times) && *d != DECIDE_ROLLBACK && has_private_files(c)) {
+		*d = DECIDE_KEEP;
+		return keep_private_files(c);
+	}
 	if (ch->n == 0) {
 		*d = DECIDE_NOTHING;
 		return drop(c, false);
 	}
-	if (*d == DECIDE_ASK && summary_only_times(ch->v, ch->n, &files)) {
+	if (only_times) {
 		*d = DECIDE_ROLLBACK;
 		return drop_times(c, files, ch->n);
 	}

@@ -309,6 +309,26 @@ with_private_work() {
 	see -- sh -c 'cd ~/.config/foo; echo mine >>a.conf; rm b.conf; echo mine >new; echo mine >>sub/d.conf; ln -s a.conf link'
 }
 
+@test "home run keeps the plan of a command that wrote private files alone" {
+	home_with_plan
+	atoll stop p >/dev/null 2>&1
+	# options|script|decision
+	local row option script decision name
+	for row in '--here|:|no changes' '--here|mkdir -p ~/.cache/x; echo x >~/.cache/x/y|no changes' \
+		'--here|echo x >~/out|kept' '--commit|echo x >~/out|kept' '--here|echo x >~/out; touch .|kept' \
+		'--rollback|echo x >~/out|no changes'; do
+		IFS='|' read -r option script decision <<<"$row"
+		run -0 --separate-stderr "$ATOLL" run "$option" --json -- sh -c "$script"
+		[ "$(tail -n 1 <<<"$output" | jq -r .decision)" = "$decision" ] || { echo "$row: $output"; return 1; }
+		name=$(atoll list --json | jq -r '.plans[].name')
+		[ -n "$name" ] || [ "$decision" = 'no changes' ]
+		[ -z "$name" ] || [ "$(atoll diff "$name" --home 2>/dev/null)" = "A ~/out" ] || { echo "$row"; atoll diff "$name" --home; return 1; }
+		[ -z "$name" ] || atoll stop "$name"
+	done
+	run -0 --separate-stderr "$ATOLL" run -- sh -c 'echo x >~/out'
+	[[ $stderr == *'kept plan '*' for what is private to it; nothing real has changed'* ]]
+}
+
 @test "home add takes what commands wrote in the directory along, and a commit makes it real" {
 	with_private_work
 	run -0 atoll add p --dir "$HOME/.config/foo"
