@@ -51,7 +51,8 @@ class Runs(World):
         return [name for name in self.names() if name != 'p']
 
     def run(self, script, *options, **more):
-        return self.terminal(ATOLL, 'run', *options, '--', 'sh', '-c', script, **more)
+        # Below a layer a command goes on without what is made outside while it runs.
+        return self.terminal(ATOLL, 'run', '--ro', str(self.gate), *options, '--', 'sh', '-c', script, **more)
 
     def wait_at_gate(self, name='go'):
         return f'while [ ! -e {self.gate}/{name} ]; do sleep 0.02; done'
