@@ -214,8 +214,8 @@ static void finish_implicit(struct client *c, bool ok)
 void unit_end(struct client *c)
 {
 	if (c->unit != UNIT_IMPLICIT) {
-		if (c->unit == UNIT_NONE && c->h->owner == c)
-			c->h->owner = NULL;
+		if (c->unit == UNIT_NONE)
+			forget_unit(c);
 		finish_implicit(c, !c->errored);
 	} else if (c->errored) {
 		unit_roll_back(c, finish_implicit);
@@ -234,10 +234,13 @@ void unit_yield(struct client *c)
 {
 	if (c->unit != UNIT_IMPLICIT)
 		return;
-	if (c->errored)
+	if (c->errored) {
 		unit_roll_back(c, nothing_follows);
-	else
-		forget_unit(c);
+		return;
+	}
+	/* Portals of ours stay: for the client the transaction ends with its Sync. */
+	c->unit = UNIT_NONE;
+	c->h->owner = NULL;
 }
 
 /* ---- the client is gone ---- */
