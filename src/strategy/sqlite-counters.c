@@ -73,17 +73,28 @@ int sqldb_counters_write(struct atoll_participant *p, uint64_t batch, const stru
 	return sqldb_file_write(p, batch, SQLDB_FILE_COUNTERS, out.buf, out.len);
 }
 
-/* One that another process moved on since stays: it counts that one's rows, too. */
+/*
+ * One that another process moved on since stays: it counts that process's rows, too. So do those that are left
+ * of rows with a number that the process chose itself, up to which the commit had moved the counter.
+ */
 static int put_back(struct atoll_participant *p, sqlite3 *db, const char *table, const char *was,
                     const char *is)
 {
-	if (!*was)
-		return sqldb_exec(
-			p, db, "DELETE FROM main.sqlite_sequence WHERE name=%Q AND quote(seq)=%Q",
-			table, is);
-	return sqldb_exec(p, db,
-	                  "UPDATE main.sqlite_sequence SET seq=%s WHERE name=%Q AND quote(seq)=%Q",
-	                  was, table, is);
+	int64_t same = 0, left = 0;
+	int r = sqldb_number(p, db, &same,
+	                     "SELECT count(*) FROM main.sqlite_sequence JOIN main.sqlite_schema "
+	                     "USING(name) WHERE type='table' AND name=%Q AND quote(seq)=%Q",
+	                     table, is);
+
+	if (r < 0 || !same)
+		return r;
+	r = sqldb_number(p, db, &left, "SELECT coalesce(max(rowid),0) FROM main.\"%w\"", table);
+	if (r < 0)
+		return r;
+	if (!*was && left <= 0)
+		return sqldb_exec(p, db, "DELETE FROM main.sqlite_sequence WHERE name=%Q", table);
+	return sqldb_exec(p, db, "UPDATE main.sqlite_sequence SET seq=max(%s,%lld) WHERE name=%Q",
+	                  *was ? was : "0", (long long)left, table);
 }
 
 int sqldb_counters_back(struct atoll_participant *p, sqlite3 *db, uint64_t batch)

@@ -977,6 +977,19 @@ def dbt_01_a_counter_that_another_process_moved_on_stays(new):
     same(sql(w.db, 'SELECT id, v FROM t'), [(1, 1), (4, 4)])
 
 
+def dbt_01_a_counter_is_never_behind_rows_of_another_process(new):
+    """Those that chose their number themselves, below the counter of the commit."""
+    w = new(schema='CREATE TABLE [a b](id INTEGER PRIMARY KEY AUTOINCREMENT, v); INSERT INTO [a b](v) VALUES(1); '
+                   'CREATE TABLE u(id INTEGER PRIMARY KEY AUTOINCREMENT, v); CREATE TABLE z(id INTEGER PRIMARY KEY AUTOINCREMENT, v);')
+    w.start()
+    w.work('INSERT INTO [a b] VALUES(100, 2); INSERT INTO u VALUES(100, 2); INSERT INTO z VALUES(100, 2)')
+    w.atoll('commit', 'p')
+    for table in ('[a b]', 'u'):
+        sql(w.db, f'INSERT INTO {table} VALUES(50, 3)')
+    w.atoll('rollback', 'p')
+    same(sql(w.db, 'SELECT name, seq FROM sqlite_sequence ORDER BY 1'), [('a b', 50), ('u', 50)])
+
+
 # ---- running ----
 
 # Slow, and the same for everybody: not once more as a user where root ran them.
