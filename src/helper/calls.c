@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/openat2.h>
 #include <linux/seccomp.h>
 #include <poll.h>
 #include <signal.h>
@@ -260,7 +261,16 @@ static int open_anchor(const struct run *run, const struct call *c, const struct
 	return openat(run->proc_fd, path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 }
 
-/* The directory that holds NAME of E, with the rights we have now. */
+/* With the rights we have now. Not through links of /proc, where "self" would be this process, with what pid 1
+ * has open. */
+static int open_theirs(int anchor_fd, const char *path, uint64_t flags)
+{
+	struct open_how how = { .flags = flags | O_CLOEXEC, .resolve = RESOLVE_NO_MAGICLINKS };
+
+	return (int)syscall(SYS_openat2, anchor_fd, path, &how, sizeof(how));
+}
+
+/* The directory that holds NAME of E. */
 static int open_parent(int anchor_fd, const struct end *e, const char *name)
 {
 	char path[PATH_MAX];
@@ -269,7 +279,7 @@ static int open_parent(int anchor_fd, const struct end *e, const char *name)
 	if (name <= from)
 		return openat(anchor_fd, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	(void)snprintf(path, sizeof(path), "%.*s", (int)(name - from), from);
-	return openat(anchor_fd, path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	return open_theirs(anchor_fd, path, O_PATH | O_DIRECTORY);
 }
 
 /* As the one that asks, if it is still there. */
@@ -290,8 +300,8 @@ static int copy_up(struct run *run, struct call *c)
 	int dir_fd = read ? open_anchor(run, c, &c->from) : FD_NONE;
 
 	if (dir_fd >= 0 && stand_in(run, c))
-		(void)openat(dir_fd, c->from.path + strspn(c->from.path, "/"),
-		             O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+		(void)open_theirs(dir_fd, c->from.path + strspn(c->from.path, "/"),
+		                  O_WRONLY | O_NONBLOCK | O_NOCTTY);
 	return 0;
 }
 

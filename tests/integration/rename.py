@@ -456,6 +456,25 @@ assert os.waitpid(pid, 0)[1] == 0
 """)
 
 
+def ren_not_through_what_pid_1_has_open(world):
+    """In a path of the command's "/proc/self" is the command, also for the process that does the work."""
+    world.begin(TREE)
+    world.inside("""
+before = os.stat('src').st_ino
+for fd in filter(str.isdigit, os.listdir('/proc/1/fd')):
+    tell(os.rename, '/proc/self/fd/%s/src' % fd, '/proc/self/fd/%s/lib' % fd)
+assert before == os.stat('src').st_ino, 'it was raised'
+assert os.path.isdir('src')
+fd = os.open('.', os.O_PATH)
+try:
+    os.rename('/proc/self/fd/%d/src' % fd, 'lib')
+    assert False
+except OSError as e:  # as the kernel says
+    assert e.errno == errno.EXDEV, e
+assert before == os.stat('src').st_ino
+""")
+
+
 TESTS = [value for name, value in list(globals().items()) if name.startswith('ren_')]
 
 
