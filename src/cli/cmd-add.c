@@ -37,8 +37,8 @@ const struct command cmd_add = {
 	.words = "PLAN",
 	.summary = "add one more resource to a plan",
 	.about =
-		"A directory of the home that was private to the plan comes with what its commands wrote\n"
-		"there. What was changed outside since is a conflict.",
+		"A directory of the home or /var/tmp that was private to the plan comes with what commands\n"
+		"wrote there. What was changed outside since is a conflict.",
 	.options = options,
 	.min_words = 1,
 	.max_words = 1,

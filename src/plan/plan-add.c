@@ -117,8 +117,7 @@ static int check_private(struct plan_op *op, struct sandbox_row *row, struct err
 	if (r == 0)
 		r = participant_may_adopt(s.part, from_fd, err);
 	if (r == -ATOLL_E_UNSUPPORTED)
-		error_hint(err,
-		           "atoll diff %s --home shows it; remove it in the plan, and add again",
+		error_hint(err, "commands of plan %s see it; remove it in the plan, and add again",
 		           op->plan.name);
 	return r;
 }
