@@ -399,14 +399,14 @@ static bool begin_proof(struct client *c, struct wire_reader *r, struct strbuf *
 	if (r->bad || strcmp(mechanism, SCRAM_MECHANISM) != 0 || len != r->left)
 		return false;
 	said = xstrndup((const char *)r->at, r->left);
-	return scram_begin(c->h->doors.password, &c->proof, said, out);
+	return scram_begin(c->h->listeners.password, &c->proof, said, out);
 }
 
 static bool end_proof(struct client *c, const struct wire_reader *r, struct strbuf *out)
 {
 	cleanup_free char *said = xstrndup((const char *)r->at, r->left);
 
-	return scram_end(c->h->doors.password, &c->proof, said, out);
+	return scram_end(c->h->listeners.password, &c->proof, said, out);
 }
 
 static void take_proof(struct client *c, const struct wire_message *m)

@@ -30,7 +30,7 @@
 #define MANAGE_LIMIT_S     5   /* for a line to arrive */
 #define MANAGE_PATIENCE_MS 500 /* with a client that is about to end its transaction */
 
-/* Places in what is polled; clients follow, then doors and their lives. */
+/* Places in what is polled; clients follow, then listeners and their owners. */
 enum { AT_CLIENTS, AT_MANAGE, AT_WATCH, AT_SERVER, AT_FIRST };
 
 struct loop {
@@ -39,8 +39,8 @@ struct loop {
 	int watch_fd; /* of changes to the directory */
 	struct pollfd *fds;
 	size_t n, cap;
-	size_t doors_at; /* in FDS */
-	int manager_fd;  /* who asks, waiting for a moment when nothing is under way */
+	size_t listeners_at; /* in FDS */
+	int manager_fd;      /* who asks, waiting for a moment when nothing is under way */
 	int64_t manager_until;
 };
 
@@ -106,7 +106,7 @@ static short client_events(const struct client *c)
 static void gather(struct loop *l)
 {
 	const struct client *o = l->h.owner;
-	bool room = doors_have_room(&l->h);
+	bool room = listeners_have_room(&l->h);
 	short events = 0;
 
 	l->n = 0;
@@ -120,10 +120,10 @@ static void gather(struct loop *l)
 	add_fd(l, backend_fd(l->h.b), events);
 	for (const struct client *c = l->h.clients; c; c = client_next(c))
 		add_fd(l, c->fd, client_events(c));
-	l->doors_at = l->n;
-	for (const struct door *d = l->h.doors.first; d; d = d->next) {
-		add_fd(l, d->listen_fd, d->life_fd != FD_NONE || room ? POLLIN : 0);
-		add_fd(l, d->life_fd, POLLIN | POLLRDHUP);
+	l->listeners_at = l->n;
+	for (const struct listener *d = l->h.listeners.first; d; d = d->next) {
+		add_fd(l, d->listen_fd, d->owner_fd != FD_NONE || room ? POLLIN : 0);
+		add_fd(l, d->owner_fd, POLLIN | POLLRDHUP);
 	}
 }
 
@@ -188,18 +188,19 @@ static void accept_client(struct loop *l)
 		(void)client_new(&l->h, fd);
 }
 
-static void serve_doors(struct loop *l)
+static void serve_listeners(struct loop *l)
 {
-	size_t i = l->doors_at;
+	size_t i = l->listeners_at;
 	bool ended = false;
 
-	for (const struct door *d = l->h.doors.first; d && i + 1 < l->n; d = d->next, i += 2) {
+	for (const struct listener *d = l->h.listeners.first; d && i + 1 < l->n;
+	     d = d->next, i += 2) {
 		if (l->fds[i].revents)
-			door_accept(d, &l->h);
+			listener_accept(d, &l->h);
 		ended |= l->fds[i + 1].revents != 0;
 	}
 	if (ended)
-		doors_close_ended(&l->h.doors);
+		listeners_close_ended(&l->h.listeners);
 }
 
 static void accept_manager(struct loop *l)
@@ -261,7 +262,7 @@ static void round_once(struct loop *l)
 	client_cancel(&l->h);
 	if (l->fds[AT_CLIENTS].revents)
 		accept_client(l);
-	serve_doors(l);
+	serve_listeners(l);
 	if (l->fds[AT_MANAGE].revents)
 		accept_manager(l);
 	if (l->fds[AT_WATCH].revents)

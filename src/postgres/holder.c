@@ -76,7 +76,7 @@ void holder_done(struct holder *h)
 	wire_buf_done(&h->in);
 	wire_buf_done(&h->out);
 	baseline_done(&h->before);
-	doors_done(&h->doors);
+	listeners_done(&h->listeners);
 	backend_free(h->b);
 	free(h->xid);
 	free(h->gone);

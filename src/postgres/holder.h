@@ -33,7 +33,7 @@
 #include <stdint.h>
 #include "postgres/backend.h"
 #include "postgres/changes.h"
-#include "postgres/door.h"
+#include "postgres/listener.h"
 #include "postgres/sql.h"
 #include "util/list.h"
 #include "util/strbuf.h"
@@ -67,7 +67,7 @@ struct holder {
 	const char *url;
 	char *xid; /* of the transaction */
 	struct baseline before;
-	struct doors doors;
+	struct listeners listeners;
 	struct wire_buf in, out;
 	struct item *first, **last;
 	struct client *clients;

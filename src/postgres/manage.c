@@ -194,13 +194,13 @@ static const struct {
 
 static void answer_tcp(struct holder *h, struct strbuf *out)
 {
-	int r = doors_open(&h->doors);
+	int r = listeners_open(&h->listeners);
 
 	if (r < 0)
 		strbuf_printf(out, "error 58000 cannot listen on the loopback: %s\n", strerror(-r));
 	else
-		strbuf_printf(out, "ok %u %s\n", (unsigned)h->doors.port,
-		              scram_password(h->doors.password));
+		strbuf_printf(out, "ok %u %s\n", (unsigned)h->listeners.port,
+		              scram_password(h->listeners.password));
 }
 
 static void answer(struct holder *h, char *line, struct strbuf *out)
@@ -300,7 +300,7 @@ bool manage_serve(struct holder *h, int fd)
 	if (read_line(fd, line, &passed) < 0)
 		return false;
 	if (strcmp(line, PROTOCOL_LISTEN) == 0 && passed != FD_NONE) {
-		(void)doors_adopt(&h->doors, take_fd(&passed), fd);
+		(void)listeners_adopt(&h->listeners, take_fd(&passed), fd);
 		return true;
 	}
 	answer(h, line, &out);

@@ -7,8 +7,8 @@
 
 #define MANAGE_LINE 512
 
-/* Answers the line that FD sends. FD is blocking, with a time limit of its own. True: FD belongs to a door now
- * (door.h), else the caller closes it. */
+/* Answers the line that FD sends. FD is blocking, with a time limit of its own. True: FD belongs to a listener now
+ * (listener.h), else the caller closes it. */
 bool manage_serve(struct holder *h, int fd);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* TCP sockets of the holder. */
-#include "postgres/door.h"
+#include "postgres/listener.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -18,35 +18,36 @@
 #include "util/clock.h"
 #include "util/mem.h"
 
-static void free_door(struct door *door)
+static void free_listener(struct listener *listener)
 {
-	(void)close(door->listen_fd);
-	if (door->life_fd != FD_NONE)
-		(void)close(door->life_fd);
-	free(door);
+	(void)close(listener->listen_fd);
+	if (listener->owner_fd != FD_NONE)
+		(void)close(listener->owner_fd);
+	free(listener);
 }
 
-void doors_done(struct doors *d)
+void listeners_done(struct listeners *d)
 {
 	while (d->first) {
-		struct door *door = d->first;
+		struct listener *listener = d->first;
 
-		d->first = door->next;
-		free_door(door);
+		d->first = listener->next;
+		free_listener(listener);
 	}
 	scram_free(d->password);
-	*d = (struct doors){ 0 };
+	*d = (struct listeners){ 0 };
 }
 
-static void add_door(struct doors *d, int listen_fd, int life_fd)
+static void add_listener(struct listeners *d, int listen_fd, int owner_fd)
 {
-	struct door *door = xcalloc(1, sizeof(*door));
+	struct listener *listener = xcalloc(1, sizeof(*listener));
 
-	*door = (struct door){ .next = d->first, .listen_fd = listen_fd, .life_fd = life_fd };
-	d->first = door;
+	*listener =
+		(struct listener){ .next = d->first, .listen_fd = listen_fd, .owner_fd = owner_fd };
+	d->first = listener;
 }
 
-int doors_open(struct doors *d)
+int listeners_open(struct listeners *d)
 {
 	struct sockaddr_in addr = { .sin_family = AF_INET,
 		                    .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
@@ -63,12 +64,12 @@ int doors_open(struct doors *d)
 	if (!d->password)
 		return -ENOMEM;
 	d->port = ntohs(addr.sin_port);
-	add_door(d, take_fd(&fd), FD_NONE);
+	add_listener(d, take_fd(&fd), FD_NONE);
 	return 0;
 }
 
 /* Whatever came is nothing but a TCP socket that listens. */
-static bool is_listener(int fd)
+static bool is_listening(int fd)
 {
 	int domain = 0, type = 0, listening = 0;
 	socklen_t len = sizeof(int);
@@ -78,51 +79,51 @@ static bool is_listener(int fd)
 	       getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &len) == 0 && listening;
 }
 
-int doors_adopt(struct doors *d, int listen_fd, int life_fd)
+int listeners_adopt(struct listeners *d, int listen_fd, int owner_fd)
 {
-	if (!is_listener(listen_fd) || fcntl(listen_fd, F_SETFL, O_NONBLOCK) < 0) {
+	if (!is_listening(listen_fd) || fcntl(listen_fd, F_SETFL, O_NONBLOCK) < 0) {
 		(void)close(listen_fd);
-		(void)close(life_fd);
+		(void)close(owner_fd);
 		return -EINVAL;
 	}
-	add_door(d, listen_fd, life_fd);
+	add_listener(d, listen_fd, owner_fd);
 	return 0;
 }
 
 /* Pid 1 says nothing more, so whatever can be read is its end. */
-static bool has_ended(const struct door *door)
+static bool has_ended(const struct listener *listener)
 {
-	struct pollfd p = { .fd = door->life_fd, .events = POLLIN | POLLRDHUP };
+	struct pollfd p = { .fd = listener->owner_fd, .events = POLLIN | POLLRDHUP };
 
-	return door->life_fd != FD_NONE && poll(&p, 1, 0) > 0;
+	return listener->owner_fd != FD_NONE && poll(&p, 1, 0) > 0;
 }
 
-void doors_close_ended(struct doors *d)
+void listeners_close_ended(struct listeners *d)
 {
-	for (struct door **at = &d->first; *at;) {
-		struct door *door = *at;
+	for (struct listener **at = &d->first; *at;) {
+		struct listener *listener = *at;
 
-		if (!has_ended(door)) {
-			at = &door->next;
+		if (!has_ended(listener)) {
+			at = &listener->next;
 			continue;
 		}
-		*at = door->next;
-		free_door(door);
+		*at = listener->next;
+		free_listener(listener);
 	}
 }
 
-bool doors_have_room(const struct holder *h)
+bool listeners_have_room(const struct holder *h)
 {
 	unsigned n = 0;
 
 	for (const struct client *c = h->clients; c; c = client_next(c))
 		n += c->prove_until != 0;
-	return n < DOOR_MAX_UNPROVEN;
+	return n < LISTENER_MAX_AUTH;
 }
 
-void door_accept(const struct door *door, struct holder *h)
+void listener_accept(const struct listener *listener, struct holder *h)
 {
-	int fd = accept4(door->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	int fd = accept4(listener->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	const int on = 1;
 	struct client *c;
 
@@ -130,6 +131,6 @@ void door_accept(const struct door *door, struct holder *h)
 		return;
 	(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	c = client_new(h, fd);
-	if (door->life_fd == FD_NONE)
-		c->prove_until = clock_deadline(DOOR_PATIENCE_MS);
+	if (listener->owner_fd == FD_NONE)
+		c->prove_until = clock_deadline(LISTENER_AUTH_MS);
 }
