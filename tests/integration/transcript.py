@@ -634,7 +634,7 @@ def transcript_of_a_run():
     with Kept() as w:
         t = w.terminal(ATOLL, 'run', '--transcript', '--', 'sh', '-c', 'read -r x; echo "<$x>" | tee file')
         t.say('new\r', '<new>')
-        t.expect('eep\\? ')
+        t.expect('discard \\? ')
         t.type('k\r')
         same(t.end(), 0, 'exit status')
         plan = next(p for p in json.loads(w.atoll('list', '--json').stdout)['plans'] if p['name'] != 'p')
