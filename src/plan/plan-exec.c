@@ -81,6 +81,7 @@ static int give_path(struct atoll_participant *part, void *ctx, struct error *er
 
 struct use {
 	struct plan_op *op;
+	struct atoll_result *res; /* for what the resources have to say of it; or NULL */
 	struct sandbox_row *rows; /* whose paths are given out */
 	size_t n;
 	const struct strlist *env; /* that the participants want a command to have */
@@ -231,10 +232,13 @@ static void observe(struct use *use)
 	for (size_t i = 0; i < op->boxes.n; i++) {
 		cleanup_sandbox struct sandbox s = SANDBOX_INIT;
 		cleanup_error struct error e = ERROR_INIT;
+		const struct participant_batch said = { .res = use->res };
 		int r = sandbox_open(&s, op->a, op->plan.name, &op->boxes.v[i], &e);
 
-		if (r == 0)
+		if (r == 0) {
+			participant_set_batch(s.part, &said);
 			r = participant_observe(s.part, &e);
+		}
 		use->idle &= r == ATOLL_NO_CHANGE;
 		/* A failure only means that the commit will look again, with less to go by. */
 		if (r >= 0 && participant_counts(s.part) && use->changes >= 0)
@@ -641,6 +645,7 @@ int plan_exec(struct atoll_plan *p, const struct atoll_exec *exec, const struct 
 		                             .flags = OP_QUIET };
 	cleanup_free char *line = redact_command(exec->argv);
 	struct use use = { .op = &op,
+		           .res = ret->res,
 		           .changes = -1,
 		           .wishes = wishes,
 		           .line = line,

@@ -291,9 +291,10 @@ static bool is_new(const void *ctx, const struct change *c)
 
 static int view_changes(struct atoll_participant *p, struct view *v)
 {
+	const struct dir_acl_sides sides = { v->work_fd, v->root_fd };
 	int r = tree_diff(&v->t, &v->cs, &p->err);
 
-	if (r < 0 || !dir_keep_acls(v->work_fd, v->root_fd, &v->cs, is_new, v))
+	if (r < 0 || !dir_keep_acls(p, &sides, &v->cs, is_new, v))
 		return r;
 	changeset_done(&v->cs);
 	spool_spill_to(&v->cs.v, v->dir_fd);

@@ -13,6 +13,7 @@
 #include "fs/acl.h"
 #include "fs/resolve.h"
 #include "util/cleanup.h"
+#include "util/mem.h"
 
 /* Of what is new, that in which only content is another. */
 static bool is_rewritten(const struct change *c)
@@ -33,8 +34,19 @@ static bool keep_acl(int work_fd, int orig_fd, const struct change *c, dir_is_ne
 	       acl_put_back(from_fd, from, to_fd, to) > 0;
 }
 
-size_t dir_keep_acls(int work_fd, int orig_fd, const struct changeset *cs, dir_is_new_fn is_new,
-                     const void *ctx)
+static void tell_kept(struct atoll_participant *p, size_t kept)
+{
+	cleanup_free char *text = xasprintf(
+		"%zu %s kept an ACL that names other users, which a command of this "
+		"user can neither show nor set (atoll doctor %s lists such entries)",
+		kept, kept == 1 ? "entry written anew has" : "entries written anew have", p->root);
+
+	if (kept)
+		atoll_participant_note(p, ATOLL_NOTE_INFO, "", text);
+}
+
+size_t dir_keep_acls(struct atoll_participant *p, const struct dir_acl_sides *sides,
+                     const struct changeset *cs, dir_is_new_fn is_new, const void *ctx)
 {
 	size_t kept = 0;
 
@@ -43,8 +55,9 @@ size_t dir_keep_acls(int work_fd, int orig_fd, const struct changeset *cs, dir_i
 
 		if (changeset_get(&cs->v, i, &c) < 0)
 			break;
-		if (is_rewritten(&c) && keep_acl(work_fd, orig_fd, &c, is_new, ctx))
+		if (is_rewritten(&c) && keep_acl(sides->work_fd, sides->orig_fd, &c, is_new, ctx))
 			kept++;
 	}
+	tell_kept(p, kept);
 	return kept;
 }

@@ -125,11 +125,14 @@ struct dir_source {
 	uint64_t room;
 };
 /* Of an ordinary user's workspace: files that a command wrote anew get the ACLs back that it could not give
- * them (dir-acl.c). IS_NEW: what the workspace has there is not what it had from the resource. Returns how
- * many; what cannot be written stays without. */
+ * them (dir-acl.c), and a note says how many. IS_NEW: what the workspace has there is not what it had from the
+ * resource. Returns how many; what cannot be written stays without. */
 typedef bool (*dir_is_new_fn)(const void *ctx, const struct change *c);
-size_t dir_keep_acls(int work_fd, int orig_fd, const struct changeset *cs, dir_is_new_fn is_new,
-                     const void *ctx);
+struct dir_acl_sides {
+	int work_fd, orig_fd;
+};
+size_t dir_keep_acls(struct atoll_participant *p, const struct dir_acl_sides *sides,
+                     const struct changeset *cs, dir_is_new_fn is_new, const void *ctx);
 /* Leaves in CS what the batch is to take (dir-select.c); p->rest: something was left out. */
 int dir_select(struct atoll_participant *p, const struct dir_source *source, struct changeset *cs);
 /* prepare: policy, feasibility, staging, manifest. CS has been checked for conflicts. Takes over

@@ -139,7 +139,8 @@ static int overlay_observe(struct atoll_participant *p)
 		return 0;
 	r = view_changes(p, &v);
 	if (r >= 0)
-		(void)dir_keep_acls(v.upper_fd, v.root_fd, &v.cs, is_new, &v.u);
+		(void)dir_keep_acls(p, &(struct dir_acl_sides){ v.upper_fd, v.root_fd }, &v.cs,
+		                    is_new, &v.u);
 	if (r >= 0 && p->changes == 0)
 		r = observe_nothing(p, v.upper_fd);
 	if (r == 0)
