@@ -121,6 +121,9 @@ def begin_time():
     return time.time_ns() - 2 * 10**9
 
 
+# What atoll itself says after a command that wrote below the home.
+REPORT = 'atoll: private to the plan, not committed: '
+
 
 class Run:
     def __init__(self, done, row):
@@ -128,6 +131,7 @@ class Run:
         self.said = {name: re.sub(row.hidden, '*', text.decode(errors='backslashreplace')).splitlines()
                      if row.hidden else text.decode(errors='backslashreplace').splitlines()
                      for name, text in (('output', done.stdout), ('errors', done.stderr))}
+        self.said['errors'] = [line for line in self.said['errors'] if not line.startswith(REPORT)]
 
 
 def age(root):
