@@ -12,6 +12,7 @@
 #include "helper/view.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
+#include "util/pass-fd.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +26,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -67,47 +67,20 @@ bool calls_wanted(const struct request *q)
 
 /* ---- the listener's way ---- */
 
-union control {
-	struct cmsghdr head;
-	char bytes[CMSG_SPACE(sizeof(int))];
-};
-
 int calls_give(int socket, int listener_fd)
 {
-	union control control = { 0 };
-	struct iovec iov = { .iov_base = (char[]){ 0 }, .iov_len = 1 };
-	struct msghdr msg = { .msg_iov = &iov,
-		              .msg_iovlen = 1,
-		              .msg_control = control.bytes,
-		              .msg_controllen = sizeof(control.bytes) };
-	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
-
-	c->cmsg_level = SOL_SOCKET;
-	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(c), &listener_fd, sizeof(int));
-	return sendmsg(socket, &msg, MSG_NOSIGNAL) < 0 ? -errno : 0;
+	return pass_fd(socket, "", 1, listener_fd);
 }
 
 ssize_t calls_take(struct calls *calls, int socket, void *data, size_t size)
 {
 	const uint64_t flags = FLAG_SYNC_WAKE_UP;
-	union control control = { 0 };
-	struct iovec iov = { .iov_base = data, .iov_len = size };
-	struct msghdr msg = { .msg_iov = &iov,
-		              .msg_iovlen = 1,
-		              .msg_control = control.bytes,
-		              .msg_controllen = sizeof(control.bytes) };
-	const struct cmsghdr *c;
-	ssize_t n;
+	int fd = FD_NONE;
+	ssize_t n = take_passed(socket, data, size, &fd);
 
-	do {
-		n = recvmsg(socket, &msg, MSG_CMSG_CLOEXEC);
-	} while (n < 0 && errno == EINTR);
-	c = n < 0 ? NULL : CMSG_FIRSTHDR(&msg);
-	if (!c || c->cmsg_type != SCM_RIGHTS || c->cmsg_len != CMSG_LEN(sizeof(int)))
+	if (fd == FD_NONE)
 		return n;
-	memcpy(&calls->listener_fd, CMSG_DATA(c), sizeof(int));
+	calls->listener_fd = fd;
 	(void)ioctl(calls->listener_fd, IOCTL_SET_FLAGS, flags);
 	return CALLS_TAKEN;
 }
@@ -372,7 +345,7 @@ void calls_answer(struct run *run, short revents)
 	struct call c;
 
 	if (!(revents & POLLIN)) {
-		close_fd(&calls->listener_fd); /* of nobody any more */
+		close_fd(&calls->listener_fd);
 		return;
 	}
 	/* It may have been killed meanwhile. */

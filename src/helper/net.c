@@ -8,6 +8,7 @@
 
 #include "util/cleanup.h"
 #include "util/mem.h"
+#include "util/pass-fd.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -70,26 +71,6 @@ static int dial(const char *path, int *ret_fd)
 	               : 0;
 }
 
-static int hand_over(int to, const char *line, int listener)
-{
-	union {
-		struct cmsghdr head; /* for its alignment */
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} control = { 0 };
-	struct iovec iov = { .iov_base = (void *)(uintptr_t)line, .iov_len = strlen(line) };
-	struct msghdr msg = { .msg_iov = &iov,
-		              .msg_iovlen = 1,
-		              .msg_control = control.bytes,
-		              .msg_controllen = sizeof(control.bytes) };
-	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
-
-	c->cmsg_level = SOL_SOCKET;
-	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(c), &listener, sizeof(int));
-	return sendmsg(to, &msg, MSG_NOSIGNAL) < 0 ? -errno : 0;
-}
-
 /* "PORT WORD PATH". Our end of the connection stays open until we end: with it ends what the other process does at
  * the listener. */
 static int give_listener(const char *wish)
@@ -104,7 +85,7 @@ static int give_listener(const char *wish)
 	if (r == 0)
 		r = dial(path + 1, &to);
 	if (r == 0)
-		r = hand_over(to, line, listener);
+		r = pass_fd(to, line, strlen(line), listener);
 	if (r == 0)
 		(void)take_fd(&to);
 	return r;

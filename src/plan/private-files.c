@@ -34,7 +34,7 @@
 #define REPORTED_NEW "reported.new"
 #define NAMED        3 /* in a report */
 
-/* Patterns (util/glob.h) of what tools keep for themselves: nobody misses it in a commit. */
+/* Patterns (util/glob.h) of what tools keep for themselves: a commit is complete without it. */
 static const char *const known_caches[] = {
 	/* caches */
 	"/.bun",

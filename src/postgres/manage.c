@@ -6,6 +6,7 @@
 #include "postgres/scram.h"
 #include "util/cleanup.h"
 #include "util/mem.h"
+#include "util/pass-fd.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -231,36 +232,13 @@ static void answer(struct holder *h, char *line, struct strbuf *out)
 	strbuf_puts(out, "error 0A000 unknown question\n");
 }
 
-/* As read(), and a descriptor that came with it. */
-static ssize_t receive(int fd, void *buf, size_t len, int *ret_passed)
-{
-	union {
-		struct cmsghdr head; /* for its alignment */
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} control = { 0 };
-	struct iovec iov = { .iov_base = buf, .iov_len = len };
-	struct msghdr msg = { .msg_iov = &iov,
-		              .msg_iovlen = 1,
-		              .msg_control = control.bytes,
-		              .msg_controllen = sizeof(control.bytes) };
-	ssize_t n = recvmsg(fd, &msg, MSG_CMSG_CLOEXEC);
-	const struct cmsghdr *c = n > 0 ? CMSG_FIRSTHDR(&msg) : NULL;
-
-	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&
-	    c->cmsg_len == CMSG_LEN(sizeof(int))) {
-		close_fd(ret_passed);
-		memcpy(ret_passed, CMSG_DATA(c), sizeof(int));
-	}
-	return n;
-}
-
 /* 0: a whole line. */
 static int read_line(int fd, char line[MANAGE_LINE], int *ret_passed)
 {
 	size_t len = 0;
 
 	while (len < MANAGE_LINE - 1) {
-		ssize_t n = receive(fd, line + len, MANAGE_LINE - 1 - len, ret_passed);
+		ssize_t n = take_passed(fd, line + len, MANAGE_LINE - 1 - len, ret_passed);
 
 		if (n < 0 && errno == EINTR)
 			continue;

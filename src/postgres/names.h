@@ -15,7 +15,7 @@
 struct verb {
 	enum sql_kind kind;
 	unsigned flags;
-	char *text; /* NULL where nobody asks for it: of a plain statement */
+	char *text; /* NULL: of a plain statement, where it is not needed */
 	char *name; /* what it is about, or NULL */
 };
 void verb_done(struct verb *v);
