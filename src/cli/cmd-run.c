@@ -243,7 +243,7 @@ static int drop_times(struct cli *c, size_t files, size_t entries)
 	return drop(c, false);
 }
 
-/* Nobody has decided: the plan waits, and that is the last that is said. */
+/* The user has not decided: the plan is kept, and the last line says so. */
 static int leave_undecided(struct cli *c, uint64_t changes)
 {
 	int status = keep(c, changes);

@@ -55,7 +55,7 @@ void question_remember_terminal(void)
 	before.front = before.known && tcgetpgrp(STDIN_FILENO) == getpgrp();
 }
 
-/* A shell that was killed leaves its job in the foreground, where nobody is any more. */
+/* A shell that was killed leaves its process group in the foreground, without a process in it. */
 static void take_foreground(void)
 {
 	pid_t front = before.front ? tcgetpgrp(STDIN_FILENO) : -1;

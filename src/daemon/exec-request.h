@@ -15,7 +15,7 @@
  *   unfenced    true: also where this host has no namespaces
  *
  * What is not given is as the settings say. What would reach outside the plan for real (rw, ro, profile,
- * home: real, unfenced) is for admins: an agent's work must be reviewed before it is anybody else's.
+ * home: real, unfenced) is for admins: an agent's work is reviewed before it reaches another user.
  */
 #ifndef DAEMON_EXEC_REQUEST_H
 #define DAEMON_EXEC_REQUEST_H

@@ -137,7 +137,7 @@ static int get_ready(const struct run *run, pid_t parent, struct failure *f)
 	return 0;
 }
 
-/* A number that it wants may be one of ours; FAILURE_FD is needed to the last. */
+/* The command may want a number that the helper itself uses; FAILURE_FD is needed until execve. */
 static int give_jobserver(const struct run *run, int *failure_fd)
 {
 	int to[2], from[2], free_fd = JOBSERVER_FD + 2;

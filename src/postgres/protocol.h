@@ -13,7 +13,7 @@
  *                          same database however it is reached; "user", "database", "version";
  *                          "final WHY" when nothing can be prepared there; "taken", places for
  *                          prepared transactions
- *   hold DIR               begins a transaction and keeps it; after "ok ready" nobody hears from it but
+ *   hold DIR               begins a transaction and keeps it; after "ok ready" it is reached only
  *                          through DIR
  *   finish commit|rollback|withdraw GID XID SERVER
  *                          ends a prepared transaction: "ok", also when that was done before.

@@ -44,7 +44,7 @@ enum sql_kind {
 #define SQL_NOTIFIES     0x0010u /* NOTIFY, pg_notify() */
 #define SQL_DEFINES      0x0020u /* CREATE, ALTER, DO, CALL: constraints may be new */
 #define SQL_CURSOR       0x0040u /* DECLARE */
-#define SQL_RESERVED     0x0080u /* names something of ours */
+#define SQL_RESERVED     0x0080u /* names an object of the holder */
 #define SQL_HOLD         0x0100u /* DECLARE ... WITH HOLD */
 #define SQL_START        0x0200u /* START TRANSACTION, which has its own tag */
 #define SQL_PREPARES     0x0400u /* PREPARE name AS */

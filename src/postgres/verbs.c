@@ -145,7 +145,7 @@ static void run_odd(struct client *c, const struct verb *v)
 		"a plan does not know this form of a statement that begins or ends a transaction");
 }
 
-/* Outside a block, or about one of ours. */
+/* Outside a block, or about a savepoint of the holder. */
 static void run_savepoint(struct client *c, const struct verb *v)
 {
 	size_t len = strcspn(v->text, " \t\r\n\f/-");
@@ -195,7 +195,7 @@ static void run_snapshot(struct client *c, const struct verb *v)
 	          "connection (pg_dump without -j)");
 }
 
-/* ---- those that are carried out as questions of ours ---- */
+/* ---- those that the holder carries out as queries of its own ---- */
 
 static void answered(struct client *c, const struct answer *a)
 {

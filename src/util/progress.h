@@ -22,7 +22,7 @@
 #define PROGRESS_EACH_MS 50
 
 enum progress_stage {
-	PROGRESS_BEGUN = 0, /* waiting, or recovering what others left: nobody is asked */
+	PROGRESS_BEGUN = 0, /* waiting, or recovering what others left: the caller is not asked */
 	PROGRESS_PREPARING, /* nothing is decided */
 	PROGRESS_DECIDED,   /* it will be carried out, if need be by a recovery */
 };
@@ -69,7 +69,7 @@ void progress_add(uint64_t files, uint64_t bytes);
 int progress_enter(enum progress_stage stage);
 /* Between two steps: -ECANCELED when the watcher asks, or has asked, to stop in this stage. */
 int progress_check(void);
-/* Of the phase at hand; zeroes when nobody watches. */
+/* Of the phase at hand; zeroes without a progress callback. */
 void progress_count(uint64_t *ret_files, uint64_t *ret_total);
 
 #endif
