@@ -67,24 +67,19 @@ static void forget_unit(struct client *c)
 		c->h->owner = NULL;
 }
 
-/* The end of a transaction closes its cursors and portals, the release of a savepoint does not.
- * Portals that do not exist may be closed, too. */
-static void close_portals(struct client *c)
+/* Closes at the server what it knows of LIST: portals ('P') or statements ('S'). Those that do not exist may be
+ * closed, too. */
+static void close_named(struct holder *h, const struct named *list, char what)
 {
-	struct holder *h = c->h;
 	bool any = false;
 
-	if (c->cursors && !h->held) {
-		holder_ask(h, NULL, "CLOSE ALL", NULL);
-		return;
-	}
-	for (const struct named *p = c->portals; p; p = p->next) {
+	for (; list; list = list->next) {
 		cleanup_strbuf struct strbuf body = STRBUF_INIT;
 
-		if (verb_is_ours(p->verb.kind) || !*p->server_name)
+		if (verb_is_ours(list->verb.kind) || !*list->server_name)
 			continue;
-		strbuf_putc(&body, 'P');
-		strbuf_add(&body, p->server_name, strlen(p->server_name) + 1);
+		strbuf_putc(&body, what);
+		strbuf_add(&body, list->server_name, strlen(list->server_name) + 1);
 		holder_send(h, NULL, 'C', body.buf, body.len);
 		any = true;
 	}
@@ -92,6 +87,15 @@ static void close_portals(struct client *c)
 		return;
 	holder_send(h, NULL, 'S', NULL, 0);
 	holder_expect(h, NULL);
+}
+
+/* The end of a transaction closes its cursors and portals, the release of a savepoint does not. */
+static void close_portals(struct client *c)
+{
+	if (c->cursors && !c->h->held)
+		holder_ask(c->h, NULL, "CLOSE ALL", NULL);
+	else
+		close_named(c->h, c->portals, 'P');
 }
 
 static void finish(struct client *c, bool ok)
@@ -247,26 +251,9 @@ void unit_yield(struct client *c)
 
 void unit_close(struct client *c)
 {
-	struct holder *h = c->h;
-	bool any = false;
-
 	if (c->unit != UNIT_NONE) {
-		holder_rollback(h);
+		holder_rollback(c->h);
 		forget_unit(c);
 	}
-	for (const struct named *s = c->statements; s; s = s->next) {
-		cleanup_strbuf struct strbuf body = STRBUF_INIT;
-
-		if (verb_is_ours(s->verb.kind) || !*s->server_name)
-			continue;
-		/* Unlike DEALLOCATE this is no error for one that does not exist. */
-		strbuf_putc(&body, 'S');
-		strbuf_add(&body, s->server_name, strlen(s->server_name) + 1);
-		holder_send(h, NULL, 'C', body.buf, body.len);
-		any = true;
-	}
-	if (!any)
-		return;
-	holder_expect(h, NULL);
-	holder_send(h, NULL, 'S', NULL, 0);
+	close_named(c->h, c->statements, 'S');
 }
