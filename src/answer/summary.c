@@ -482,6 +482,8 @@ static const struct {
 	{ ATOLL_CHANGE_SPECIAL, "device, socket or FIFO, not committed without --allow special" },
 	{ ATOLL_CHANGE_GIT_PROGRAM,
 	  "git would run a program, not committed without --allow git-programs" },
+	{ ATOLL_CHANGE_DATABASE,
+	  "SQLite database, replaced as a file unless it is given with --sqlite" },
 	{ ATOLL_CHANGE_ESCAPING_LINK, "link that leaves its tree" },
 	{ 0, "deleted with all that was in it" },
 };

@@ -97,8 +97,7 @@ static void say_status(struct strbuf *sb, const struct atoll_exec_status *status
 		strbuf_printf(sb, "exit %d\n", status->exit_code);
 }
 
-/* What there is to decide about, on half the screen together with the question. What concerns a commit
- * but is no change of it, such as files that are private to the plan, has its line at the end of this. */
+/* What there is to decide about, on half the screen together with the question. */
 static char *describe(const struct cli *c, const struct changes *ch,
                       const struct atoll_exec_status *status)
 {

@@ -121,6 +121,9 @@ static void each_kind_has_its_words(void **state)
 		  "A .git/hooks/x\n"
 		  "git would run a program, not committed without --allow git-programs: "
 		  ".git/hooks/x\n" },
+		{ { { M, FILE_MODE, "dev.db", NULL, ATOLL_CHANGE_DATABASE, NULL } },
+		  "M dev.db\n"
+		  "SQLite database, replaced as a file unless it is given with --sqlite: dev.db\n" },
 		{ { { A, S_IFLNK, "a", NULL, ATOLL_CHANGE_ESCAPING_LINK, NULL } },
 		  "A a\nlink that leaves its tree: a\n" },
 		{ { { M, FILE_MODE, "1", NULL, ATOLL_CHANGE_CONFLICT, NULL },
