@@ -434,14 +434,14 @@ def der_03_swapped_by_somebody(place, kind, who):
         case = Case(who, 'overlay', own(base / 'root', who), base / 'home')
         sh('mkdir d z; for i in f g d/f d/g z/f z/g; do echo $i >$i; done; sleep 0.02', cwd=case.root, who=who)
         case.atoll('start', 'p', '--dir', str(case.root), '--strategy', 'overlay')
-        go = place.top / f'go{number}'
         env = dict(os.environ, ATOLL_HOME=str(case.home), HOME=str(case.home.parent))
         with subprocess.Popen((AS_USER if who == 'user' else []) +
-                              [ATOLL, 'exec', 'p', '--', 'sh', '-ec', f'{change}; echo done; until [ -e {go} ]; do sleep 0.01; done'],
-                              cwd=case.root, env=env, stdout=subprocess.PIPE, text=True) as command:
+                              [ATOLL, 'exec', 'p', '--', 'sh', '-ec', f'{change}; echo done; read go'],
+                              cwd=case.root, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as command:
             said = command.stdout.readline()
             swap(case.root)
-            go.touch()
+            command.stdin.write('go\n')
+            command.stdin.close()
             if said != 'done\n' or command.wait() != 0:
                 raise Broken(f'{name}: the command said {said!r}, and ended with {command.returncode}')
         before = listing(case.root)
