@@ -26,6 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -39,7 +40,7 @@
 #define PAGE      4096u /* the smallest there is */
 #define FIRST     256u  /* of a path; most are shorter */
 #define END_MS    2000  /* for a worker to put back what it has begun */
-#define ROUND_NS  1000000
+#define ROUND_NS  100000
 #define PROC_PATH (PATH_MAX + 64)
 
 /* A rename as it was asked for. */
@@ -234,8 +235,8 @@ static int open_anchor(const struct run *run, const struct call *c, const struct
 	return openat(run->proc_fd, path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 }
 
-/* With the rights we have now. Not through links of /proc, where "self" would be this process, with what pid 1
- * has open. */
+/* With the rights we have now. Not through links of /proc, where "self" would be this process, with what the
+ * supervisor has open. */
 static int open_theirs(int anchor_fd, const char *path, uint64_t flags)
 {
 	struct open_how how = { .flags = flags | O_CLOEXEC, .resolve = RESOLVE_NO_MAGICLINKS };
@@ -338,16 +339,12 @@ static bool stand_in_line(struct calls *calls, const struct call *c)
 	return true;
 }
 
-void calls_answer(struct run *run, short revents)
+static void take_call(struct run *run)
 {
 	struct seccomp_notif n = { 0 };
 	struct calls *calls = &run->calls;
 	struct call c;
 
-	if (!(revents & POLLIN)) {
-		close_fd(&calls->listener_fd);
-		return;
-	}
 	/* It may have been killed meanwhile. */
 	if (ioctl(calls->listener_fd, SECCOMP_IOCTL_NOTIF_RECV, &n) < 0)
 		return;
@@ -356,13 +353,13 @@ void calls_answer(struct run *run, short revents)
 	start_worker(run);
 }
 
-void calls_reaped(struct run *run, pid_t pid, int status)
+/* ---- the supervisor ---- */
+
+static void worker_reaped(struct run *run, int status)
 {
 	struct calls *calls = &run->calls;
 	struct call *c = calls->line;
 
-	if (pid != calls->worker)
-		return;
 	calls->worker = -1;
 	calls->line = c->next;
 	send_answer(calls, c->id, WIFEXITED(status) ? WEXITSTATUS(status) : 0);
@@ -370,20 +367,96 @@ void calls_reaped(struct run *run, pid_t pid, int status)
 	start_worker(run);
 }
 
+/* It puts back what it has begun. */
+static void end_worker(const struct calls *calls)
+{
+	if (calls->worker <= 0)
+		return;
+	(void)kill(calls->worker, SIGTERM);
+	while (waitpid(calls->worker, NULL, 0) < 0 && errno == EINTR)
+		;
+}
+
+/* False: pid 1 says that the command has ended. */
+static bool take_signals(struct run *run, int signal_fd, pid_t parent)
+{
+	struct signalfd_siginfo si;
+	int status;
+
+	while (read(signal_fd, &si, sizeof(si)) == (ssize_t)sizeof(si))
+		if (si.ssi_signo == SIGTERM && si.ssi_pid == (uint32_t)parent)
+			return false;
+	while (run->calls.worker > 0 && waitpid(run->calls.worker, &status, WNOHANG) > 0)
+		worker_reaped(run, status);
+	return true;
+}
+
+static _Noreturn void supervise(struct run *run)
+{
+	struct pollfd fds[] = { { .fd = FD_NONE, .events = POLLIN },
+		                { .fd = run->calls.listener_fd, .events = POLLIN } };
+	pid_t parent = getppid();
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGCHLD);
+	sigaddset(&set, SIGTERM);
+	(void)sigprocmask(SIG_BLOCK, &set, NULL);
+	fds[0].fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	while (fds[0].fd >= 0 && (poll(fds, 2, -1) >= 0 || errno == EINTR)) {
+		if (fds[0].revents && !take_signals(run, fds[0].fd, parent))
+			break;
+		if (fds[1].revents && !(fds[1].revents & POLLIN))
+			break;
+		if (fds[1].revents)
+			take_call(run);
+	}
+	end_worker(&run->calls);
+	_exit(EXIT_SUCCESS);
+}
+
+/* ---- pid 1 ---- */
+
+/* Without a look at it. */
+static void let_go_on(const struct calls *calls)
+{
+	struct seccomp_notif n = { 0 };
+
+	if (ioctl(calls->listener_fd, SECCOMP_IOCTL_NOTIF_RECV, &n) == 0)
+		send_answer(calls, n.id, 0);
+}
+
+void calls_supervise(struct run *run, short revents)
+{
+	struct calls *calls = &run->calls;
+
+	if (revents & POLLIN) {
+		calls->supervisor = fork();
+		if (calls->supervisor == 0)
+			supervise(run);
+		if (calls->supervisor < 0) {
+			let_go_on(calls);
+			return;
+		}
+	}
+	close_fd(&calls->listener_fd);
+}
+
+void calls_reaped(struct run *run, pid_t pid)
+{
+	if (pid == run->calls.supervisor)
+		run->calls.supervisor = -1;
+}
+
 void calls_end(struct calls *calls)
 {
 	int64_t until = clock_deadline(END_MS);
 
-	while (calls->line) {
-		struct call *c = calls->line;
-
-		calls->line = c->next;
-		free(c);
-	}
-	if (calls->worker > 0) {
-		(void)kill(calls->worker, SIGTERM);
-		while (waitpid(calls->worker, NULL, WNOHANG) == 0 && clock_boot_ns() < until)
-			clock_sleep_ns(ROUND_NS);
-	}
-	calls->worker = -1;
+	if (calls->supervisor <= 0)
+		return;
+	(void)kill(calls->supervisor, SIGTERM);
+	(void)kill(calls->supervisor, SIGCONT);
+	while (waitpid(calls->supervisor, NULL, WNOHANG) == 0 && clock_boot_ns() < until)
+		clock_sleep_ns(ROUND_NS);
+	calls->supervisor = -1;
 }

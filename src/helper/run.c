@@ -112,7 +112,7 @@ static void collect(struct run *run)
 	pid_t pid;
 
 	while ((pid = wait4(-1, &status, flags, &usage)) > 0) {
-		calls_reaped(run, pid, status);
+		calls_reaped(run, pid);
 		if (pid != run->pid)
 			continue; /* an orphan that was given to us */
 		if (WIFSTOPPED(status) || WIFCONTINUED(status)) {
@@ -218,7 +218,7 @@ void run_follow(struct run *run)
 		if (n > 0 && fds[1].revents)
 			on_lifeline(run);
 		if (n > 0 && fds[2].revents)
-			calls_answer(run, fds[2].revents);
+			calls_supervise(run, fds[2].revents);
 	}
 	calls_end(&run->calls);
 }

@@ -395,6 +395,9 @@ def hung_mount_below(place, _kind, who, strategy):
         case.atoll('exec', 'q', '--', 'sh', '-c', 'echo >f', cwd=other)
         case.atoll('commit', 'q', '--yes', cwd=other)
         case.atoll('exec', '--timeout', '1', 'p', '--', 'sleep', '30', code=124, cwd=place.top)
+        # The supervisor looks at renames and at questions about writing before the command goes on.
+        for call in ('access("mnt/x", os.W_OK)', 'rename("mnt/x", "mnt/y")'):
+            case.atoll('exec', '--timeout', '1', 'p', '--', '/usr/bin/python3', '-c', f'import os; os.{call}', code=124)
         case.atoll('stop', 'q', '--yes', '--force', cwd=other)
     finally:
         tiny.send_signal(18)
