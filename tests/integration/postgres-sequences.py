@@ -28,7 +28,7 @@ from cluster import Cluster  # noqa: E402
 
 HOLDER = os.environ['ATOLL_POSTGRES']
 LONG = os.environ.get('ATOLL_LONG') == '1'
-SEQUENCES = 1_000_000 if LONG else 2_000
+SEQUENCES = 1_000_000 if LONG else 10_000
 PER_SESSION = 50
 WORKERS = 2
 PATIENCE = 60   # seconds, for an answer
