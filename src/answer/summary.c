@@ -6,8 +6,10 @@
  */
 #include "answer/summary.h"
 
+#include "diff/change.h"
 #include "util/cleanup.h"
 #include "util/escape.h"
+#include "util/list.h"
 #include "util/mem.h"
 
 #include <stdlib.h>
@@ -53,6 +55,7 @@ static uint32_t mode_of(const struct atoll_change *c)
 	return c->new_mode ? c->new_mode : c->old_mode;
 }
 
+/* A prefix that does not end in a slash is all of the path. */
 static const struct {
 	const char *prefix, *word;
 } refs[] = {
@@ -63,15 +66,25 @@ static const struct {
 /* Its row in refs[], or -1. */
 static int ref_of(const struct atoll_change *c)
 {
-	for (size_t i = 0; i < sizeof(refs) / sizeof(refs[0]); i++)
-		if (!mode_of(c) && strncmp(c->path, refs[i].prefix, strlen(refs[i].prefix)) == 0)
+	for (size_t i = 0; i < sizeof(refs) / sizeof(refs[0]); i++) {
+		size_t len = strlen(refs[i].prefix);
+
+		if (!mode_of(c) && strncmp(c->path, refs[i].prefix, len) == 0 &&
+		    (refs[i].prefix[len - 1] == '/' || !c->path[len]))
 			return (int)i;
+	}
 	return -1;
+}
+
+/* Of a repository as a whole: why what git wrote there cannot be compared, and so not committed. */
+static bool is_git_problem(const struct atoll_change *c)
+{
+	return !mode_of(c) && strcmp(c->path, ".git") == 0;
 }
 
 static bool is_table(const struct atoll_change *c)
 {
-	return !mode_of(c) && ref_of(c) < 0;
+	return !mode_of(c) && ref_of(c) < 0 && !is_git_problem(c);
 }
 
 /* "3 rows added, 1 deleted" is 4; of anything else it is a definition that changed. */
@@ -472,6 +485,19 @@ static bool is_tree_deleted(const struct row *row)
 	       row->key_len < strlen(row->c->path);
 }
 
+/* What a file has to say of itself: that git does not install it. */
+static const char *remark_of(const struct atoll_change *c)
+{
+	return mode_of(c) && *c->detail ? c->detail : NULL;
+}
+
+static bool has_remark(const struct atoll_change *c, const char *remark)
+{
+	const char *own = remark_of(c);
+
+	return own && strcmp(own, remark) == 0;
+}
+
 /* Each is a line of its own, with a few of the names. */
 static const struct {
 	unsigned bit; /* of what a change is; 0: see is_tree_deleted() */
@@ -513,6 +539,26 @@ static void name_changes(struct names *names, const struct rows *rows, const str
 	}
 }
 
+/* Not what is in a directory that is named. */
+static void name_remarked(struct names *names, const struct rows *rows,
+                          const struct summary_view *v, const char *remark)
+{
+	const struct atoll_change *dir = NULL;
+
+	for (size_t i = 0; i < rows->n_changes; i++) {
+		const struct atoll_change *c = &rows->changes[i];
+		cleanup_strbuf struct strbuf name = STRBUF_INIT;
+
+		if (!has_remark(c, remark) || (dir && strcmp(c->sandbox, dir->sandbox) == 0 &&
+		                               path_below(c->path, dir->path)))
+			continue;
+		put_path(&name, rows, v, c);
+		add_name(names, &name);
+		if (S_ISDIR(mode_of(c)))
+			dir = c;
+	}
+}
+
 static void name_trees(struct names *names, const struct rows *rows, const struct summary_view *v)
 {
 	for (size_t i = 0; i < rows->n; i++) {
@@ -528,32 +574,86 @@ static void name_trees(struct names *names, const struct rows *rows, const struc
 	}
 }
 
-/* Lines that were filled. */
-static size_t put_apart(struct strbuf *sb, const struct rows *rows, const struct summary_view *v)
+/* The lines that this fills. */
+static size_t end_line(struct strbuf *sb, size_t at, const struct summary_view *v)
+{
+	size_t lines = 1 + (columns_of(sb->buf + at, sb->len - at) - 1) / v->width;
+
+	strbuf_putc(sb, '\n');
+	return lines;
+}
+
+static size_t put_names(struct strbuf *sb, const struct summary_view *v, const char *text,
+                        struct names *names)
+{
+	size_t at = sb->len, lines = 0;
+
+	if (names->n) {
+		strbuf_printf(sb, "%s: %s", text, strbuf_str(&names->text));
+		if (names->n > NAMES_MAX) {
+			strbuf_puts(sb, " and ");
+			strbuf_number(sb, names->n - NAMES_MAX);
+			strbuf_puts(sb, " more");
+		}
+		lines = end_line(sb, at, v);
+	}
+	strbuf_done(&names->text);
+	return lines;
+}
+
+static size_t put_git_problems(struct strbuf *sb, const struct rows *rows,
+                               const struct summary_view *v)
 {
 	size_t lines = 0;
 
+	for (size_t i = 0; i < rows->n_changes; i++) {
+		const struct atoll_change *c = &rows->changes[i];
+		size_t at = sb->len;
+
+		if (!is_git_problem(c))
+			continue;
+		put_path(sb, rows, v, c);
+		strbuf_puts(sb, ", cannot be committed: ");
+		escape_add(sb, c->detail, strlen(c->detail));
+		lines += end_line(sb, at, v);
+	}
+	return lines;
+}
+
+/* A line for each, of which there are few. */
+static size_t put_remarks(struct strbuf *sb, const struct rows *rows, const struct summary_view *v)
+{
+	cleanup_strlist struct strlist said = STRLIST_INIT;
+	size_t lines = 0;
+
+	for (size_t i = 0; i < rows->n_changes; i++) {
+		const char *remark = remark_of(&rows->changes[i]);
+		struct names names = { 0 };
+
+		if (!remark || strlist_has(&said, remark))
+			continue;
+		strlist_add(&said, remark);
+		name_remarked(&names, rows, v, remark);
+		lines += put_names(sb, v, remark, &names);
+	}
+	return lines;
+}
+
+/* Lines that were filled. */
+static size_t put_apart(struct strbuf *sb, const struct rows *rows, const struct summary_view *v)
+{
+	size_t lines = put_git_problems(sb, rows, v);
+
 	for (size_t i = 0; i < sizeof(apart) / sizeof(apart[0]); i++) {
 		struct names names = { 0 };
-		size_t at = sb->len;
 
 		if (apart[i].bit)
 			name_changes(&names, rows, v, apart[i].bit);
 		else
 			name_trees(&names, rows, v);
-		if (names.n) {
-			strbuf_printf(sb, "%s: %s", apart[i].text, strbuf_str(&names.text));
-			if (names.n > NAMES_MAX) {
-				strbuf_puts(sb, " and ");
-				strbuf_number(sb, names.n - NAMES_MAX);
-				strbuf_puts(sb, " more");
-			}
-			lines += 1 + (columns_of(sb->buf + at, sb->len - at) - 1) / v->width;
-			strbuf_putc(sb, '\n');
-		}
-		strbuf_done(&names.text);
+		lines += put_names(sb, v, apart[i].text, &names);
 	}
-	return lines;
+	return lines + put_remarks(sb, rows, v);
 }
 
 /* ---- the whole ---- */

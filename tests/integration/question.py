@@ -203,8 +203,7 @@ def term_question_summary_of_a_project():
         insert = '; '.join(f'insert into t values ({i})' for i in range(31))
         script = ('mkdir -p node_modules/a/b; for i in $(seq 2040); do : >node_modules/a/b/$i; done;'
                   ' echo "{ }" >package.json; echo "{}" >package-lock.json; for i in 0 1 2; do echo y >src/$i.c; done;'
-                  ' git config user.email a@b; git config user.name n;'
-                  ' for i in 1 2; do echo $i >done; git add done; git commit -qm $i; done;'
+                  ' for i in 1 2; do echo $i >done; git add done; git -c user.email=a@b -c user.name=n commit -qm $i; done;'
                   f' python3 -c "import sqlite3; c = sqlite3.connect(\'{db}\'); [c.execute(s) for s in \'{insert}\'.split(\';\')];'
                   ' c.commit()"')
         for rows, columns in ((24, 100), (10, 60)):
@@ -235,6 +234,23 @@ def term_question_what_is_apart():
                      'device, socket or FIFO, not committed without --allow special: pipe',
                      'set-id bits, taken off without --allow setuid: tool', 'link that leaves its tree: out'):
             need(line in said.split('\n'), f'{line} is not in {said}')
+        t.type('x\r')
+        t.end()
+
+
+def term_question_what_git_does_not_install():
+    """Settings and worktrees that git wrote stay in the plan: so it says where a commit is decided about."""
+    with Runs() as w:
+        repo = w.root / 'r'
+        git = ['git', '-c', 'user.email=a@b', '-c', 'user.name=n', '-C', str(repo)]
+        subprocess.run([*git[:-2], 'init', '-q', '-b', 'main', str(repo)], check=True, env=w.env)
+        subprocess.run([*git, 'commit', '-q', '--allow-empty', '-m', 'first'], check=True, env=w.env)
+        t = w.run(f'cd {repo}; git config core.pager cat; git worktree add -q -b side wt', '--git', str(repo),
+                  columns=200)
+        said = shown_before_question(t)
+        for line in (r'stays in the plan, never installed: \.git/config, \.git/worktrees/',
+                     r'a worktree made in the plan: it will not arrive working: \.git/worktrees/wt/'):
+            need(re.search(f'^{line}$', said, re.M), f'{line} is not in {said}')
         t.type('x\r')
         t.end()
 
@@ -385,6 +401,7 @@ if __name__ == '__main__':
         term_question_how_the_command_ended,
         term_question_summary_of_a_project,
         term_question_what_is_apart,
+        term_question_what_git_does_not_install,
         term_question_where_it_is_asked,
         term_question_the_diff,
         der_22_only_times_are_not_asked_about,
