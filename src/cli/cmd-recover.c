@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 
 #include "answer/recovery.h"
+#include "cli/interrupt.h"
 
 #include <stdlib.h>
 
@@ -50,7 +51,9 @@ static int recover_run(struct cli *c)
 	status = named ? cli_open_plan(c) : cli_open(c);
 	if (status)
 		return status;
+	interrupt_recovering(true);
 	r = recovery_run(&v, c->atoll, c->plan, args_has(&c->args, "accept"), c->res);
+	interrupt_recovering(false);
 	return r < 0 ? cli_fail(c, r) : report(c, &v);
 }
 
@@ -68,4 +71,5 @@ const struct command cmd_recover = {
 		"Every command that changes something does this by itself. Exit 7: something is left.",
 	.options = options,
 	.max_words = 1,
+	.decides = true,
 };

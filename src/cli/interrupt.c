@@ -157,7 +157,7 @@ void interrupt_watch(struct cli *c)
 void interrupt_recovering(bool begins)
 {
 	if (stage == STAGE_IDLE || stage == STAGE_RECOVERING)
-		stage = begins ? STAGE_RECOVERING : STAGE_IDLE;
+		stage = idle_stage = begins ? STAGE_RECOVERING : STAGE_IDLE;
 }
 
 /* ---- the time between ---- */

@@ -46,7 +46,10 @@ class Copies(World):
         return said.stdout.decode()
 
     def traced(self, what, *words):
-        """`atoll WORDS` on a terminal, with what strace is to inject."""
+        """`atoll WORDS` on a terminal, with what strace is to inject. A barrier is one syncfs() only where little is
+        dirty on the whole machine (fs/sync.c)."""
+        if what.startswith('syncfs'):
+            os.sync()
         return self.terminal('strace', '-f', '-qq', '-o', '/dev/null', '-e', 'signal=none', '-e', f'trace={what.split(":")[0]}',
                              '-e', f'inject={what}', ATOLL, *words)
 
@@ -148,6 +151,12 @@ def atm_14_a_second_signal_leaves_it_to_recovery():
     with Copies() as w:
         slow = 'renameat2:delay_enter=20000'
         two_signals(w, w.traced(slow, 'commit', 'p'), lambda: 'new\n' in w.contents(), 'commit', FILES)
+        t = w.traced(slow, 'recover')
+        t.expect('committing')
+        t.type('\x03')
+        t.expect('atoll: interrupted; atoll recover finishes what another process began')
+        same(t.end(), -signal.SIGINT, 'the end of recover')
+        need(w.plan()['in_doubt'], 'it is not left to a recovery')
         w.must('recover', 'p')
         same(w.contents(), {'new\n'}, 'the files after a recovery')
         two_signals(w, w.traced(slow, 'rollback', 'p'), lambda: 'old\n' in w.contents(), 'rollback', FILES)
@@ -215,6 +224,12 @@ def atm_14_sixty_thousand_files():
     count = 60000
     with Copies(count) as w:
         two_signals(w, w.terminal(ATOLL, 'commit', 'p'), lambda: w.files[0].read_text() == 'new\n', 'commit', count)
+        t = w.traced(slow, 'recover')
+        t.expect('committing')
+        t.type('\x03')
+        t.expect('atoll: interrupted; atoll recover finishes what another process began')
+        same(t.end(), -signal.SIGINT, 'the end of recover')
+        need(w.plan()['in_doubt'], 'it is not left to a recovery')
         w.must('recover', 'p')
         same(w.contents(), {'new\n'}, 'the files after a recovery')
         t = w.terminal(ATOLL, 'rollback', 'p')
