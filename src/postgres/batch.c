@@ -103,8 +103,11 @@ static struct promise *forward(struct client *c, char type, const void *body, si
 	c->forwarded = true;
 	c->flushed = false;
 	c->effects |= type == 'B' || type == 'E';
-	if (p)
+	if (p) {
+		p->displaces = type == 'P' && len > 0 && *(const char *)body == '\0';
+		p->had_unnamed = c->h->unnamed == c;
 		return p;
+	}
 	holder_lose(c->h, "out of memory");
 	lost = (struct promise){ .type = type };
 	return &lost;
@@ -540,8 +543,7 @@ static void take_error(struct client *c, const struct wire_message *m)
 	c->errored = c->skip = true;
 	c->copying = false;
 	c->copies = 0;
-	promises_break(&c->promises);
-	c->h->unnamed = NULL;
+	c->h->unnamed = promises_break(&c->promises, c->h->unnamed == c) ? c : NULL;
 	client_pass_error(c, m, 0);
 }
 

@@ -130,17 +130,20 @@ static void take_back(struct promise *p)
 	verb_done(&p->verb);
 }
 
-void promises_break(struct promises *p)
+bool promises_break(struct promises *p, bool unnamed)
 {
 	const struct promise *failed = promise_next(p);
 	/* The server forgets the statement without a name before it reads another. */
 	bool forgets = failed && failed->type == 'P' && failed->list && !*failed->name;
 	struct named **list = forgets ? failed->list : NULL;
 
+	if (failed)
+		unnamed = failed->had_unnamed && !failed->displaces;
 	while (p->n > p->first)
 		take_back(&p->v[--p->n]);
 	if (list)
 		named_drop(list, "");
+	return unnamed;
 }
 
 void promises_done(struct promises *p)

@@ -41,8 +41,10 @@ void named_clear(struct named **list);
 
 /* A message that the server has yet to answer. */
 struct promise {
-	char type;           /* 'P', 'B', 'C', 'D', 'E' */
-	bool swallow;        /* the answer is not for the client */
+	char type;    /* 'P', 'B', 'C', 'D', 'E' */
+	bool swallow; /* the answer is not for the client */
+	/* The server's one statement without a name: was it the client's before? Is it forgotten for this one? */
+	bool had_unnamed, displaces;
 	bool copy;           /* 'E' of a COPY */
 	struct verb verb;    /* 'E': what is executed, if it leaves a name */
 	struct named **list; /* 'P', 'B', 'C' of the client: where NAME has changed */
@@ -65,8 +67,9 @@ bool promises_put(struct promises *p, struct named **list, const char *name,
 const struct promise *promise_next(const struct promises *p);
 /* It was kept. */
 void promise_keep(struct promises *p);
-/* The next one failed, and the server passed over the others. */
-void promises_break(struct promises *p);
+/* The next one failed, and the server passed over the others. Is the server's statement without a name the
+ * client's now? UNNAMED: was it to be, had all been kept? */
+bool promises_break(struct promises *p, bool unnamed);
 void promises_done(struct promises *p);
 
 #endif

@@ -51,7 +51,8 @@ void unit_fail(struct client *c, const char *sqlstate, const char *message)
 	if (c->unit != UNIT_BLOCK || c->failed)
 		return;
 	c->failed = true;
-	holder_ask(c->h, c, "RELEASE " SQL_OURS "_nothing", ignore_answer);
+	/* The client's statement without a name stays: it may still be described. */
+	holder_ask_aside(c->h, c, "RELEASE " SQL_OURS "_nothing", ignore_answer);
 }
 
 /* ---- the end ---- */
