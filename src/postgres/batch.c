@@ -16,12 +16,35 @@
 
 /* ---- names ---- */
 
+/* So much of a name the server looks at. */
+#define NAME_MAX_BYTES 63
+
 static bool has_server_name(const struct named *list, const char *name)
 {
 	for (; list; list = list->next)
-		if (strcmp(list->server_name, name) == 0)
+		if (strncmp(list->server_name, name, NAME_MAX_BYTES) == 0)
 			return true;
 	return false;
+}
+
+static bool is_taken(const struct client *o, const char *name)
+{
+	return has_server_name(o->statements, name) || has_server_name(o->portals, name) ||
+	       has_server_name(o->mentioned, name);
+}
+
+/* Of a name that has no room for the prefix, what the server looks at tells it from others. */
+static char *own_name(const struct client *c, const char *name)
+{
+	char *own = xasprintf("%s_%u_%s", SQL_OURS, (unsigned)c->pid, name);
+	uint64_t hash = 14695981039346656037u; /* FNV-1a */
+
+	if (strlen(own) <= NAME_MAX_BYTES)
+		return own;
+	free(own);
+	for (size_t i = 0; i < NAME_MAX_BYTES && name[i]; i++)
+		hash = (hash ^ (unsigned char)name[i]) * 1099511628211u;
+	return xasprintf("%s_%u_%016llx", SQL_OURS, (unsigned)c->pid, (unsigned long long)hash);
 }
 
 char *batch_name(const struct client *c, struct named *list, const char *name)
@@ -30,17 +53,30 @@ char *batch_name(const struct client *c, struct named *list, const char *name)
 
 	if (!*name || (known && !verb_is_ours(known->verb.kind)))
 		return xstrdup(known ? known->server_name : name);
+	known = list == c->statements ? named_find(c->mentioned, name) : NULL;
+	if (known)
+		return xstrdup(known->server_name);
 	for (const struct client *o = c->h->clients; o; o = o->next)
-		if (o != c &&
-		    (has_server_name(o->statements, name) || has_server_name(o->portals, name)))
-			return xasprintf("%s_%u_%s", SQL_OURS, (unsigned)c->pid, name);
+		if (o != c && is_taken(o, name))
+			return own_name(c, name);
 	return xstrdup(name);
+}
+
+/* A statement that was parsed keeps the name that is in it: it stands for the client's from now on. */
+static void keep_mentioned(struct client *c, const struct verb *v)
+{
+	cleanup_free char *known = NULL;
+
+	if (!(v->flags & SQL_MENTIONS) || !v->name || named_find(c->mentioned, v->name))
+		return;
+	known = batch_name(c, c->statements, v->name);
+	(void)named_put(&c->mentioned, v->name, known, NULL);
 }
 
 void batch_add_text(const struct client *c, const char *text, const struct sql_statement *s,
                     size_t from, size_t to, struct strbuf *sb)
 {
-	if (s->flags & (SQL_PREPARES | SQL_EXECUTES) && s->name_end > s->name_start) {
+	if (s->flags & SQL_MENTIONS && s->name_end > s->name_start) {
 		cleanup_free char *name =
 			sql_name(text + s->name_start, s->name_end - s->name_start);
 		cleanup_free char *known = batch_name(c, c->statements, name);
@@ -226,6 +262,7 @@ static int take_parse(struct client *c, const struct wire_message *m)
 		return 1;
 	}
 	v = read_text(c, text, &known);
+	keep_mentioned(c, &v);
 	n = *name ? named_find(c->statements, name) : NULL;
 	if ((verb_is_ours(v.kind) && v.kind != SQL_ODD) || (n && verb_is_ours(n->verb.kind)))
 		return parse_own(c, name, &v);

@@ -82,6 +82,7 @@ void client_free(struct client *c)
 	scram_proof_done(&c->proof);
 	named_clear(&c->statements);
 	named_clear(&c->portals);
+	named_clear(&c->mentioned);
 	settings_clear(&c->settings);
 	settings_clear(&c->startup);
 	settings_clear(&c->locals);

@@ -94,6 +94,7 @@ struct client {
 	bool copy_over; /* their data is */
 	struct promises promises;
 	struct named *statements, *portals;
+	struct named *mentioned; /* by the text of a statement that was parsed: EXECUTE name */
 
 	struct setting *settings;
 	struct setting *startup;  /* what it came with: for it, these are the defaults */

@@ -34,6 +34,13 @@ struct lexer {
 	bool routine;  /* CREATE [OR REPLACE] FUNCTION or PROCEDURE */
 	unsigned flags;
 	bool snapshot; /* pg_export_snapshot is in it */
+	enum {
+		AS_NONE,
+		AS_NOW,
+		AS_EXECUTE,
+		AS_DONE
+	} as;                 /* CREATE TABLE ... AS EXECUTE name: how far */
+	struct word executed; /* the name */
 };
 
 static bool is_ident_start(char c)
@@ -183,6 +190,21 @@ static void note_body(struct lexer *x, struct word w)
 		x->bodies++;
 	else if (word_is(x, w, "end"))
 		x->bodies--;
+}
+
+/* The first AS outside of parentheses: is EXECUTE behind it, and a name? */
+static void note_as(struct lexer *x, struct word w)
+{
+	if (x->parens > 0)
+		return;
+	if (x->as == AS_NONE && word_is(x, w, "as")) {
+		x->as = AS_NOW;
+	} else if (x->as == AS_NOW) {
+		x->as = word_is(x, w, "execute") ? AS_EXECUTE : AS_DONE;
+	} else if (x->as == AS_EXECUTE) {
+		x->executed = w;
+		x->as = AS_DONE;
+	}
 }
 
 static struct word word_at(const struct lexer *x, size_t i)
@@ -349,6 +371,39 @@ static void classify_declare(const struct lexer *x, struct sql_statement *s)
 		s->kind = SQL_DECLARE;
 }
 
+static void classify_table(const struct lexer *x, struct sql_statement *s)
+{
+	if (x->executed.end == 0)
+		return;
+	s->flags |= SQL_EXPLAINS;
+	s->name_start = x->executed.start;
+	s->name_end = x->executed.end;
+}
+
+/* EXPLAIN [(options)] or [ANALYZE] [VERBOSE], then EXECUTE. */
+static void classify_explain(const struct lexer *x, struct sql_statement *s)
+{
+	size_t open = x->words[0].end, i = 1;
+
+	while (open < s->end && isspace((unsigned char)x->text[open]))
+		open++;
+	if (open < s->end && x->text[open] == '(') {
+		while (open < s->end && x->text[open] != ')')
+			open++;
+		while (i < x->n_words && x->words[i].start < open)
+			i++;
+	}
+	while (nth_is(x, i, "analyze") || nth_is(x, i, "analyse") || nth_is(x, i, "verbose"))
+		i++;
+	if (nth_is(x, i, "create")) {
+		classify_table(x, s);
+	} else if (nth_is(x, i, "execute") && i + 1 < x->n_words) {
+		s->flags |= SQL_EXPLAINS;
+		s->name_start = x->words[i + 1].start;
+		s->name_end = x->words[i + 1].end;
+	}
+}
+
 /* The first of VACUUM's words, from I on, that is none of its options. */
 static size_t after_options(const struct lexer *x, size_t i, size_t end, bool *full,
                             struct sql_statement *s)
@@ -443,6 +498,10 @@ static void classify(const struct lexer *x, struct sql_statement *s)
 		classify_declare(x, s);
 	else if (nth_is(x, 0, "vacuum"))
 		classify_vacuum(x, s);
+	else if (nth_is(x, 0, "explain"))
+		classify_explain(x, s);
+	else if (nth_is(x, 0, "create"))
+		classify_table(x, s);
 	/* CREATE TABLE ... AS, behind a list of columns of any length. */
 	for (size_t i = 1; nth_is(x, 0, "create") && i < x->n_words; i++)
 		s->flags |= nth_is(x, i, "as") || i + 1 == N_WORDS ? SQL_EARLY : 0;
@@ -473,6 +532,8 @@ static int end_statement(struct lexer *x, struct sql *ret, size_t stop)
 	x->start = x->len;
 	x->parens = x->bodies = 0;
 	x->begun = x->routine = x->snapshot = false;
+	x->as = AS_NONE;
+	x->executed = (struct word){ 0 };
 	x->flags = 0;
 	return 0;
 }
@@ -503,6 +564,7 @@ static void take_ident(struct lexer *x)
 		x->at++;
 	w.end = x->at;
 	note_word(x, w);
+	note_as(x, w);
 	note_body(x, w);
 	x->begun = word_is(x, w, "begin");
 }
@@ -515,15 +577,20 @@ static void take_token(struct lexer *x)
 	if (x->start == x->len)
 		x->start = x->at;
 	if (is_ident_start(c)) {
-		if (!skip_prefixed(x))
+		if (skip_prefixed(x))
+			x->as = AS_DONE;
+		else
 			take_ident(x);
 	} else if (c == '"') {
 		skip_quoted(x, '"', false);
 		note_word(x, (struct word){ before, x->at });
+		note_as(x, (struct word){ before, x->at });
 		x->begun = false;
 	} else {
 		x->others += c != ',';
 		x->begun = false;
+		if (x->as == AS_NOW || x->as == AS_EXECUTE)
+			x->as = AS_DONE;
 		if (c == '\'') {
 			skip_quoted(x, '\'', x->backslashes);
 		} else if (c == '$') {

@@ -55,6 +55,9 @@ enum sql_kind {
 #define SQL_VERBOSE      0x4000u  /* VACUUM VERBOSE */
 #define SQL_PREPARABLE   0x10000u /* may stand behind PREPARE name AS */
 #define SQL_EARLY        0x20000u /* the server looks at what it names when it parses it */
+#define SQL_EXPLAINS     0x40000u /* EXPLAIN EXECUTE name, CREATE TABLE ... AS EXECUTE name */
+#define SQL_MENTIONS \
+	(SQL_PREPARES | SQL_EXECUTES | SQL_EXPLAINS) /* the name of a prepared statement */
 
 struct sql_statement {
 	size_t start, end; /* bytes of the text; the semicolon is outside */

@@ -31,7 +31,7 @@ struct verb verb_read(const char *text, const struct sql_statement *s)
 {
 	struct verb v = { .kind = s->kind, .flags = s->flags };
 
-	if (s->flags & (SQL_PREPARES | SQL_EXECUTES | SQL_CURSOR))
+	if (s->flags & (SQL_MENTIONS | SQL_CURSOR))
 		v.name = sql_name(text + s->name_start, s->name_end - s->name_start);
 	if (s->kind == SQL_PLAIN)
 		return v;

@@ -791,13 +791,51 @@ def roles_without_a_schema(cluster, top):
         cluster.sql(f'alter schema public owner to {cluster.role}', user='postgres')
 
 
+async def use_names_of_two(holder):
+    one, two = await holder.connect(), await holder.connect()
+    await one.execute('prepare q as delete from t')
+    await two.execute('prepare q as select 1 as one')
+    need('Delete' not in str(await two.fetch('explain analyze execute q')), 'EXPLAIN EXECUTE')
+    need('Delete' not in str(await two.fetch('explain (analyze, costs off) execute q')), 'EXPLAIN (...) EXECUTE')
+    await two.execute('create table one as execute q; create table two(n) with (fillfactor=70) as execute q with no data')
+    same(await two.fetchval('select one from one'), 1, 'CREATE TABLE AS EXECUTE')
+    same(await two.fetchval('select count(*) from t'), 5, 'the rows')
+    # A name in the text of a statement that was parsed stays the client's own.
+    later = await one.prepare('execute later')
+    await two.execute('prepare later as select 2 as two')
+    try:
+        need(not await later.fetch(), 'nothing')
+        need(False, 'a statement that another client has prepared was executed')
+    except asyncpg.InvalidSQLStatementNameError:
+        pass
+    await one.execute('prepare later as select 3 as three')
+    need('3' in str(await one.fetch('execute later')), 'its own')
+    # The server looks at 63 bytes of a name.
+    for base in ('n' * 60, 'n' * 63, 'n' * 70):
+        for number, c in enumerate((one, two)):
+            for i in range(3 if len(base) < 63 else 1):
+                await c.execute(f'prepare {base}{i} as select {10 * number + i}')
+        for number, c in enumerate((one, two)):
+            for i in range(3 if len(base) < 63 else 1):
+                same(await c.fetchval(f'execute {base}{i}'), 10 * number + i, base)
+        await asyncio.gather(one.execute('deallocate all'), two.execute('deallocate all'))
+    await asyncio.gather(one.close(), two.close())
+
+
+def statements_of_one_name_are_each_clients_own(cluster, top):
+    cluster.sql(TABLE)
+    with Holder(cluster, top) as holder:
+        asyncio.run(use_names_of_two(holder))
+
+
 TESTS = [sessions_are_told_what_a_server_tells, messages_are_those_of_a_server, nothing_leaves_before_the_commit,
          nothing_but_the_users_own_is_seen, whatever_commits_past_us_is_refused, a_transaction_that_ended_is_told_as_it_is,
          strangers_are_refused, pieces_arrive_in_any_size,
          data_need_not_wait_for_the_answer, long_values_pass, tools_run_unmodified,
          a_driver_that_is_not_libpq, who_waits_too_long_is_told, a_client_that_dies_leaves_nothing,
          the_end_of_the_server_is_said, what_cannot_be_prepared_is_known, what_a_plan_cannot_do_it_says,
-         a_query_is_read_as_it_came_or_refused, roles_without_a_schema]
+         a_query_is_read_as_it_came_or_refused, roles_without_a_schema,
+         statements_of_one_name_are_each_clients_own]
 
 
 def attempt(number, test, cluster, top):
