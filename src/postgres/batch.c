@@ -180,6 +180,25 @@ static void renew_unnamed(struct client *c, const char *name, const struct named
 	c->h->unnamed = s ? c : NULL;
 }
 
+/* SQL of ours in the middle of the batch; what it says is not for the client. It touches nothing without a name. */
+static void forward_own(struct client *c, const char *sql)
+{
+#define OWN SQL_OURS "_own"
+	static const char bind[] = OWN "\0" OWN "\0\0\0\0\0\0", execute[] = OWN "\0\0\0\0";
+	cleanup_strbuf struct strbuf parse = STRBUF_INIT;
+
+	strbuf_add(&parse, OWN, sizeof(OWN));
+	strbuf_add(&parse, sql, strlen(sql) + 1);
+	strbuf_add(&parse, "\0", 2);
+	forward_about(c, 'C', 'S', OWN)->swallow = true;
+	forward(c, 'P', parse.buf, parse.len)->swallow = true;
+	forward(c, 'B', bind, sizeof(bind))->swallow = true;
+	forward(c, 'E', execute, sizeof(execute))->swallow = true;
+	forward_about(c, 'C', 'P', OWN)->swallow = true;
+	forward_about(c, 'C', 'S', OWN)->swallow = true;
+#undef OWN
+}
+
 /* A portal without a name that is none of the client's, but was left from before its last query. In a
  * block that has failed the server has that of the query itself. */
 static void forget_unnamed_portal(struct client *c, const char *name, const struct named *p)
@@ -422,7 +441,9 @@ static int take_execute(struct client *c, const struct wire_message *m)
 	struct named *p = named_find(c->portals, portal);
 	cleanup_strbuf struct strbuf body = STRBUF_INIT;
 	cleanup_free char *to = NULL;
+	const char *const *stay;
 	struct promise *sent;
+	size_t n;
 
 	if (p && verb_is_run_here(c, p->verb.kind, p->verb.flags))
 		return execute_here(c, p);
@@ -445,6 +466,9 @@ static int take_execute(struct client *c, const struct wire_message *m)
 	sent->copy = p->verb.flags & SQL_COPY;
 	c->copies += sent->copy;
 	c->copy_over = false;
+	n = verb_stay(c, p->verb.flags, &stay);
+	for (size_t i = 0; i < n; i++)
+		forward_own(c, stay[i]);
 	return 1;
 }
 

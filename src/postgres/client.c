@@ -289,6 +289,12 @@ static void say_hello(struct client *c)
 	c->started = true;
 }
 
+static void add_startup(struct client *c, const char *name, const char *value)
+{
+	if (!verb_is_limit(name))
+		settings_add(&c->startup, name, value);
+}
+
 /* "-c name=value --name=value": what libpq sends of PGOPTIONS. */
 static void add_options(struct client *c, const char *options)
 {
@@ -308,7 +314,7 @@ static void add_options(struct client *c, const char *options)
 		for (char *p = w; *p; p++)
 			if (*p == '-')
 				*p = '_';
-		settings_add(&c->startup, w, equals + 1);
+		add_startup(c, w, equals + 1);
 	}
 }
 
@@ -327,7 +333,7 @@ static bool take_parameters(struct client *c, struct wire_reader *r)
 		else if (strcmp(name, "options") == 0)
 			add_options(c, value);
 		else if (strcmp(name, "replication") != 0 && strncmp(name, "_pq_.", 5) != 0)
-			settings_add(&c->startup, name, value);
+			add_startup(c, name, value);
 		else if (strcmp(name, "replication") == 0 && strcmp(value, "false") != 0)
 			r->bad = true;
 	}

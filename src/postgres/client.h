@@ -171,6 +171,11 @@ bool verb_is_exit(enum sql_kind kind);
 bool verb_refuse_failed(struct client *c, enum sql_kind kind);
 /* Carries it out, in a unit: a tag or an error goes to the client, c->errored says which. */
 void verb_run(struct client *c, const struct verb *v);
+/* A transaction that waits for its next client must not end because of that. What may have set a limit to it is
+ * followed by these statements at once, before the server has nothing else to do. How many they are. */
+size_t verb_stay(const struct client *c, unsigned flags, const char *const **ret_sql);
+/* A limit that a client came with: not set at all. */
+bool verb_is_limit(const char *setting);
 /* Of the text that the statement is in. */
 struct verb verb_read(const char *text, const struct sql_statement *s);
 

@@ -233,12 +233,35 @@ static bool reads_otherwise(struct client *c, size_t end)
 	return name != NULL;
 }
 
+static void stays(struct client *c, const struct answer *a)
+{
+	c->holds--;
+	if (a->ok || c->errored)
+		return;
+	c->errored = true;
+	c->failed = c->unit == UNIT_BLOCK;
+	if (a->error)
+		client_pass_error(c, a->error, 0);
+}
+
+static void send_stay(struct client *c, unsigned flags)
+{
+	const char *const *sql;
+	size_t n = verb_stay(c, flags, &sql);
+
+	for (size_t i = 0; i < n; i++) {
+		c->holds++;
+		holder_ask(c->h, c, sql[i], stays);
+	}
+}
+
 static void send_statements(struct client *c)
 {
 	size_t to = c->at + 1;
 
 	if (!is_alone(&c->sql.v[c->at]))
-		while (to < c->sql.n && !(c->sql.v[to - 1].flags & SQL_SETS) && goes_along(c, to))
+		while (to < c->sql.n && !(c->sql.v[to - 1].flags & (SQL_SETS | SQL_ENDS_IDLE)) &&
+		       goes_along(c, to))
 			to++;
 	if (reads_otherwise(c, c->sql.v[to - 1].end))
 		return;
@@ -249,6 +272,7 @@ static void send_statements(struct client *c)
 		send_run(c, to);
 	else
 		send_query(c);
+	send_stay(c, c->sql.v[to - 1].flags);
 	c->at = to;
 	c->check = CHECK_NONE;
 }

@@ -513,6 +513,21 @@ static void classify(const struct lexer *x, struct sql_statement *s)
 
 /* ---- the text ---- */
 
+/* Anywhere in the statement: in a string (set_config()), in the body of a DO. */
+static bool names_time_limit(const char *text, size_t len)
+{
+	static const char *const names[] = { "transaction_session_timeout", "transaction_timeout" };
+
+	for (size_t k = 0; k < sizeof(names) / sizeof(names[0]); k++) {
+		size_t n = strlen(names[k]);
+
+		for (size_t i = 0; i + n <= len; i++)
+			if ((text[i] | 0x20) == 't' && strncasecmp(text + i, names[k], n) == 0)
+				return true;
+	}
+	return false;
+}
+
 /* STOP: behind its semicolon. */
 static int end_statement(struct lexer *x, struct sql *ret, size_t stop)
 {
@@ -527,6 +542,8 @@ static int end_statement(struct lexer *x, struct sql *ret, size_t stop)
 			                     .stop = stop,
 			                     .flags = x->flags };
 		classify(x, s);
+		if (names_time_limit(x->text + s->start, s->end - s->start))
+			s->flags |= SQL_ENDS_IDLE;
 	}
 	x->n_words = x->others = 0;
 	x->start = x->len;

@@ -56,6 +56,7 @@ enum sql_kind {
 #define SQL_PREPARABLE   0x10000u /* may stand behind PREPARE name AS */
 #define SQL_EARLY        0x20000u /* the server looks at what it names when it parses it */
 #define SQL_EXPLAINS     0x40000u /* EXPLAIN EXECUTE name, CREATE TABLE ... AS EXECUTE name */
+#define SQL_ENDS_IDLE    0x80000u /* names a setting by which the server would end the session */
 #define SQL_MENTIONS \
 	(SQL_PREPARES | SQL_EXECUTES | SQL_EXPLAINS) /* the name of a prepared statement */
 

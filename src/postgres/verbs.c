@@ -27,6 +27,29 @@ void verb_note(struct client *c, unsigned flags)
 		            "among the plan's own clients, not against others");
 }
 
+/* As a session has them by its start-up options (backend.c). The second is known from version 17 on. */
+static const char *const limits[] = { "idle_in_transaction_session_timeout",
+	                              "transaction_timeout" };
+static const char *const no_limits[] = { "SET idle_in_transaction_session_timeout = 0",
+	                                 "SET transaction_timeout = 0" };
+
+size_t verb_stay(const struct client *c, unsigned flags, const char *const **ret_sql)
+{
+	*ret_sql = no_limits;
+	/* Data follow a COPY, and it sets nothing. */
+	if (!(flags & SQL_ENDS_IDLE) || flags & SQL_COPY)
+		return 0;
+	return backend_version(c->h->b) >= 170000 ? 2 : 1;
+}
+
+bool verb_is_limit(const char *setting)
+{
+	for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)
+		if (strcasecmp(setting, limits[i]) == 0)
+			return true;
+	return false;
+}
+
 struct verb verb_read(const char *text, const struct sql_statement *s)
 {
 	struct verb v = { .kind = s->kind, .flags = s->flags };

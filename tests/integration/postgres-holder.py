@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from pathlib import Path
 
 import asyncpg
@@ -828,6 +829,32 @@ def statements_of_one_name_are_each_clients_own(cluster, top):
         asyncio.run(use_names_of_two(holder))
 
 
+def what_a_client_sets_does_not_end_the_transaction(cluster, top):
+    """The transaction is idle whenever no client does anything."""
+    cluster.sql(TABLE)
+    name = 'idle_in_transaction_session_timeout'
+    said = [query(b) for b in (
+        f"set {name} = '100ms'".encode(), f"begin; insert into t values (6); set local {name} = 100".encode(), b'commit',
+        f"select set_config('{name}', '100', false); select 1".encode(),
+        f"do $$ begin set {name} = 100; end $$".encode())]
+    said += [run(f'set {name} = 100'.encode()) + SYNC, run(b'begin') + run(f'SET {name.upper()} = 100'.encode()) + SYNC]
+    for i, text in enumerate(said):
+        with Holder(cluster, top) as holder, raw_client(holder) as s:
+            for part in said[:i + 1] if i < 3 else [text]:
+                s.sendall(part)
+                read_until(s, b'Z')
+            time.sleep(0.4)
+            s.sendall(query(b'select 1'))
+            same(read_until(s, b'Z')[-2][0], b'C', text)
+    with Holder(cluster, top) as holder:
+        env = dict(holder.env(), PGOPTIONS=f'-c {name}=100')
+        done = subprocess.run([binary('psql'), '-XAtc', 'insert into t values (7)', '-c', 'select pg_sleep(0.3)', '-c',
+                               'select count(*) from t'], env=env, capture_output=True, text=True, timeout=60, check=False)
+        same((done.stdout, done.stderr), ('INSERT 0 1\n\n6\n', ''), 'PGOPTIONS')
+        time.sleep(0.4)
+        need(holder.ask('status').startswith('ok '), 'idle')
+
+
 TESTS = [sessions_are_told_what_a_server_tells, messages_are_those_of_a_server, nothing_leaves_before_the_commit,
          nothing_but_the_users_own_is_seen, whatever_commits_past_us_is_refused, a_transaction_that_ended_is_told_as_it_is,
          strangers_are_refused, pieces_arrive_in_any_size,
@@ -835,7 +862,7 @@ TESTS = [sessions_are_told_what_a_server_tells, messages_are_those_of_a_server, 
          a_driver_that_is_not_libpq, who_waits_too_long_is_told, a_client_that_dies_leaves_nothing,
          the_end_of_the_server_is_said, what_cannot_be_prepared_is_known, what_a_plan_cannot_do_it_says,
          a_query_is_read_as_it_came_or_refused, roles_without_a_schema,
-         statements_of_one_name_are_each_clients_own]
+         statements_of_one_name_are_each_clients_own, what_a_client_sets_does_not_end_the_transaction]
 
 
 def attempt(number, test, cluster, top):

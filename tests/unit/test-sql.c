@@ -172,6 +172,9 @@ static void kinds_are_told_by_their_words(void **state)
 		  SQL_DEFINES | SQL_EARLY | SQL_EXPLAINS },
 		{ "explain create table t as execute q", SQL_PLAIN, SQL_EARLY | SQL_EXPLAINS },
 		{ "create table t as select 1 as execute, q", SQL_PLAIN, SQL_DEFINES | SQL_EARLY },
+		{ "set Transaction_Timeout = 1", SQL_PLAIN, SQL_SETS | SQL_ENDS_IDLE },
+		{ "do $$ set idle_in_transaction_session_timeout = 1 $$", SQL_PLAIN,
+		  SQL_DEFINES | SQL_ENDS_IDLE },
 		{ "\"begin\"", SQL_PLAIN, 0 },
 		{ "insert into t values ('commit')", SQL_PLAIN, SQL_PREPARABLE },
 	};
