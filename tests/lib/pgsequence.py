@@ -120,6 +120,12 @@ class Maker:
             if not self.left_out.search(words):
                 return words
 
+    def parsed_statement(self):
+        while True:
+            words = self.statement()
+            if not self.not_parsed.search(words):
+                return words
+
     # ---- items ----
 
     def data(self, sync):
@@ -145,11 +151,9 @@ class Maker:
         if r.random() < 0.3:
             words, count = r.choice(PARAMETERS)
         else:
-            words, count = self.statement(), 0
-            while self.not_parsed.search(words):
-                words = self.statement()
+            words, count = self.parsed_statement(), 0
             if r.random() < 0.04:
-                words += ';' + self.statement()
+                words += ';' + self.parsed_statement()
         self.wanted[name] = count
         if 'from stdin' in words:
             self.copies.add(name)
