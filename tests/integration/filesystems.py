@@ -370,7 +370,7 @@ def projects(place, who, strategy):
     case.atoll('stop', 'p', '--yes', '--force')
 
 
-def hung_mount_below(place, _kind, who, strategy):
+def ovl_04_05_hung_mount_below(place, _kind, who, strategy):
     """OVL-04, OVL-05: what hangs is somebody else's mount below the root, for we mount nothing that
     could. Plans over other trees go on, and what waits for it ends with its time."""
     root = own(own(place.top / 'base', who) / 'root', who)
@@ -575,7 +575,8 @@ def all_tests():
             yield f'der_03_swapped_by_somebody_{kind}_{who}', lambda p, k=kind, w=who: der_03_swapped_by_somebody(p, k, w)
         yield f'der_03_plans_apart_{who}', lambda p, w=who: der_03_plans_apart(p, 'ext4', w)
         yield f'der_03_both_make_{who}', lambda p, w=who: der_03_both_make(p, 'ext4', w)
-        yield (f'ovl_04_05_hung_mount_below_{who}', lambda p, w=who: hung_mount_below(p, None, w, 'overlay'))
+    yield 'ovl_04_05_hung_mount_below_root', lambda p: ovl_04_05_hung_mount_below(p, None, 'root', 'overlay')
+    yield 'ovl_04_05_hung_mount_below_user', lambda p: ovl_04_05_hung_mount_below(p, None, 'user', 'overlay')
     for strategy in ('overlay', 'copy'):
         for how in ('commit', 'part', 'undo', 'keep'):
             yield (f'atm_01_full_after_the_decision_{how}_{strategy}',
