@@ -6,6 +6,11 @@
  * lie on the mount of the resource: in the store when that is there; else in ".atoll-<uid>" in
  * the highest directory on that mount where we may write (outside every registered resource if
  * there is one, so that it does not show up in a view); else inside the root, left out of it.
+ *
+ * Where that directory is part of a git working tree, ".atoll-<uid>" lies in the git directory
+ * of that tree: git neither adds nor removes files there. Every other area outside the store holds
+ * a .gitignore of "*", for a git directory on another mount. It is a file of the area, not of the
+ * directory around it: it comes and goes with the area, and no other process waits for it.
  */
 #include "plan/plan.h"
 
@@ -91,6 +96,48 @@ static bool in_resource(const struct strlist *roots, const char *path)
 	return false;
 }
 
+/* As git itself tells: HEAD, objects and refs. A link or a file (of a linked worktree) is none. */
+static int open_git_dir(int dir_fd, int *ret_fd)
+{
+	static const char *const parts[] = { "HEAD", "objects", "refs" };
+	cleanup_close int fd =
+		openat(dir_fd, ".git", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	if (fd < 0)
+		return -errno;
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+		if (faccessat(fd, parts[i], F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+			return -errno;
+	*ret_fd = take_fd(&fd);
+	return 0;
+}
+
+/* The git directory of the working tree that DIR is part of, when an area can be made there; else NULL. */
+static char *find_git_dir(const char *dir, const struct mount_info *mount)
+{
+	cleanup_free char *path = xstrdup(dir);
+	bool is_top = false;
+
+	while (!is_top) {
+		cleanup_close int fd = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		cleanup_close int git_fd = FD_NONE;
+		struct mount_info mi;
+
+		if (fd < 0 || mount_info(fd, &mi) < 0 || !mount_same(&mi, mount))
+			return NULL;
+		is_top = strcmp(path, "/") == 0;
+		if (open_git_dir(fd, &git_fd) == 0) {
+			if (mount_info(git_fd, &mi) < 0 || !mount_same(&mi, mount) ||
+			    !is_usable(git_fd))
+				return NULL;
+			return xasprintf("%s/.git", is_top ? "" : path);
+		}
+		if (!is_top)
+			strrchr(path, '/')[strrchr(path, '/') == path] = '\0';
+	}
+	return NULL;
+}
+
 /* The highest usable one, preferably in no resource; NULL: none. */
 static const char *pick(const struct strlist *ancestors, const struct strlist *roots)
 {
@@ -124,6 +171,7 @@ static int choose_beside(struct atoll *a, const struct area_request *rq,
 {
 	cleanup_strlist struct strlist roots = STRLIST_INIT;
 	cleanup_strlist struct strlist ancestors = STRLIST_INIT;
+	cleanup_free char *git_dir = NULL;
 	const char *dir;
 	int r = registry_root_list_above(a->reg, rq->root, note_root, &roots, err);
 
@@ -146,7 +194,8 @@ static int choose_beside(struct atoll *a, const struct area_request *rq,
 		error_hint(err, "set ATOLL_HOME to a directory on that mount");
 		return -ATOLL_E_UNSUPPORTED;
 	}
-	ret->path = path_in(dir);
+	git_dir = find_git_dir(dir, mount);
+	ret->path = path_in(git_dir ? git_dir : dir);
 	return 0;
 }
 
@@ -211,14 +260,41 @@ static int make_around(const char *dir, bool keep_mtime, int *ret_fd)
 	return r;
 }
 
+/* DIR is ".atoll-<uid>", where it is no git directory that holds it. */
+static bool needs_ignore(const char *dir)
+{
+	cleanup_free char *path = xstrdup(dir);
+	char own[AREA_DIR_LEN];
+	const char *name = split(path);
+
+	area_dir_name(own);
+	if (strcmp(name, own) != 0)
+		return false;
+	return !*path || strcmp(split(path), ".git") != 0;
+}
+
+static int ignore_all(int area_fd)
+{
+	static const char all[] = "*\n";
+	cleanup_close int fd = FD_NONE;
+	int r = fs_create_at(area_fd, ".gitignore", 0600, &fd);
+
+	return r < 0 ? r : fs_write_all(fd, all, strlen(all));
+}
+
 static int make_once(const char *path, bool keep_mtime)
 {
 	cleanup_free char *dir = xstrdup(path);
 	const char *name = split(dir);
-	cleanup_close int fd = FD_NONE;
+	cleanup_close int fd = FD_NONE, area_fd = FD_NONE;
 	int r = make_around(dir, keep_mtime, &fd);
 
-	return r < 0 ? r : fs_mkdir_at(fd, name, PRIVATE_MODE);
+	if (r == 0)
+		r = fs_mkdir_at(fd, name, PRIVATE_MODE);
+	if (r < 0 || !needs_ignore(dir))
+		return r;
+	area_fd = openat(fd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return area_fd < 0 ? -errno : ignore_all(area_fd);
 }
 
 /* What is made there for ROOT could not be moved into it otherwise (fs/project.h). Where that fails, the commit

@@ -89,8 +89,7 @@ static int make_mount_points(struct atoll_participant *p, int root_fd, int work_
 		struct fs_stat st;
 		int r;
 
-		if (strncmp(path, STRATEGY_AREA_PREFIX, strlen(STRATEGY_AREA_PREFIX)) == 0 ||
-		    strategy_is_side(p->excludes, path))
+		if (strategy_is_area(path) || strategy_is_side(p->excludes, path))
 			continue;
 		r = resolve_parent(work_fd, path, &fd, &name);
 		if (r >= 0)

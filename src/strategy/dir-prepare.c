@@ -568,9 +568,11 @@ static int spare_children(struct atoll_participant *p, const struct changeset *c
 			if (!path_below(p->excludes->v[k], c.path))
 				continue;
 			(void)error_set(&p->err, -ATOLL_E_POLICY,
-			                "'%s' was moved, removed or replaced, but holds '%s', "
-			                "another resource of the plan",
-			                c.path, p->excludes->v[k]);
+			                "'%s' was moved, removed or replaced, but holds '%s', %s",
+			                c.path, p->excludes->v[k],
+			                strategy_is_area(p->excludes->v[k])
+			                        ? "where the plan keeps its data"
+			                        : "another resource of the plan");
 			error_hint(&p->err, "put it back in the plan, or atoll reset");
 			return -ATOLL_E_POLICY;
 		}

@@ -29,7 +29,7 @@ static int pass(void *ctx, const char *path, enum atoll_change_kind kind, unsign
 {
 	const struct others *o = ctx;
 
-	if (!*path || strncmp(path, "sharedindex.", 12) == 0)
+	if (!*path || strncmp(path, "sharedindex.", 12) == 0 || strategy_is_area(path))
 		return 0;
 	return o->fn(o->ctx, path, kind, what, old_stat, new_stat, link_target);
 }

@@ -51,19 +51,15 @@ static void remove_generation(struct atoll_participant *p, int dir_fd, uint64_t 
 	}
 }
 
-static bool is_area(const char *excluded)
-{
-	return strncmp(excluded, STRATEGY_AREA_PREFIX, strlen(STRATEGY_AREA_PREFIX)) == 0;
-}
-
 /* An area inside the root must not show up in the view. The root of another sandbox is left alone too, but has to:
- * its own view is mounted there. */
+ * its own view is mounted there. One further down, as in a git directory, would need its parents in the upper,
+ * where they would count as touched: commands have an empty directory mounted there (plan/fence.c). */
 int overlay_cover_areas(const struct atoll_participant *p, int upper_fd)
 {
 	int r = 0;
 
 	for (size_t i = 0; r >= 0 && p->excludes && i < p->excludes->n; i++)
-		if (is_area(p->excludes->v[i]))
+		if (strategy_is_area(p->excludes->v[i]) && !strchr(p->excludes->v[i], '/'))
 			r = overlay_make_whiteout(upper_fd, p->excludes->v[i]);
 	return r;
 }

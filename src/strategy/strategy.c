@@ -40,6 +40,17 @@ const char *const *strategy_sides(const char *name)
 	return strcmp(name, strategy_sqlite.name) == 0 ? live_database_sides : none;
 }
 
+bool strategy_is_area(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	const char *name = slash ? slash + 1 : path;
+	size_t len = strlen(STRATEGY_AREA_PREFIX);
+
+	if (strncmp(name, STRATEGY_AREA_PREFIX, len) != 0 || !name[len])
+		return false;
+	return name[len + strspn(name + len, "0123456789")] == '\0';
+}
+
 bool strategy_is_side(const struct strlist *excludes, const char *path)
 {
 	const char *const *sides = strategy_sides(strategy_sqlite.name);

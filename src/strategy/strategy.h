@@ -20,8 +20,10 @@
 #include "util/error.h"
 #include "util/list.h"
 
-/* Of the directories of ours that lie outside the store. */
+/* Of the directories of ours that lie outside the store: ".atoll-<uid>". */
 #define STRATEGY_AREA_PREFIX ".atoll-"
+/* PATH, below a root, is such a directory by its name. */
+bool strategy_is_area(const char *path);
 
 /* Built-in and registered ones. -ATOLL_E_NOT_FOUND names the known ones. */
 int strategy_find(const char *name, const struct atoll_strategy **ret, struct error *err);
@@ -40,8 +42,8 @@ struct participant_options {
 	const char *work;    /* where the workspace lies: the area, or a directory in the store */
 	uint64_t generation; /* of the workspace */
 	bool stale;          /* the workspace is to be made anew before use */
-	/* Paths below the root left alone, kept by the caller: areas, whose first name begins with
-	 * STRATEGY_AREA_PREFIX, and roots of other sandboxes. */
+	/* Paths below the root left alone, kept by the caller: directories of areas (strategy_is_area()), and
+	 * roots of other sandboxes. */
 	const struct strlist *excludes;
 };
 

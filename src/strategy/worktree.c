@@ -99,7 +99,8 @@ static int list_apart(int git_fd, struct strlist *ret)
 	for (size_t i = 0; i < sizeof(apart) / sizeof(apart[0]); i++)
 		strlist_add(ret, apart[i]);
 	for (size_t i = 0; i < names.n && r >= 0; i++)
-		if (git_is_lock(names.v[i].name)) /* of whoever is at work there */
+		if (git_is_lock(names.v[i].name) || /* of a git that runs now */
+		    strategy_is_area(names.v[i].name))
 			strlist_add(ret, names.v[i].name);
 	return r;
 }

@@ -46,7 +46,8 @@ static void list_sides(struct txn_part *p, const char *root, const char *strateg
 	}
 }
 
-/* An area that had to lie inside the root is no part of the resource; the root of another sandbox
+/* An area that had to lie inside the root is no part of the resource, nor is the directory ".atoll-<uid>"
+ * that holds it; the root of another sandbox
  * below it is that one's business. */
 static void list_excludes(struct txn *t, struct txn_part *p)
 {
@@ -59,11 +60,11 @@ static void list_excludes(struct txn *t, struct txn_part *p)
 			list_sides(p, root, t->parts[i].row.strategy);
 		}
 		if (area) {
-			char *first = xstrndup(area, strcspn(area, "/"));
+			char *around = xstrndup(area, (size_t)(strrchr(area, '/') - area));
 
-			if (!strlist_has(p->excludes, first))
-				strlist_add(p->excludes, first);
-			free(first);
+			if (!strlist_has(p->excludes, around))
+				strlist_add(p->excludes, around);
+			free(around);
 		}
 	}
 }
