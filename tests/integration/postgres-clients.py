@@ -276,7 +276,7 @@ def attempt(number, test, cluster, who):
 
 
 def run(tests, first, who, top):
-    with Cluster(top) as cluster:
+    with Cluster(top, autovacuum='off') as cluster:
         return all([attempt(i, t, cluster, who) for i, t in enumerate(tests, first)])
 
 
