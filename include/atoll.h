@@ -341,6 +341,19 @@ struct atoll_plan_info {
 	/* What it takes on disk, as last measured: when a resource was added, after each commit,
 	 * rollback and reset, and, but for full copies, after each command. */
 	uint64_t bytes;
+	const char *const *roots;      /* of its resources, in their order; ends with NULL */
+	const char *const *strategies; /* of each */
+	bool from_run;                 /* made by `atoll run`: see atoll_start.run_dir */
+	int64_t used_ms;               /* when something was last done with it */
+	const char *command; /* the last that ran in it, without what looks like a secret; or "" */
+	/* Commands or tools were let in since the last commit, rollback or reset: there may be changes that
+	 * are not committed. */
+	bool has_work;
+	int64_t changes; /* those, in entries, as the last command left them; -1: not counted */
+	int64_t undo_until_ms; /* of the newest commit that a rollback would undo; 0: there is none, INT64_MAX:
+	                        * as long as the plan is there */
+	const char *holder;  /* who has its lock now: "atoll exec fix-42 -- npm test"; or "" */
+	const char *running; /* the command that runs in it now: "npm test"; or "" */
 };
 struct atoll_sandbox_info {
 	const char *id;

@@ -12,6 +12,24 @@ static void put_time(struct json *j, const char *key, int64_t ms)
 	json_string(j, key, text);
 }
 
+/* What a plan is doing, and what is not decided in it. */
+static void put_use(struct json *j, const struct atoll_plan_info *info)
+{
+	json_bool(j, "from_run", info->from_run);
+	put_time(j, "used", info->used_ms);
+	json_string(j, "command", *info->command ? info->command : NULL);
+	json_string(j, "running", *info->running ? info->running : NULL);
+	json_bool(j, "has_work", info->has_work);
+	if (info->changes >= 0)
+		json_int(j, "changes", info->changes);
+	else
+		json_null(j, "changes");
+	if (info->undo_until_ms > 0 && info->undo_until_ms != INT64_MAX)
+		put_time(j, "undo_until", info->undo_until_ms);
+	else
+		json_null(j, "undo_until");
+}
+
 int answer_plan(void *user, const struct atoll_plan_info *info)
 {
 	struct json *j = user;
@@ -28,6 +46,15 @@ int answer_plan(void *user, const struct atoll_plan_info *info)
 	json_uint(j, "sandboxes", info->sandboxes);
 	json_uint(j, "undoable_commits", info->batches);
 	json_uint(j, "bytes", info->bytes);
+	put_use(j, info);
+	json_open_array(j, "resources");
+	for (size_t i = 0; info->roots[i]; i++) {
+		json_open_object(j, NULL);
+		json_bytes(j, "root", info->roots[i]);
+		json_string(j, "strategy", info->strategies[i]);
+		json_close(j);
+	}
+	json_close(j);
 	json_close(j);
 	return 0;
 }
@@ -75,6 +102,7 @@ static int put_facts(void *user, const struct atoll_plan_info *info)
 	put_time(j, "created", info->created_ms);
 	json_uint(j, "undoable_commits", info->batches);
 	json_uint(j, "bytes", info->bytes);
+	put_use(j, info);
 	return 0;
 }
 

@@ -177,13 +177,19 @@ void plan_lock_release(struct plan_lock *l)
 		ticket_release(&l->ticket);
 }
 
-bool plan_lock_held(struct atoll *a, const char *plan_id)
+int plan_lock_holder(struct atoll *a, const char *plan_id, struct ticket_holder *ret)
 {
 	char file[PLAN_ID_LEN + sizeof(".plan")];
-	struct ticket_holder holder;
 
 	(void)snprintf(file, sizeof(file), "%.*s.plan", PLAN_ID_LEN, plan_id);
-	return ticket_peek(registry_locks_fd(a->reg), file, &holder) != 0;
+	return ticket_peek(registry_locks_fd(a->reg), file, ret);
+}
+
+bool plan_lock_held(struct atoll *a, const char *plan_id)
+{
+	struct ticket_holder holder;
+
+	return plan_lock_holder(a, plan_id, &holder) != 0;
 }
 
 void plan_lock_forget(struct atoll *a, const char *plan_id)

@@ -640,10 +640,8 @@ int plan_exec(struct atoll_plan *p, const struct atoll_exec *exec, const struct 
               struct plan_exec_result *ret, struct error *err)
 {
 	cleanup_plan_op struct plan_op op = PLAN_OP_INIT;
-	const struct plan_op_options opt = { .verb = "exec",
-		                             .detail = exec->argv[0],
-		                             .flags = OP_QUIET };
 	cleanup_free char *line = redact_command(exec->argv);
+	const struct plan_op_options opt = { .verb = "exec", .detail = line, .flags = OP_QUIET };
 	struct use use = { .op = &op,
 		           .res = ret->res,
 		           .changes = -1,

@@ -61,8 +61,15 @@ int plan_rows_doubtful(struct atoll *a, struct plan_row **ret, size_t *ret_n, st
 /* What a listing says about a plan beyond its row. */
 struct tally {
 	const struct plan_row *row;
-	struct plan_tally sum;
+	size_t sandboxes, pending;
+	uint64_t bytes;
+	bool has_work;
+	char **roots, **strategies; /* end with NULL; the strings are the tally's */
+	size_t cap;
 	size_t batches;
+	uint32_t newest; /* batch */
+	int64_t undo_until_ms;
+	struct plan_use use;
 };
 
 struct tallies {
@@ -73,6 +80,15 @@ struct tallies {
 
 static void tallies_done(struct tallies *t)
 {
+	for (size_t i = 0; i < t->n; i++) {
+		for (size_t k = 0; k < t->v[i].sandboxes; k++) {
+			free(t->v[i].roots[k]);
+			free(t->v[i].strategies[k]);
+		}
+		free(t->v[i].roots);
+		free(t->v[i].strategies);
+		free(t->v[i].use.command);
+	}
 	free(t->v);
 	free(t->by_id);
 }
@@ -101,6 +117,7 @@ static int tallies_init(struct tallies *t, const struct plan_row *rows, size_t n
 	t->n = n;
 	for (size_t i = 0; i < n; i++) {
 		t->v[i].row = &rows[i];
+		t->v[i].use.changes = -1;
 		t->by_id[i] = &t->v[i];
 	}
 	qsort(t->by_id, n, sizeof(struct tally *), by_id);
@@ -115,45 +132,110 @@ static struct tally *find_tally(const struct tallies *t, const char *plan_id)
 	return found ? *found : NULL;
 }
 
-static int take_tally(void *ctx, const struct plan_tally *of_plan)
+/* Room for one more of both lists, and for the NULL behind them. */
+static int tally_grow(struct tally *t)
 {
-	struct tally *t = find_tally(ctx, of_plan->plan);
+	size_t cap = t->cap;
+	int r = grow((void **)&t->roots, &cap, t->sandboxes + 2, sizeof(*t->roots));
 
-	if (t)
-		t->sum = *of_plan;
+	if (r == 0)
+		r = grow((void **)&t->strategies, &t->cap, t->sandboxes + 2,
+		         sizeof(*t->strategies));
+	return r;
+}
+
+static int take_brief(void *ctx, const struct sandbox_brief *brief)
+{
+	struct tally *t = find_tally(ctx, brief->plan);
+
+	if (!t)
+		return 0;
+	if (tally_grow(t) < 0)
+		return -ENOMEM;
+	t->roots[t->sandboxes] = xstrdup(brief->root);
+	t->strategies[t->sandboxes++] = xstrdup(brief->strategy);
+	t->roots[t->sandboxes] = t->strategies[t->sandboxes] = NULL;
+	t->pending += brief->state == ATOLL_SANDBOX_PENDING;
+	t->has_work |=
+		brief->state == ATOLL_SANDBOX_ACTIVE || brief->state == ATOLL_SANDBOX_ERRORED;
+	t->bytes += brief->bytes;
 	return 0;
 }
 
-static int count_undoable(void *ctx, const struct batch_row *row)
+static int take_undoable(void *ctx, const struct batch_row *row)
 {
 	struct tally *t = find_tally(ctx, row->plan);
 
-	if (t)
-		t->batches++;
+	if (!t)
+		return 0;
+	if (row->number > t->newest) {
+		t->newest = row->number;
+		t->undo_until_ms = row->retain_until_ms ? row->retain_until_ms : INT64_MAX;
+	}
+	t->batches++;
 	return 0;
+}
+
+static int take_use(void *ctx, const struct plan_use *use)
+{
+	struct tally *t = find_tally(ctx, use->plan);
+
+	if (!t)
+		return 0;
+	t->use = *use;
+	t->use.command = xstrdup(use->command);
+	return 0;
+}
+
+/* A plan at rest is not asked for its lock. */
+static void read_holder(struct atoll *a, const struct tally *t, struct ticket_holder *ret)
+{
+	if (t->has_work || t->pending > 0 || t->row->starting || recover_unsettled(t->row))
+		(void)plan_lock_holder(a, t->row->id, ret);
+}
+
+/* The command of "atoll exec NAME -- COMMAND", else "". */
+static const char *running_of(const char *holder)
+{
+	static const char exec[] = "atoll exec ", dashes[] = " -- ";
+	const char *command = strstr(holder, dashes);
+
+	return command && strncmp(holder, exec, strlen(exec)) == 0 ? command + strlen(dashes) : "";
 }
 
 static int tell_plan(struct atoll *a, const struct tally *t, atoll_plan_fn fn, void *user)
 {
+	static const char *const none[] = { NULL };
 	const struct plan_row *row = t->row;
-	bool starting = row->starting && plan_lock_held(a, row->id);
-	const struct atoll_plan_info info = { .id = row->id,
-		                              .name = row->name,
-		                              .state = row->state,
-		                              .owned = row->owned && owner_alive(a, row->id),
-		                              .abandoned = row->abandoned,
-		                              .in_doubt = !starting && (t->sum.pending > 0 ||
-		                                                        recover_unsettled(row)),
-		                              .starting = starting,
-		                              .created_ms = row->created_ms,
-		                              .sandboxes = t->sum.sandboxes,
-		                              .batches = t->batches,
-		                              .bytes = t->sum.bytes };
+	struct ticket_holder holder = { 0 };
+	struct atoll_plan_info info = { .id = row->id,
+		                        .name = row->name,
+		                        .state = row->state,
+		                        .owned = row->owned && owner_alive(a, row->id),
+		                        .abandoned = row->abandoned,
+		                        .created_ms = row->created_ms,
+		                        .sandboxes = t->sandboxes,
+		                        .batches = t->batches,
+		                        .bytes = t->bytes,
+		                        .from_run = t->use.from_run,
+		                        .used_ms =
+		                                t->use.plan[0] ? t->use.used_ms : row->created_ms,
+		                        .command = t->use.command ? t->use.command : "",
+		                        .has_work = t->has_work,
+		                        .changes = t->has_work ? t->use.changes : 0,
+		                        .undo_until_ms = t->undo_until_ms };
 
+	read_holder(a, t, &holder);
+	info.starting = row->starting && plan_lock_held(a, row->id);
+	info.in_doubt = !info.starting && (t->pending > 0 || recover_unsettled(row));
+	info.holder = holder.command;
+	info.running = running_of(holder.command);
+	info.roots = t->roots ? (const char *const *)t->roots : none;
+	info.strategies = t->strategies ? (const char *const *)t->strategies : none;
 	return fn(user, &info);
 }
 
-/* PLAN_ID: the only one of them, or NULL. However many there are, two questions are enough. */
+/* PLAN_ID: the only one of them, or NULL. However many there are, three questions are enough. */
 static int tell_plans(struct atoll *a, const struct plan_row *rows, size_t n, const char *plan_id,
                       atoll_plan_fn fn, void *user, struct error *err)
 {
@@ -162,9 +244,13 @@ static int tell_plans(struct atoll *a, const struct plan_row *rows, size_t n, co
 
 	if (r < 0)
 		return error_set(err, r, "too many plans for memory");
-	r = n ? registry_sandbox_tally(a->reg, plan_id, take_tally, &t, err) : 0;
-	if (r == 0 && n)
-		r = registry_batch_list_undoable(a->reg, plan_id, count_undoable, &t, err);
+	if (n == 0)
+		return 0;
+	r = registry_sandbox_briefs(a->reg, plan_id, take_brief, &t, err);
+	if (r == 0)
+		r = registry_batch_list_undoable(a->reg, plan_id, take_undoable, &t, err);
+	if (r == 0)
+		r = registry_plan_uses(a->reg, plan_id, take_use, &t, err);
 	for (size_t i = 0; r >= 0 && i < n; i++)
 		r = tell_plan(a, &t.v[i], fn, user);
 	return r < 0 ? r : 0;
@@ -177,6 +263,17 @@ int plan_list(struct atoll *a, atoll_plan_fn fn, void *user, struct error *err)
 	int r = plan_rows(a, &rows, &n, err);
 
 	return r < 0 ? r : tell_plans(a, rows, n, NULL, fn, user, err);
+}
+
+int plan_list_at(struct atoll *a, const char *dir, atoll_plan_fn fn, void *user, struct error *err)
+{
+	struct rows rows = { 0 };
+	int r = registry_plan_list_at(a->reg, dir, collect_plan, &rows, err);
+
+	for (size_t i = 0; r >= 0 && i < rows.n; i++)
+		r = tell_plans(a, &rows.v[i], 1, rows.v[i].id, fn, user, err);
+	free(rows.v);
+	return r;
 }
 
 int plan_show(struct atoll_plan *p, atoll_plan_fn fn, void *user, struct error *err)
@@ -372,6 +469,23 @@ int64_t plan_diff(struct atoll_plan *p, atoll_change_fn fn, void *user, struct e
 	for (size_t i = 0; r >= 0 && i < boxes.n; i++)
 		r = diff_one(p, &boxes, i, &c, err);
 	return r < 0 ? r : c.n;
+}
+
+static int end_at_change(void *user, const struct atoll_change *change)
+{
+	bool *found = user;
+
+	(void)change;
+	*found = true;
+	return -ECANCELED;
+}
+
+bool plan_has_changes(struct atoll_plan *p)
+{
+	cleanup_error struct error err = ERROR_INIT;
+	bool found = false;
+
+	return plan_diff(p, end_at_change, &found, &err) < 0 || found;
 }
 
 int plan_count(struct atoll *a, struct error *err)

@@ -34,6 +34,16 @@ int plan_open(struct atoll *a, const char *ref, struct atoll_plan **ret, struct 
 	return 0;
 }
 
+int plan_open_whole(struct atoll *a, const char *ref, struct atoll_plan **ret, struct error *err)
+{
+	struct plan_row row;
+	int r = registry_plan_whole(a->reg, ref, &row, err);
+
+	if (r > 0)
+		*ret = handle_of(a, &row);
+	return r;
+}
+
 int plan_open_run(struct atoll *a, const char *dir, struct atoll_plan **ret, struct error *err)
 {
 	struct plan_row row;

@@ -115,6 +115,8 @@ void plan_lock_hand_over(struct plan_lock *from, struct plan_lock *to);
 bool plan_lock_of_thread(const char *plan_id);
 /* Somebody holds it. Takes nothing and waits for nobody. */
 bool plan_lock_held(struct atoll *a, const char *plan_id);
+/* The same, and by whom: 1 and *RET, 0 when it is free, or -errno. */
+int plan_lock_holder(struct atoll *a, const char *plan_id, struct ticket_holder *ret);
 #define cleanup_plan_lock __attribute__((__cleanup__(plan_lock_release)))
 /* Removes the lock files of a plan that is gone; waiters find it gone too. */
 void plan_lock_forget(struct atoll *a, const char *plan_id);
@@ -208,6 +210,8 @@ int plan_start(struct atoll *a, const struct atoll_start *start, struct atoll_pl
 int plan_start_once(struct atoll *a, const struct atoll_start *start, const char *id,
                     struct atoll_plan **ret, struct atoll_result *res, struct error *err);
 int plan_open(struct atoll *a, const char *ref, struct atoll_plan **ret, struct error *err);
+/* The one whose whole name or id REF is: 1 and *RET, or 0. */
+int plan_open_whole(struct atoll *a, const char *ref, struct atoll_plan **ret, struct error *err);
 /* The latest one made by `run` in DIR. */
 int plan_open_run(struct atoll *a, const char *dir, struct atoll_plan **ret, struct error *err);
 int plan_add(struct atoll_plan *p, const struct atoll_resource *resource, struct atoll_result *res,
@@ -251,6 +255,8 @@ void plan_settle(struct atoll *a, struct atoll_result *res);
 /* ---- plan-read.c: what takes no lock ---- */
 
 int plan_list(struct atoll *a, atoll_plan_fn fn, void *user, struct error *err);
+/* Only those with a resource that is DIR or holds it, and those that `run` made in DIR (canonical). */
+int plan_list_at(struct atoll *a, const char *dir, atoll_plan_fn fn, void *user, struct error *err);
 int plan_show(struct atoll_plan *p, atoll_plan_fn fn, void *user, struct error *err);
 int plan_sandboxes(struct atoll_plan *p, atoll_sandbox_fn fn, void *user, struct error *err);
 int plan_sandbox_state(struct atoll_plan *p, const char *sandbox,
@@ -262,6 +268,8 @@ int plan_log(struct atoll *a, const char *ref, size_t limit, atoll_log_fn fn, vo
              struct error *err);
 int plan_log_output(struct atoll *a, int64_t id, atoll_output_fn fn, void *user, struct error *err);
 int64_t plan_diff(struct atoll_plan *p, atoll_change_fn fn, void *user, struct error *err);
+/* It differs from its resources: the diff up to the first change. True where that cannot be found out. */
+bool plan_has_changes(struct atoll_plan *p);
 
 int plan_count(struct atoll *a, struct error *err);
 int plan_count_paths(struct atoll *a, struct error *err);

@@ -169,6 +169,9 @@ int registry_plan_get(struct registry *r, const char *id, struct plan_row *ret, 
 /* The plan of exactly that name, not CLOSED: 1 and *ret, or 0. */
 int registry_plan_named(struct registry *r, const char *name, struct plan_row *ret,
                         struct error *err);
+/* The one whose whole name or id REF is, not CLOSED: 1 and *RET, or 0. The id comes first. */
+int registry_plan_whole(struct registry *r, const char *ref, struct plan_row *ret,
+                        struct error *err);
 /* By name, id, or unique prefix of either; exact name wins, then exact id; "-": the only plan.
  * -ATOLL_E_NOT_FOUND (hint: the nearest name), -ATOLL_E_AMBIGUOUS naming the candidates. */
 int registry_plan_resolve(struct registry *r, const char *ref, struct plan_row *ret,
@@ -189,6 +192,22 @@ int registry_plan_ran_in(struct registry *r, const char *id, const char *dir, st
 /* The latest plan made by `run` in DIR that is still there: 1 and *ret, or 0. */
 int registry_plan_last_run(struct registry *r, const char *dir, struct plan_row *ret,
                            struct error *err);
+/* In creation order, CLOSED ones left out: those with a resource that is DIR or holds it, and those made by
+ * `run` in DIR (canonical). The callback may read but not write. */
+int registry_plan_list_at(struct registry *r, const char *dir, registry_plan_fn fn, void *ctx,
+                          struct error *err);
+/* How a plan was used last. */
+struct plan_use {
+	char plan[PLAN_ID_LEN + 1];
+	bool from_run;   /* made by `run` */
+	int64_t used_ms; /* the last line of its history, else when it was made */
+	char *command;   /* the last that ran in it, as in exec_row, or "" */
+	int64_t changes; /* entries that differ now, as that command left them; -1: not counted */
+};
+typedef int (*registry_use_fn)(void *ctx, const struct plan_use *use);
+/* In any order; PLAN NULL: of all that are not CLOSED. */
+int registry_plan_uses(struct registry *r, const char *plan, registry_use_fn fn, void *ctx,
+                       struct error *err);
 /* The plan and all its rows, its recorded paths included. History stays. */
 int registry_plan_delete(struct registry *r, const char *id, struct error *err);
 
@@ -213,14 +232,17 @@ int registry_sandbox_set_state(struct registry *r, const char *id, enum atoll_sa
 /* What it takes on disk; bytes and entries are set by nothing else. */
 int registry_sandbox_set_usage(struct registry *r, const char *id, uint64_t bytes, uint64_t entries,
                                struct error *err);
-/* The sandboxes of a plan in one row; plans without any have none. PLAN NULL: all. */
-struct plan_tally {
+/* What a listing says of a sandbox. */
+struct sandbox_brief {
 	char plan[PLAN_ID_LEN + 1];
-	uint64_t sandboxes, pending, bytes, entries;
+	char *root, *strategy;
+	enum atoll_sandbox_state state;
+	uint64_t bytes;
 };
-typedef int (*registry_tally_fn)(void *ctx, const struct plan_tally *tally);
-int registry_sandbox_tally(struct registry *r, const char *plan, registry_tally_fn fn, void *ctx,
-                           struct error *err);
+typedef int (*registry_brief_fn)(void *ctx, const struct sandbox_brief *brief);
+/* In creation order; PLAN NULL: of all plans. */
+int registry_sandbox_briefs(struct registry *r, const char *plan, registry_brief_fn fn, void *ctx,
+                            struct error *err);
 /* Everything but id, plan, seq, root, state and usage. */
 int registry_sandbox_update(struct registry *r, const struct sandbox_row *row, struct error *err);
 int registry_sandbox_delete(struct registry *r, const char *id, struct error *err);

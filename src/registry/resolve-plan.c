@@ -93,6 +93,17 @@ static int resolve_prefix(struct registry *r, const char *prefix, struct plan_ro
 	return k;
 }
 
+int registry_plan_whole(struct registry *r, const char *ref, struct plan_row *ret,
+                        struct error *err)
+{
+	int k = 0;
+
+	/* The id first: nobody takes another's place by a name that looks like its id. */
+	if (strlen(ref) == sizeof(ret->id) - 1)
+		k = plan_find(r, PLAN_OPEN_BY_ID, ref, ret, err);
+	return k == 0 ? plan_find(r, PLAN_OPEN_BY_NAME, ref, ret, err) : k;
+}
+
 int registry_plan_resolve(struct registry *r, const char *ref, struct plan_row *ret,
                           struct error *err)
 {
@@ -103,10 +114,7 @@ int registry_plan_resolve(struct registry *r, const char *ref, struct plan_row *
 		return error_set(err, -ATOLL_E_INVALID, "the name of the plan is empty");
 	if (strcmp(ref, "-") == 0)
 		return resolve_prefix(r, "", ret, err);
-	/* The id first: nobody takes another's place by a name that looks like its id. */
-	k = strlen(ref) == sizeof(row.id) - 1 ? plan_find(r, PLAN_OPEN_BY_ID, ref, &row, err) : 0;
-	if (k == 0)
-		k = plan_find(r, PLAN_OPEN_BY_NAME, ref, &row, err);
+	k = registry_plan_whole(r, ref, &row, err);
 	if (k == 0)
 		return resolve_prefix(r, ref, ret, err);
 	if (k > 0)

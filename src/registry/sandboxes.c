@@ -258,33 +258,41 @@ int registry_sandbox_set_usage(struct registry *r, const char *id, uint64_t byte
 	return k < 0 ? k : 0;
 }
 
-static void read_tally(struct cols *c, void *item)
+static void read_brief(struct cols *c, void *item)
 {
-	struct plan_tally *t = item;
+	struct sandbox_brief *brief = item;
 
-	cols_text(c, t->plan, sizeof(t->plan));
-	t->sandboxes = cols_u64(c);
-	t->pending = cols_u64(c);
-	t->bytes = cols_u64(c);
-	t->entries = cols_u64(c);
+	cols_text(c, brief->plan, sizeof(brief->plan));
+	brief->root = cols_dup(c);
+	brief->strategy = cols_dup(c);
+	brief->state = (enum atoll_sandbox_state)cols_int(c, 0, ATOLL_SANDBOX_STATE_END_ - 1);
+	brief->bytes = cols_u64(c);
 }
 
-int registry_sandbox_tally(struct registry *r, const char *plan, registry_tally_fn fn, void *ctx,
-                           struct error *err)
+static void done_brief(void *item)
 {
-#define TALLY                                                                             \
-	"SELECT plan, count(*), sum(CASE WHEN state = 0 THEN 1 ELSE 0 END), sum(bytes), " \
-	"sum(entries) FROM sandbox "
-	static const char all[] = TALLY "GROUP BY plan";
-	static const char one[] = TALLY "WHERE plan = ?1 GROUP BY plan";
-	cleanup_rows struct rows rows = { .size = sizeof(struct plan_tally), .read = read_tally };
-	const struct plan_tally *tallies;
+	struct sandbox_brief *brief = item;
+
+	free(brief->root);
+	free(brief->strategy);
+}
+
+int registry_sandbox_briefs(struct registry *r, const char *plan, registry_brief_fn fn, void *ctx,
+                            struct error *err)
+{
+#define BRIEF "SELECT plan, root, strategy, state, bytes FROM sandbox "
+	static const char all[] = BRIEF "ORDER BY seq";
+	static const char one[] = BRIEF "WHERE plan = ?1 ORDER BY seq";
+	cleanup_rows struct rows rows = { .size = sizeof(struct sandbox_brief),
+		                          .read = read_brief,
+		                          .done = done_brief };
+	const struct sandbox_brief *briefs;
 	int k = plan ? rows_fetch(r, one, ARGS(TEXT_VALUE(plan)), &rows, err)
 	             : rows_fetch(r, all, NO_ARGS, &rows, err);
 
-	tallies = rows.items;
+	briefs = rows.items;
 	for (size_t i = 0; k >= 0 && i < rows.n; i++)
-		k = fn(ctx, &tallies[i]);
+		k = fn(ctx, &briefs[i]);
 	return k < 0 ? k : 0;
 }
 
