@@ -40,10 +40,12 @@ def objects(schema, where='#'):
 
 
 def check_commands_have_schemas():
-    """By its row: .name = "x", but for those that are only for programs: "__x"."""
-    names = [m[1] for path in find('src/cli/cmd-*.c') for m in re.finditer(
-        r'^const struct command \w+ = \{.*?\.name = "([a-z][\w-]*)"', strip_c(read(path), True),
-        re.M | re.S)]
+    """By its row: .object = "x", else .name = "x", but for those that are only for programs: "__x"."""
+    rows = [m[0] for path in find('src/cli/cmd-*.c') for m in re.finditer(
+        r'^const struct command \w+ = \{.*?^\};', strip_c(read(path), True), re.M | re.S)]
+    found = [re.search(r'\.object = "(\w[\w-]*)"', row) or re.search(r'\.name = "([a-z][\w-]*)"', row)
+             for row in rows]
+    names = [m[1] for m in found if m]
     have = {path.name for path in schemas()}
     return [f'{name}: there is no docs/schema/{name}.schema.json'
             for name in [*names, 'error'] if f'{name}.schema.json' not in have]

@@ -92,6 +92,7 @@ def command_list(commands):
     lines = [".Bl -tag -width Ds"]
     for command in commands:
         lines += [f".It Xr atoll-{command['name']} 1", sentence(command["summary"])]
+        lines += ["Also accepted:", ".Cm " + " , ".join(command["also"]) + " ."] if command["also"] else []
     return "\n".join(lines + [".El"])
 
 
@@ -137,6 +138,8 @@ def command_page(command, prose, table, header):
         there = [".Nm atoll", f".Fl -remote Ar name Cm {name}", ".Op Ar option ..."]
         at = lines.index(".Sh DESCRIPTION")
         lines[at:at] = there + word_list(command["remote_words"])
+    if command["also"]:
+        lines += [".Pp", "Also accepted as", ".Cm " + " , ".join(command["also"]) + " ."]
     for words in (command["about"] and text(command["about"]), described.strip("\n")):
         lines += [".Pp", words] if words else []
     if command["remote_words"] is not None:

@@ -5,6 +5,7 @@
 #include "cli/interrupt.h"
 #include "cli/progress.h"
 #include "cli/question.h"
+#include "cli/which.h"
 #include "plan/plan.h"
 #include "util/cleanup.h"
 #include "util/mem.h"
@@ -109,37 +110,11 @@ int cli_open_settled(struct cli *c)
 
 /* ---- the plan ---- */
 
-/* `run` recorded where it was called, links resolved. */
-static int find_run(struct cli *c)
-{
-	cleanup_free char *here = realpath(".", NULL);
-	struct error err = ERROR_INIT;
-	int r;
-
-	if (!here) {
-		(void)error_sys(&err, -errno, "find out the current directory", ".");
-		error_hint(&err, "name the plan: atoll %s PLAN", c->command->name);
-		return cli_fail_error(c, &err);
-	}
-	r = atoll_plan_find_run(c->atoll, here, &c->plan, c->res);
-	return r < 0 ? cli_fail(c, r) : 0;
-}
-
-static int find_plan(struct cli *c)
-{
-	int r;
-
-	if (c->args.n_words == 0)
-		return find_run(c);
-	r = atoll_plan_find(c->atoll, c->args.words[0], &c->plan, c->res);
-	return r < 0 ? cli_fail(c, r) : 0;
-}
-
 int cli_open_plan(struct cli *c)
 {
 	int status = cli_open(c);
 
-	return status ? status : find_plan(c);
+	return status ? status : which_plan(c);
 }
 
 /* Who is inside a command of the plan would wait for that command, which waits for it. */
@@ -162,7 +137,7 @@ int cli_open_plan_settled(struct cli *c)
 	int status = cli_open_settled(c);
 
 	if (status == 0)
-		status = find_plan(c);
+		status = which_plan(c);
 	return status ? status : check_not_inside(c);
 }
 

@@ -30,8 +30,16 @@
 
 struct cli;
 
+/* Which plan is meant where none is named, of those with a resource that holds the current directory. */
+enum pick {
+	PICK_NONE = 0, /* it takes no plan, or finds it in its own way */
+	PICK_LATEST,   /* the last used, and says so: for a command that only looks */
+	PICK_AT_WORK,  /* the only one with uncommitted changes or a running command */
+};
+
 struct command {
 	const char *name;
+	const char *also;          /* other names, with blanks between them, or NULL */
 	int (*run)(struct cli *c); /* exit status */
 	const char *words;         /* what it takes besides options; see enum value_kind */
 	const char *summary;
@@ -40,12 +48,17 @@ struct command {
 	size_t min_words, max_words;
 	size_t stop_at;     /* see args_parse() */
 	bool reads;         /* it changes nothing in the store; see registry_program() */
+	bool everyday;      /* shown by bare `atoll` */
 	bool hidden;        /* not for people: no help, no manual page */
 	bool pages;         /* its output may be long, and it changes nothing; see pager.h */
 	bool decides;       /* about a plan's work: signals are its own, see interrupt.h */
 	bool bare;          /* it works whatever the settings say */
 	int own_exit;       /* of any failure that is not the command's; 0: by its code */
 	const char *object; /* what its JSON is called; NULL: as the command */
+	enum pick pick;
+	bool paths_follow;    /* the first word is a plan only as a whole name, else a path */
+	bool program_follows; /* a program's command line, behind "--" where no plan is named */
+	bool whole_names;     /* it takes no beginning of a plan's name */
 	const struct command *there; /* its row with --remote; NULL: it works only here, */
 	bool here_only;              /* and does not do so while $ATOLL_REMOTE is set */
 };
@@ -58,6 +71,7 @@ struct cli {
 	struct args args;
 	struct atoll *atoll;
 	struct atoll_plan *plan;
+	bool is_picked; /* the plan, which no word named */
 	struct atoll_result *res;
 	const char *remote; /* --remote, $ATOLL_REMOTE; NULL: here */
 	bool json;
@@ -83,8 +97,8 @@ struct cli {
 int cli_open(struct cli *c);
 /* For commands that change something: settles first what dead processes left anywhere. */
 int cli_open_settled(struct cli *c);
-/* Opens the store and the plan that the first word names; without a word, the plan of the last `run`
- * in the current directory. */
+/* Opens the store and the plan that is meant (which.h). A word that named it is taken out of c->args:
+ * what is left are the command's other words. */
 int cli_open_plan(struct cli *c);
 /* The same for a command that needs the plan's lock. */
 int cli_open_plan_settled(struct cli *c);
@@ -109,6 +123,9 @@ const char *cli_plural(uint64_t n, const char *one, const char *many);
 /* For people: "0", "12K", "3.4M", in steps of 1024. */
 #define CLI_SIZE_LEN 8
 void cli_size(uint64_t bytes, char out[CLI_SIZE_LEN]);
+/* How long ago that was: "12 s", "5 min", "2 h", "3 d". */
+#define CLI_AGE_LEN 24
+void cli_age(int64_t real_ms, char out[CLI_AGE_LEN]);
 
 /* Reports a failure with what c->res holds; returns the exit status for CODE (< 0). */
 int cli_fail(struct cli *c, int code);
@@ -145,9 +162,20 @@ bool cli_is_terminal(const struct cli *c, FILE *f);
 /* Colour codes for F, or "" when it is to have none. */
 const char *cli_paint(const struct cli *c, FILE *f, enum paint p);
 
+/* ---- other-words.c ---- */
+
+struct other_word {
+	const char *word;    /* no command of Atoll */
+	const char *purpose; /* what it is for elsewhere */
+	const char *command; /* what is typed for that here, after "atoll" */
+};
+const struct other_word *other_word_at(size_t i); /* NULL after the last */
+const struct other_word *other_word_find(const char *word);
+
 /* ---- main.c ---- */
 
 const struct command *command_at(size_t i); /* NULL after the last */
+/* By its name, or one of its other names. */
 const struct command *command_find(const char *name, struct error *err);
 extern const struct option_row common_options[];
 
@@ -160,6 +188,7 @@ extern const struct command cmd_complete;
 extern const struct command cmd_completion;
 extern const struct command cmd_config;
 extern const struct command cmd_diff;
+extern const struct command cmd_discard;
 extern const struct command cmd_doctor;
 extern const struct command cmd_exec;
 extern const struct command cmd_help;
@@ -167,22 +196,23 @@ extern const struct command cmd_job;
 extern const struct command cmd_list;
 extern const struct command cmd_lock;
 extern const struct command cmd_log;
-extern const struct command cmd_path;
+extern const struct command cmd_open;
 extern const struct command cmd_recover;
 extern const struct command cmd_refresh;
 extern const struct command cmd_remote;
-extern const struct command cmd_reset;
 extern const struct command cmd_rollback;
 extern const struct command cmd_run;
 extern const struct command cmd_serve;
 extern const struct command cmd_shell;
-extern const struct command cmd_show;
 extern const struct command cmd_start;
+extern const struct command cmd_status;
 extern const struct command cmd_stop;
 extern const struct command cmd_token;
 extern const struct command cmd_version;
 
 /* What `atoll help CMD` prints; CMD may be NULL. Returns an exit status. */
 int help_about(const struct cli *c, const struct command *cmd);
+/* The everyday commands. */
+void help_everyday(FILE *f);
 
 #endif

@@ -34,13 +34,13 @@ static const struct option_row options[] = {
 const struct command cmd_add = {
 	.name = "add",
 	.run = add_run,
-	.words = "PLAN",
+	.words = "[PLAN]",
 	.summary = "add one more resource to a plan",
 	.about =
 		"A directory of the home or /var/tmp that was private to the plan comes with what commands\n"
 		"wrote there. What was changed outside since is a conflict.",
 	.options = options,
-	.min_words = 1,
+	.pick = PICK_AT_WORK,
 	.max_words = 1,
 	.here_only = true,
 };

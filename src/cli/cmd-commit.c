@@ -88,7 +88,7 @@ static bool is_part(const struct cli *c)
 {
 	size_t at = 0;
 
-	return c->args.n_words > 1 || args_next(&c->args, "exclude", &at);
+	return c->args.n_words > 0 || args_next(&c->args, "exclude", &at);
 }
 
 static void say_what(const struct cli *c, unsigned flags)
@@ -104,7 +104,7 @@ static void say_what(const struct cli *c, unsigned flags)
 
 	if (n == 0)
 		cli_say(c, "%s: %s", name,
-		        c->args.n_words > 1 ? "nothing changed there" : "no changes");
+		        c->args.n_words > 0 ? "nothing changed there" : "no changes");
 	else if (dry)
 		cli_say(c, "%s can be committed: %" PRIu64 " %s in %zu %s", name, n_changes,
 		        changes, n, dirs);
@@ -187,7 +187,8 @@ static int read_retain(struct cli *c, unsigned flags, int64_t *ret)
 			&err, -ATOLL_E_INVALID,
 			"option '--retain': '%s' is not a time, such as 15m, 24h or 7d, or never",
 			text);
-		error_hint(&err, "atoll commit %s --retain 24h", c->args.words[0]);
+		error_hint(&err, "atoll commit%s%s --retain 24h", c->args.n_words ? " " : "",
+		           c->args.n_words ? c->args.words[0] : "");
 		return cli_fail_error(c, &err);
 	}
 	if (*ret == 0)
@@ -207,7 +208,7 @@ static int commit_plan(struct cli *c, unsigned flags, int64_t retain_ms)
 		                       .retain_ms = retain_ms,
 		                       .digest = args_value(&c->args, "if-digest") };
 	struct error err = ERROR_INIT;
-	int r = names_resolve(&look, c->args.words + 1, c->args.n_words - 1, &named, &err);
+	int r = names_resolve(&look, c->args.words, c->args.n_words, &named, &err);
 
 	if (r >= 0)
 		r = paths_of(c, "ours", &look, &ours, &err);
@@ -271,7 +272,9 @@ const struct command cmd_commit = {
 	.name = "commit",
 	.run = commit_run,
 	.decides = true,
-	.words = "PLAN [PATH]...",
+	.also = "apply",
+	.words = "[PLAN] [PATH]...",
+	.everyday = true,
 	.summary = "bring a plan's changes into its resources: all of them or none",
 	.about =
 		"With PATHs only what lies at or below them is committed, all of it or nothing; the rest\n"
@@ -280,7 +283,8 @@ const struct command cmd_commit = {
 		"nothing is changed. A commit can be undone with rollback as long as undo.retention\n"
 		"says (atoll config), or --retain.",
 	.options = options,
-	.min_words = 1,
+	.pick = PICK_AT_WORK,
+	.paths_follow = true,
 	.max_words = SIZE_MAX,
 	.there = &there_commit,
 };

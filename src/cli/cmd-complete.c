@@ -231,9 +231,20 @@ static void offer_commands(const struct line *l)
 {
 	const struct command *cmd;
 
-	for (size_t i = 0; (cmd = command_at(i)); i++)
+	for (size_t i = 0; (cmd = command_at(i)); i++) {
+		const char *also = cmd->also;
+
 		if (!cmd->hidden)
 			offer(l, "", cmd->name, cmd->summary);
+		while (also && *also) {
+			size_t len = strcspn(also, " ");
+			cleanup_free char *word = xstrndup(also, len);
+			cleanup_free char *about = xasprintf("as %s", cmd->name);
+
+			offer(l, "", word, about);
+			also += len + (also[len] == ' ');
+		}
+	}
 }
 
 static void offer_value(const struct line *l, const char *prefix, const char *name)

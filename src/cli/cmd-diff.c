@@ -39,9 +39,8 @@ static int read_form(struct cli *c, enum diff_form *ret)
 	if (given > 1)
 		return cli_fail_usage(c, "diff: --name-status, --stat, --patch and --conflicts "
 		                         "exclude each other");
-	if (args_has(&c->args, "digest") && !c->json && (given > 0 || c->args.n_words > 1))
-		return cli_fail_usage(c, "diff: --digest is of all that a plan changes, and is "
-		                         "shown alone, but for --json");
+	if (args_has(&c->args, "digest") && !c->json && given > 0)
+		return cli_fail_usage(c, "diff: --digest is shown alone, but for --json");
 	if (args_has(&c->args, "unified") && *ret != DIFF_PATCH)
 		return cli_fail_usage(c, "diff: --unified is for --patch");
 	return 0;
@@ -111,8 +110,8 @@ static int select_init(struct diff_select *s, struct cli *c, struct error *err)
 		r = diff_select_exclude(s, pattern, err);
 	if (r < 0)
 		return r;
-	s->is_narrowed = c->args.n_words > 1;
-	return names_resolve(&look, c->args.words + 1, c->args.n_words - 1, &s->paths, err);
+	s->is_narrowed = c->args.n_words > 0;
+	return names_resolve(&look, c->args.words, c->args.n_words, &s->paths, err);
 }
 
 /* A warning for each pattern that left nothing out. */
@@ -226,8 +225,19 @@ static int check_home(struct cli *c)
 		if (args_has(&c->args, others[i]))
 			return cli_fail_usage(c, "diff: --home and --%s exclude each other",
 			                      others[i]);
-	if (c->args.n_words > 1)
+	return 0;
+}
+
+/* Once the plan is known, and what is left are paths. */
+static int check_paths(struct cli *c)
+{
+	if (c->args.n_words == 0)
+		return 0;
+	if (args_has(&c->args, "home"))
 		return cli_fail_usage(c, "diff: --home takes no paths");
+	if (args_has(&c->args, "digest") && !c->json)
+		return cli_fail_usage(c, "diff: --digest is of all that a plan changes, and takes "
+		                         "no paths");
 	return 0;
 }
 
@@ -242,6 +252,8 @@ static int diff_run(struct cli *c)
 		status = check_home(c);
 	if (status == 0)
 		status = cli_open_plan(c);
+	if (status == 0)
+		status = check_paths(c);
 	if (status == 0 && home)
 		return diff_home(c);
 	v.diff.plan = c->plan;
@@ -271,14 +283,16 @@ static const struct option_row options[] = {
 const struct command cmd_diff = {
 	.name = "diff",
 	.run = diff_run,
-	.words = "PLAN [PATH]...",
+	.words = "[PLAN] [PATH]...",
+	.everyday = true,
 	.summary = "show what a commit would change",
 	.about =
 		"A is added, M changed, D deleted. Of a directory that is new, deleted or replaced every\n"
 		"entry is shown. A patch can be given to git apply: its paths are relative to the\n"
 		"resource, so name one resource: atoll diff PLAN ROOT --patch | git -C ROOT apply",
 	.options = options,
-	.min_words = 1,
+	.pick = PICK_LATEST,
+	.paths_follow = true,
 	.max_words = SIZE_MAX,
 	.reads = true,
 	.pages = true,

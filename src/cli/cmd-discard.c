@@ -1,38 +1,123 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* atoll reset: the work since the last commit is dropped, the plan goes on. */
+/*
+ * atoll discard: the changes since the last commit are dropped. A plan of `run` was made for them and ends;
+ * one of `start` goes on from what is there now, and so does one whose commits can still be undone.
+ */
 #include "cli/decide.h"
+#include "cli/question.h"
 #include "cli/there.h"
+#include "cli/which.h"
 
+#include "util/cleanup.h"
+#include "util/mem.h"
+
+#include <inttypes.h>
 #include <stdlib.h>
 
-static int reset_run(struct cli *c)
-{
-	const char *name;
-	int status, r;
+struct facts {
+	char *use;
+	bool ends;
+	int64_t changes; /* -1: they cannot be counted */
+};
 
-	status = cli_open_plan_settled(c);
-	if (status)
-		return status;
-	name = atoll_plan_name(c->plan);
-	r = atoll_plan_reset(c->plan, c->res);
+static int take_info(void *user, const struct atoll_plan_info *info)
+{
+	struct facts *f = user;
+
+	f->use = which_describe(info->command, info->used_ms);
+	f->ends = info->from_run && info->batches == 0;
+	return 0;
+}
+
+/* "12 uncommitted changes" */
+static char *name_changes(const struct facts *f)
+{
+	if (f->changes < 0)
+		return xstrdup("the uncommitted changes");
+	return xasprintf("%" PRId64 " uncommitted %s", f->changes,
+	                 cli_plural((uint64_t)f->changes, "change", "changes"));
+}
+
+static bool may_discard(const struct cli *c, const struct facts *f)
+{
+	const char *name = atoll_plan_name(c->plan);
+	cleanup_free char *changes = name_changes(f), *question = NULL;
+
+	if (f->changes == 0 && !f->ends)
+		return true;
+	if (f->changes == 0)
+		question = xasprintf("end plan %s (%s), which has no uncommitted changes?", name,
+		                     f->use);
+	else
+		question = xasprintf("drop %s of plan %s (%s)?", changes, name, f->use);
+	return cli_confirm(c, question);
+}
+
+static void say_discarded(const struct cli *c, const struct facts *f)
+{
+	const char *name = atoll_plan_name(c->plan);
+	cleanup_free char *changes = name_changes(f);
+
+	if (f->ends) {
+		cli_say(c, "discarded %s; plan %s has ended", changes, name);
+		return;
+	}
+	cli_say(c, "discarded %s of plan %s; it goes on from what is there now", changes, name);
+	cli_notes(c);
+	cli_next(c, "atoll exec %s -- COMMAND", name);
+}
+
+static int discard(struct cli *c, struct facts *f)
+{
+	int r = atoll_plan_show(c->plan, take_info, f, c->res);
+
+	if (r < 0)
+		return cli_fail(c, r);
+	f->changes = atoll_plan_diff(c->plan, NULL, NULL, NULL);
+	if (!may_discard(c, f)) {
+		cli_say(c, "nothing was changed");
+		return EXIT_FAILURE;
+	}
+	r = f->ends ? atoll_plan_stop(c->plan, ATOLL_FORCE, c->res)
+	            : atoll_plan_reset(c->plan, c->res);
 	if (r < 0)
 		return cli_fail(c, r);
 	if (c->json)
 		return decide_json(c, 0);
-	cli_say(c, "reset %s: its work is dropped, it begins from what is there now", name);
-	cli_notes(c);
-	cli_next(c, "atoll exec %s -- COMMAND", name);
+	say_discarded(c, f);
 	return EXIT_SUCCESS;
 }
 
-const struct command cmd_reset = {
-	.name = "reset",
-	.run = reset_run,
+static int discard_run(struct cli *c)
+{
+	struct facts f = { 0 };
+	int status;
+
+	if (c->args.n_words == 0 && (c->yes || c->json || !question_possible()))
+		return cli_fail_usage(c, "discard: without a question it needs the name of the "
+		                         "plan: atoll discard PLAN");
+	status = cli_open_plan_settled(c);
+	if (status == 0)
+		status = discard(c, &f);
+	free(f.use);
+	return status;
+}
+
+const struct command cmd_discard = {
+	.name = "discard",
+	.also = "reset",
+	.run = discard_run,
 	.decides = true,
-	.words = "PLAN",
-	.summary = "drop a plan's uncommitted work and begin again from what is there now",
-	.about = "Commits of the plan stay. It is the way out of a conflict, too.",
-	.min_words = 1,
+	.object = "reset",
+	.words = "[PLAN]",
+	.everyday = true,
+	.summary = "drop a plan's uncommitted changes",
+	.about =
+		"A plan of run ends with it; one of start goes on from what is there now. Commits stay.\n"
+		"On a terminal it asks; elsewhere it needs the whole name of the plan. It is the way\n"
+		"out of a conflict, too.",
 	.max_words = 1,
-	.there = &there_reset,
+	.pick = PICK_AT_WORK,
+	.whole_names = true,
+	.there = &there_discard,
 };

@@ -77,6 +77,9 @@ static int exec_run(struct cli *c)
 	struct atoll_exec exec = { .timeout_ms = c->settings.v[SETTING_EXEC_TIMEOUT].number };
 	int failed, r;
 
+	if (c->args.n_before_dashes != 0 && c->args.n_words < 2)
+		return cli_fail_usage(c, "exec: missing argument: atoll exec %s",
+		                      c->command->words);
 	failed = command_options(c, &exec);
 	if (failed)
 		return failed;
@@ -92,7 +95,7 @@ static int exec_run(struct cli *c)
 		return failed;
 	warn_outside(c, &exec);
 
-	r = command_run(c, c->args.words + 1, c->args.n_words - 1, &exec, &status);
+	r = command_run(c, c->args.words, c->args.n_words, &exec, &status);
 	return r < 0 ? cli_fail(c, r) : report(c);
 }
 
@@ -107,7 +110,8 @@ static const struct option_row options[] = {
 const struct command cmd_exec = {
 	.name = "exec",
 	.run = exec_run,
-	.words = "PLAN [--] COMMAND [ARGUMENT]...",
+	.words = "[PLAN] [--] COMMAND [ARGUMENT]...",
+	.everyday = true,
 	.summary = "run a command in a plan",
 	.about =
 		"It sees its changes at the resources' own paths; nothing real has changed. The\n"
@@ -115,9 +119,11 @@ const struct command cmd_exec = {
 		"126 and 127 when the command cannot be run or found, 128+N when signal N ended it.\n"
 		"With --json the last line of standard output is the object.",
 	.options = options,
-	.min_words = 2,
+	.min_words = 1,
 	.max_words = SIZE_MAX,
 	.stop_at = 2,
 	.own_exit = EXIT_OWN,
+	.pick = PICK_AT_WORK,
+	.program_follows = true,
 	.there = &there_exec,
 };

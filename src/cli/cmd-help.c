@@ -76,11 +76,31 @@ static void put_there(FILE *f, const struct command *cmd)
 	put_options(f, cmd->options);
 }
 
+/* What PLAN can be, and which one is meant without it. */
+static void put_plan(FILE *f, const struct command *cmd)
+{
+	if (!strstr(cmd->words, "PLAN"))
+		return;
+	(void)fprintf(f, "\nPLAN is a name or an id%s, or - for the only plan there is.\n",
+	              cmd->paths_follow || cmd->whole_names ? ", whole"
+	                                                    : ", or the beginning of either");
+	if (cmd->pick == PICK_LATEST)
+		(void)fputs("Without it: the last used of those whose resources hold the current "
+		            "directory.\n",
+		            f);
+	if (cmd->pick == PICK_AT_WORK)
+		(void)fputs("Without it: of those whose resources hold the current directory, the "
+		            "only one with\nuncommitted changes or a running command.\n",
+		            f);
+}
+
 static void put_command(FILE *f, const struct command *cmd)
 {
 	(void)fprintf(f, "usage: atoll %s%s%s%s\n\n%s\n", cmd->name,
 	              cmd->options ? " [OPTION]..." : "", *cmd->words ? " " : "", cmd->words,
 	              cmd->summary);
+	if (cmd->also)
+		(void)fprintf(f, "\nalso accepted: %s\n", cmd->also);
 	if (cmd->about)
 		(void)fprintf(f, "\n%s\n", cmd->about);
 	if (cmd->options) {
@@ -91,10 +111,7 @@ static void put_command(FILE *f, const struct command *cmd)
 		put_there(f, cmd->there);
 	(void)fputs("\noptions of every command:\n", f);
 	put_options(f, common_options);
-	if (strncmp(cmd->words, "PLAN", 4) == 0)
-		(void)fputs("\nPLAN is a name, an id, the beginning of either, or - for the only "
-		            "plan there is.\n",
-		            f);
+	put_plan(f, cmd);
 	(void)fprintf(f, "\nmore: man atoll-%s\n", cmd->name);
 }
 
@@ -127,6 +144,17 @@ static void put_overview(FILE *f)
 	(void)fputs("\nfirst steps: atoll run -- COMMAND, or atoll start NAME --dir DIR\n"
 	            "more: atoll help COMMAND, man atoll\n",
 	            f);
+}
+
+void help_everyday(FILE *f)
+{
+	const struct command *cmd;
+
+	(void)fputs("usage: atoll COMMAND [OPTION]... [WORD]...\n\n", f);
+	for (size_t i = 0; (cmd = command_at(i)); i++)
+		if (cmd->everyday)
+			(void)fprintf(f, "  %-10s %s\n", cmd->name, cmd->summary);
+	(void)fputs("\nall commands: atoll help; about one: atoll help COMMAND\n", f);
 }
 
 /* ---- for programs, among them those that make the manual pages ---- */
@@ -198,10 +226,27 @@ static void json_words(struct json *j, const char *words)
 	json_close(j);
 }
 
+/* The words of TEXT, which may be NULL. */
+static void json_list(struct json *j, const char *key, const char *text)
+{
+	json_open_array(j, key);
+	while (text && *text) {
+		size_t len = strcspn(text, " ");
+		cleanup_free char *word = xstrndup(text, len);
+
+		json_string(j, NULL, word);
+		text += len + (text[len] == ' ');
+	}
+	json_close(j);
+}
+
 static void json_command(struct json *j, const struct command *cmd)
 {
 	json_open_object(j, NULL);
 	json_string(j, "name", cmd->name);
+	json_list(j, "also", cmd->also);
+	json_bool(j, "everyday", cmd->everyday);
+	json_string(j, "object", cmd->object ? cmd->object : cmd->name);
 	json_string(j, "words", cmd->words);
 	json_words(j, cmd->words);
 	json_string(j, "summary", cmd->summary);
@@ -215,6 +260,7 @@ static void json_command(struct json *j, const struct command *cmd)
 
 static void put_json(const struct command *only)
 {
+	const struct other_word *other;
 	const struct command *cmd;
 	struct json j;
 
@@ -226,6 +272,15 @@ static void put_json(const struct command *only)
 	for (size_t i = 0; (cmd = command_at(i)); i++)
 		if (!cmd->hidden && (!only || cmd == only))
 			json_command(&j, cmd);
+	json_close(&j);
+	json_open_array(&j, "other_words");
+	for (size_t i = 0; (other = other_word_at(i)); i++) {
+		json_open_object(&j, NULL);
+		json_string(&j, "word", other->word);
+		json_string(&j, "purpose", other->purpose);
+		json_string(&j, "command", other->command);
+		json_close(&j);
+	}
 	json_close(&j);
 	json_options(&j, common_options, NULL);
 	json_open_array(&j, "exit_status");

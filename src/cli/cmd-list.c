@@ -94,8 +94,10 @@ static int list_run(struct cli *c)
 
 const struct command cmd_list = {
 	.name = "list",
+	.also = "ls",
 	.run = list_run,
 	.words = "",
+	.everyday = true,
 	.summary = "list all plans",
 	.reads = true,
 	.pages = true,

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* atoll path: where a plan's work lies, for tools that are not run through exec. */
+/* atoll open: where a plan's work lies, for tools that are not run through exec. */
 #include "cli/cli.h"
 
 #include "util/cleanup.h"
 
 #include <stdlib.h>
 
-static int path_run(struct cli *c)
+static int open_run(struct cli *c)
 {
-	const char *resource = c->args.n_words > 1 ? c->args.words[1] : NULL;
 	cleanup_free char *path = NULL;
+	const char *resource;
 	struct json j;
 	int status, r;
 
 	status = cli_open_plan_settled(c);
 	if (status)
 		return status;
+	resource = c->args.n_words > 0 ? c->args.words[0] : NULL;
 	r = atoll_sandbox_path(c->plan, resource, &path, c->res);
 	if (r < 0)
 		return cli_fail(c, r);
@@ -36,15 +37,24 @@ static int path_run(struct cli *c)
 	return EXIT_SUCCESS;
 }
 
-const struct command cmd_path = {
-	.name = "path",
-	.run = path_run,
-	.words = "PLAN [RESOURCE]",
+static const struct option_row options[] = {
+	{ "print", NULL, "print the path, and start no program (it does no more yet)" },
+	{ NULL, NULL, NULL },
+};
+
+const struct command cmd_open = {
+	.name = "open",
+	.also = "path",
+	.object = "path",
+	.run = open_run,
+	.words = "[PLAN] [RESOURCE]",
 	.summary = "print where the work on a resource lies",
 	.about =
 		"What is written below it is part of the plan. RESOURCE is a root or a sandbox's id;\n"
 		"it may be left out when the plan has only one.",
-	.min_words = 1,
+	.options = options,
+	.pick = PICK_AT_WORK,
+	.paths_follow = true,
 	.max_words = 2,
 	.here_only = true,
 };

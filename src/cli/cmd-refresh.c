@@ -52,12 +52,12 @@ const struct command cmd_refresh = {
 	.name = "refresh",
 	.run = refresh_run,
 	.decides = true,
-	.words = "PLAN",
+	.words = "[PLAN]",
 	.summary = "take over into a plan what somebody else changed meanwhile",
 	.about =
 		"Only where the plan changed nothing: what both changed is named and stays a conflict.\n"
 		"No work is lost.",
-	.min_words = 1,
+	.pick = PICK_AT_WORK,
 	.max_words = 1,
 	.here_only = true,
 };

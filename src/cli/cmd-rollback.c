@@ -161,12 +161,14 @@ const struct command cmd_rollback = {
 	.name = "rollback",
 	.run = rollback_run,
 	.decides = true,
-	.words = "[PLAN]",
+	.words = "PLAN",
+	.everyday = true,
 	.summary = "undo a plan's commits and drop its work",
 	.about = "The very files that were there before come back. If one of them was changed by\n"
-		 "somebody since the commit, nothing is undone and exit 3 names it.\n"
-		 "Without a PLAN: the one that the last run in the current directory left.",
+		 "somebody since the commit, nothing is undone and exit 3 names it.",
 	.options = options,
+	.min_words = 1,
 	.max_words = 1,
+	.whole_names = true,
 	.there = &there_rollback,
 };

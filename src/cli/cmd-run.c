@@ -383,6 +383,7 @@ const struct command cmd_run = {
 	.name = "run",
 	.run = run_run,
 	.words = "[--] COMMAND [ARGUMENT]...",
+	.everyday = true,
 	.summary = "start, run one command, show what it changed, and ask what to do",
 	.about =
 		"Without --dir, --git or --file: the project of the current directory, and a database\n"

@@ -55,6 +55,7 @@ const struct command cmd_start = {
 	.name = "start",
 	.run = start_run,
 	.words = "[NAME]",
+	.everyday = true,
 	.summary = "make a plan: a private copy of each resource, to be committed together",
 	.about =
 		"Prints the plan's name, which is made up when none is given. If a resource cannot be\n"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* atoll show: one plan, its resources and its history. Takes no lock. */
+/* atoll status: one plan, its resources and its history. Takes no lock. */
 #include "cli/cli.h"
 
 #include "plan/ask.h"
@@ -126,7 +126,7 @@ static void say_next(const struct view *v)
 		cli_next(v->c, "atoll diff %s", name);
 }
 
-static int show_run(struct cli *c)
+static int status_run(struct cli *c)
 {
 	struct view v = { .c = c };
 	struct json j;
@@ -148,12 +148,15 @@ static int show_run(struct cli *c)
 	return EXIT_SUCCESS;
 }
 
-const struct command cmd_show = {
-	.name = "show",
-	.run = show_run,
-	.words = "PLAN",
+const struct command cmd_status = {
+	.name = "status",
+	.also = "show",
+	.object = "show",
+	.run = status_run,
+	.words = "[PLAN]",
+	.everyday = true,
 	.summary = "show a plan, its resources and its history",
-	.min_words = 1,
+	.pick = PICK_LATEST,
 	.max_words = 1,
 	.reads = true,
 	.pages = true,

@@ -45,6 +45,7 @@ const struct command cmd_stop = {
 	.run = stop_run,
 	.decides = true,
 	.words = "PLAN",
+	.everyday = true,
 	.summary = "end a plan and remove what it keeps; its commits stay and become final",
 	.options = options,
 	.min_words = 1,

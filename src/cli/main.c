@@ -24,17 +24,17 @@ static const struct command *const commands[] = {
 	&cmd_add,
 	&cmd_exec,
 	&cmd_shell,
-	&cmd_path,
+	&cmd_open,
 	&cmd_job,
 	/* look */
 	&cmd_diff,
-	&cmd_show,
+	&cmd_status,
 	&cmd_list,
 	&cmd_log,
 	/* decide */
 	&cmd_commit,
 	&cmd_rollback,
-	&cmd_reset,
+	&cmd_discard,
 	&cmd_refresh,
 	&cmd_stop,
 	/* keep house */
@@ -77,16 +77,34 @@ const struct command *command_at(size_t i)
 	return i < sizeof(commands) / sizeof(commands[0]) ? commands[i] : NULL;
 }
 
+/* It is one of the words in WORDS, which may be NULL. */
+static bool is_among(const char *words, const char *name)
+{
+	size_t len = strlen(name);
+
+	for (; words && *words; words += strcspn(words, " "), words += *words == ' ')
+		if (strncmp(words, name, len) == 0 && (words[len] == ' ' || !words[len]))
+			return true;
+	return false;
+}
+
 const struct command *command_find(const char *name, struct error *err)
 {
+	const struct other_word *other = other_word_find(name);
 	struct suggestions s = { .wanted = name };
 	const struct command *cmd;
 
 	for (size_t i = 0; (cmd = command_at(i)); i++) {
-		if (strcmp(cmd->name, name) == 0)
+		if (strcmp(cmd->name, name) == 0 || is_among(cmd->also, name))
 			return cmd;
 		if (!cmd->hidden)
 			suggest_try(&s, cmd->name, strlen(cmd->name));
+	}
+	if (other) {
+		(void)error_set(err, -ATOLL_E_INVALID, "no such command; to %s: atoll %s",
+		                other->purpose, other->command);
+		error_hint(err, "atoll help");
+		return NULL;
 	}
 	(void)error_set(err, -ATOLL_E_INVALID, "unknown command '%s'", name);
 	error_hint(err, "atoll help");
@@ -282,7 +300,10 @@ static int dispatch(struct cli *c, char **argv)
 		if (asked)
 			return run_command(c, NULL, none);
 		c->command = NULL;
-		return cli_fail_usage(c, "which command?");
+		if (c->json)
+			return cli_fail_usage(c, "which command?");
+		help_everyday(stdout);
+		return EXIT_USAGE;
 	}
 	r = run_command(c, args_value(&front, "remote"), front.words + 1);
 	args_done(&front);

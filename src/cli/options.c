@@ -275,10 +275,12 @@ int args_parse(struct args *a, char **argv, const struct option_row *own,
 
 	a->given = xcalloc(count_given(argv) + 1, sizeof(*a->given));
 	a->words = xcalloc(n + 1, sizeof(*a->words));
+	a->n_before_dashes = SIZE_MAX;
 	while (r == 0 && *p.next) {
 		char *arg = *p.next++;
 
 		if (strcmp(arg, "--") == 0) {
+			a->n_before_dashes = a->n_words;
 			take_rest(&p);
 		} else if (strncmp(arg, "--", 2) == 0) {
 			r = parse_long(&p, arg);

@@ -61,6 +61,7 @@ struct args {
 	size_t n_given;
 	char **words; /* what is no option; ends with NULL */
 	size_t n_words;
+	size_t n_before_dashes; /* words before "--"; SIZE_MAX: there was none */
 };
 #define ARGS_INIT ((struct args){ 0 })
 

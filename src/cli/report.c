@@ -3,10 +3,12 @@
 #include "cli/cli.h"
 
 #include "util/cleanup.h"
+#include "util/clock.h"
 #include "util/escape.h"
 #include "util/strbuf.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +47,22 @@ void cli_put_path(FILE *f, const char *path)
 const char *cli_plural(uint64_t n, const char *one, const char *many)
 {
 	return n == 1 ? one : many;
+}
+
+void cli_age(int64_t real_ms, char out[CLI_AGE_LEN])
+{
+	static const struct {
+		int64_t seconds;
+		const char *unit;
+	} units[] = { { 24 * 3600, "d" }, { 3600, "h" }, { 60, "min" }, { 1, "s" } };
+	int64_t age = (clock_real_ms() - real_ms) / 1000;
+	size_t i = 0;
+
+	if (age < 0)
+		age = 0; /* the clock was set back */
+	while (units[i].seconds > 1 && age < units[i].seconds)
+		i++;
+	(void)snprintf(out, CLI_AGE_LEN, "%" PRId64 " %s", age / units[i].seconds, units[i].unit);
 }
 
 void cli_size(uint64_t bytes, char out[CLI_SIZE_LEN])

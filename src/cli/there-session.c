@@ -190,8 +190,8 @@ static int reset_run(struct cli *c)
 	return EXIT_SUCCESS;
 }
 
-const struct command there_reset = {
-	.name = "reset",
+const struct command there_discard = {
+	.name = "discard",
 	.object = "remote-session",
 	.run = reset_run,
 	.words = "",

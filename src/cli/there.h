@@ -32,7 +32,7 @@ extern const struct command there_diff;
 extern const struct command there_exec;
 extern const struct command there_list;
 extern const struct command there_log;
-extern const struct command there_reset;
+extern const struct command there_discard;
 extern const struct command there_shell;
 extern const struct command there_start;
 extern const struct command there_stop;

@@ -15,7 +15,7 @@ advises() {
 @test "advice for slips on the command line leads on" {
 	two_dirs
 	atoll start p --dir a --dir b
-	advises 2 "unknown command 'nope'" 'atoll help' help nope
+	advises 2 "unknown command 'nothing'" 'atoll help' help nothing
 	[[ $output != *'atoll help help'* ]]
 	advises 2 "'x' is one word too many: atoll list" 'atoll help list' list x
 	[[ ${lines[0]} != *' ' ]]

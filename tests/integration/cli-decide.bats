@@ -137,7 +137,7 @@ committed() {
 	echo theirs >a/two
 	run atoll reset p
 	status_is 0
-	says 'reset p'
+	says 'discarded 3 uncommitted changes of plan p; it goes on from what is there now'
 	[ "$(cat "$(atoll path p a 2>/dev/null)/two")" = theirs ]
 	atoll exec p -- sh -c 'echo mine >"$ATOLL_RESOURCE_1/one"'
 	run atoll commit p
@@ -965,7 +965,7 @@ error_is() {
 	done
 	run atoll stop p more
 	status_is 2
-	for command in reset refresh stop; do
+	for command in reset rollback stop; do
 		run atoll "$command" --json
 		error_is invalid 2
 	done

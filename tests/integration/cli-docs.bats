@@ -49,7 +49,7 @@ commands_in() {
 	n=0
 	while read -r _ command words; do
 		[ -n "$command" ] || continue
-		jq -e --arg c "$command" 'any(.commands[]; .name == $c)' <<<"$help" >/dev/null || {
+		jq -e --arg c "$command" 'any(.commands[]; .name == $c or any(.also[]; . == $c))' <<<"$help" >/dev/null || {
 			# Slips are shown, too, as slips.
 			[ "$command" = comit ] && continue
 			echo "no command: atoll $command $words"

@@ -82,7 +82,7 @@ plan_at_work() {
 		# One word too many or too few.
 		[[ $command =~ ^(exec|run|diff|commit)$ ]] || fails "$want" "$command" a b c
 	done < <(atoll help --json | jq -r '.commands[] | "\(.name) \(.command_exit)"')
-	fails 2 commit
+	fails 2 rollback
 	fails 125 exec p
 	[ ! -e "$ATOLL_HOME" ]
 	fails 2 start 'not a name' --dir .

@@ -23,7 +23,7 @@ load cli
 @test "cli every command explains itself" {
 	commands=$(atoll help --json | jq -r '.commands[].name')
 	[ "$(wc -w <<<"$commands")" -ge 15 ]
-	for command in start exec path diff show list commit rollback reset stop clean recover \
+	for command in start exec open diff status list commit rollback discard stop clean recover \
 		doctor help version; do
 		grep -qx "$command" <<<"$commands"
 	done
@@ -95,9 +95,9 @@ load cli
 @test "cli wrong usage is exit 2" {
 	run atoll
 	status_is 2
-	run atoll commit
+	run atoll rollback
 	status_is 2
-	run atoll reset a b
+	run atoll discard a b
 	status_is 2
 	says "'b' is one word too many"
 	run atoll commit p --allow everything
@@ -136,7 +136,7 @@ load cli
 }
 
 @test "cli usage errors are JSON too" {
-	for words in 'lsit --json' '--json lsit' 'commit --json' 'commit p --frobnicate --json' '--json'; do
+	for words in 'lsit --json' '--json lsit' 'rollback --json' 'commit p --frobnicate --json' '--json'; do
 		# shellcheck disable=SC2086 # words
 		run atoll $words
 		status_is 2

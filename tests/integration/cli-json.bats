@@ -221,7 +221,7 @@ member() {
 
 @test "json of every command was seen by the tests above" {
 	[ -z "${BATS_TEST_FILTER:-}" ] || skip 'only some of them ran'
-	atoll help --json | jq -r '.commands[].name' | sort >names
+	atoll help --json | jq -r '.commands[].object' | sort >names
 	sort -u "$BATS_FILE_TMPDIR/seen" | comm -23 names - >unseen
 	cat unseen
 	[ ! -s unseen ]

@@ -38,70 +38,31 @@ the_plan() {
 	[ "$(cat file)" = old ]
 }
 
-@test "cli rollback without a plan takes back the last run here" {
-	one_dir
-	run atoll rollback
-	status_is 1
-	says "no run in '$PWD' left a plan"
-	says 'hint: name the plan; atoll list'
-	run atoll rollback --json
-	status_is 1
-	[ "$(jq -r '[.format, .code, .command] | join(" ")' <<<"$output")" = 'atoll.error/1 not-found rollback' ]
-	atoll run --commit -- sh -c 'echo first >file'
-	first=$(the_plan)
-	atoll run --commit -- sh -c 'echo second >other'
-	second=$(atoll list --json | jq -r '.plans[1].name')
-	# Neither started here, nor run elsewhere.
-	atoll start other --dir .
-	mkdir sub
-	(cd sub && atoll run --commit -- sh -c 'echo below >it')
-	run atoll rollback
-	status_is 0
-	says "rolled back $second: 1 directory is as before"
-	says "atoll stop $second"
-	[ ! -e other ]
-	[ "$(cat file sub/it)" = "$(printf 'first\nbelow')" ]
-	# It is still the last one, until it is stopped.
-	run atoll rollback
-	status_is 0
-	says "$second: no changes"
-	atoll stop "$second"
-	ln -s . "$work/link"
-	run --separate-stderr sh -c 'cd "$1/link/a" && exec "$2" rollback --json' sh "$work" "$ATOLL"
-	status_is 0
-	[ "$(jq -r '[.format, .plan.name, .participants[0].outcome] | join(" ")' <<<"$output")" = \
-		"atoll.rollback/1 $first rolled back" ] || { echo "$output"; false; }
-	[ "$(cat file)" = old ]
-	atoll stop "$first"
-	run atoll rollback
-	status_is 1
-	(cd sub && atoll rollback)
-	[ ! -e sub/it ]
-	run atoll rollback one two
-	status_is 2
-}
-
-@test "cli rollback without a plan drops what the last run kept, and takes its options" {
+@test "cli rollback needs the name of the plan" {
 	one_dir
 	atoll run --keep -- sh -c 'echo new >file'
-	run atoll rollback --keep-work
+	run atoll rollback
+	status_is 2
+	run atoll rollback "$(the_plan)" two
+	status_is 2
+	run atoll rollback "$(the_plan)" --keep-work
 	status_is 0
 	says "$(the_plan): nothing was committed, its work is kept"
-	run atoll rollback
+	run atoll rollback "$(the_plan)"
 	status_is 0
 	says "rolled back $(the_plan): its work is dropped"
 	[ "$(untouched .)" = "$before" ]
 	[ -z "$(atoll diff "$(the_plan)" 2>/dev/null)" ]
 }
 
-@test "cli rollback without a plan where the directory is gone" {
+@test "cli which plan is not asked where the directory is gone" {
 	mkdir gone
 	cd gone
 	rmdir "$work/gone"
-	run "$ATOLL" rollback
+	run "$ATOLL" commit
 	cd "$work"
 	status_is 1
-	says 'name the plan: atoll rollback PLAN'
+	says 'name the plan: atoll commit PLAN'
 }
 
 @test "cli run --commit keeps the plan when the command fails, with its exit code" {

@@ -392,6 +392,34 @@ def term_question_yes_or_no():
         need('q' in w.names(), 'it was stopped')
 
 
+def term_question_discard():
+    """Asks, also where the plan is named; without a name it takes the only one at work."""
+    asked = r'drop 1 uncommitted change of plan (\S+) \(\d+ s ago: .*\)\? \[y/N\] $'
+    with Runs() as w:
+        w.atoll('exec', 'p', '--', 'sh', '-c', 'echo new >file')
+        for words in ((), ('p',)):
+            for answer, status in (('n\r', 1), ('\r', 1), ('\x03', -signal.SIGINT)):
+                t = w.terminal(ATOLL, 'discard', *words)
+                t.expect(asked)
+                t.type(answer)
+                same(t.end(), status, f'exit status after {answer!r}')
+                same(w.inside('cat', 'file'), 'new\n', f'the plan after {answer!r}')
+        t = w.terminal(ATOLL, 'discard', '--yes')
+        t.expect('needs the name of the plan')
+        same(t.end(), 2, 'exit status')
+        t = w.terminal(ATOLL, 'discard')
+        t.expect(asked)
+        t.type('y\r')
+        t.expect('discarded 1 uncommitted change of plan p; it goes on from what is there now')
+        same((t.end(), w.inside('cat', 'file')), (0, 'old\n'), 'the plan of start')
+        w.atoll('run', '--keep', '--', 'sh', '-c', 'echo new >file')
+        t = w.terminal(ATOLL, 'discard')
+        t.expect(asked)
+        t.type('y\r')
+        t.expect('has ended')
+        same((t.end(), w.names()), (0, ['p']), 'the plan of run')
+
+
 if __name__ == '__main__':
     sys.exit(run([complaining(check) for check in (
         term_question_each_answer,
@@ -408,4 +436,5 @@ if __name__ == '__main__':
         term_question_nobody_to_ask,
         term_question_job_control,
         term_question_yes_or_no,
+        term_question_discard,
     )]))
