@@ -318,7 +318,8 @@ static void take_messages(struct holder *h)
 			pass_stream(h);
 			continue;
 		}
-		r = wire_peek(&h->in, "Dd", &m);
+		/* An answer to a question of ours is read as a whole. */
+		r = wire_peek(&h->in, h->first && h->first->forward ? "Dd" : "", &m);
 		if (r < 0)
 			holder_lose(h, "the server speaks another protocol");
 		if (r <= 0)
