@@ -496,6 +496,8 @@ static int take_copy(struct client *c, const struct wire_message *m)
 /* 1: taken; 0: not now. */
 static int take_message(struct client *c, const struct wire_message *m)
 {
+	if (m->type == 'X' && c->holds > 0 && !c->copying)
+		return 0;
 	if (m->type == 'X') {
 		c->closing = true;
 		c->dead = true;
@@ -614,28 +616,47 @@ void client_pump(struct client *c)
 	}
 }
 
+/* Is a Terminate among the messages that it sent? */
+static bool says_goodbye(const struct client *c)
+{
+	struct wire_buf rest = c->in;
+	struct wire_message m;
+
+	if (!c->started || c->stream_left > 0)
+		return false;
+	while (wire_peek(&rest, "", &m) == 1) {
+		if (m.type == 'X')
+			return true;
+		wire_skip(&rest, &m);
+	}
+	return false;
+}
+
 void client_read(struct client *c)
 {
 	unsigned char buf[READ_SIZE];
-	ssize_t n = read(c->fd, buf, sizeof(buf));
+	ssize_t n = c->left ? 1 : read(c->fd, buf, sizeof(buf));
 
-	if (n > 0 && wire_add(&c->in, buf, (size_t)n) == 0)
+	if (c->left || (n > 0 && wire_add(&c->in, buf, (size_t)n) == 0))
 		return;
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
-	c->dead = true;
-	c->closing = true;
+	/* A server carries out what was sent to it whether or not its client stays for the answers. */
+	c->deaf = c->left = says_goodbye(c);
+	c->closing |= !c->left;
+	c->dead |= !c->left;
 }
 
 void client_write(struct client *c)
 {
 	while (wire_buf_left(&c->out) > 0 && !c->dead) {
-		ssize_t n = write(c->fd, c->out.v + c->out.off, wire_buf_left(&c->out));
+		ssize_t n = c->deaf ? (ssize_t)wire_buf_left(&c->out)
+		                    : write(c->fd, c->out.v + c->out.off, wire_buf_left(&c->out));
 
 		if (n < 0 && (errno == EAGAIN || errno == EINTR))
 			return;
 		if (n <= 0)
-			c->dead = true;
+			c->deaf = true;
 		else
 			c->out.off += (size_t)n;
 	}

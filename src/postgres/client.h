@@ -44,8 +44,10 @@ struct client {
 	int64_t prove_until; /* that it knows the password, until it has; 0: it need not */
 	bool proving;        /* it was asked for that */
 	struct scram_proof proof;
-	bool closing;   /* what is in OUT is the last */
-	bool dead;      /* nobody is there any more */
+	bool closing; /* what is in OUT is the last */
+	bool dead;    /* nobody is there any more */
+	bool deaf;    /* it reads no answers any more */
+	bool left; /* it has closed the connection; what it sent up to its Terminate is carried out */
 	bool cancel;    /* was asked for */
 	bool cancelled; /* what it left running */
 	unsigned holds;

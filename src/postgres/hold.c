@@ -119,7 +119,7 @@ static void gather(struct loop *l)
 		events |= POLLOUT;
 	add_fd(l, backend_fd(l->h.b), events);
 	for (const struct client *c = l->h.clients; c; c = client_next(c))
-		add_fd(l, c->fd, client_events(c));
+		add_fd(l, c->left ? FD_NONE : c->fd, client_events(c));
 	l->listeners_at = l->n;
 	for (const struct listener *d = l->h.listeners.first; d; d = d->next) {
 		add_fd(l, d->listen_fd, d->owner_fd != FD_NONE || room ? POLLIN : 0);

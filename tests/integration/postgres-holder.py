@@ -723,6 +723,50 @@ def a_client_that_dies_leaves_nothing(cluster, top):
             same(holder.psql('\\t\nselect count(*) from t'), 'Tuples only is on.\n     5\n\n', text)
 
 
+def what_was_sent_before_a_terminate_is_carried_out(cluster, top):
+    """Whether or not the client stays for the answers."""
+    def insert(i):
+        return f"insert into t values ({i})".encode()
+
+    farewells = [query(insert(10)), query(insert(10)) + query(insert(11)), run(insert(10)) + run(insert(11)) + SYNC,
+                 query(b"insert into t select 10, pg_sleep(0.1)"), query(b"select repeat('x', 5000000)") + query(insert(10)),
+                 query(b'begin') + query(insert(10)) + query(b'commit')]
+    nothing = [query(b'begin') + query(insert(10)), run(insert(10))]
+    for i, sent in enumerate(farewells + nothing):
+        for busy in (False, True):
+            cluster.sql(TABLE)
+            with Holder(cluster, top) as holder, raw_client(holder) as other:
+                if busy:
+                    other.sendall(query(b'begin; select 1'))
+                    read_until(other, b'Z')
+                with raw_client(holder) as s:
+                    s.sendall(sent + message(b'X', b''))
+                other.sendall(query(b'rollback'))
+                read_until(other, b'Z')
+                want = 5 + sent.count(b'insert into t') * (i < len(farewells))
+                deadline = time.monotonic() + PATIENCE
+                while (got := holder.psql('\\t\nselect count(*) from t').split()[-1]) != str(want):
+                    need(time.monotonic() < deadline, f'{sent[:60]!r}, busy {busy}: {got} rows, not {want}')
+
+
+def long_settings_and_many_constraints_are_kept(cluster, top):
+    """What the holder asks for itself may be longer than what it passes on in parts."""
+    many, width, schema = 1100, 60, 's' * 60
+    cluster.sql(f'{TABLE} create schema {schema} create table d(id int primary key, r int); alter table {schema}.d ' + ', '.join(
+        f'add constraint {f"c{i}_":x<{width}} foreign key (r) references t deferrable initially deferred' for i in range(many)))
+    with Holder(cluster, top) as holder, raw_client(holder) as one, raw_client(holder) as two:
+        path = b'pg_catalog' + b', public' * 30000
+        for client, text in ((one, b'set search_path = ' + path), (two, b'set search_path = public, ' + schema.encode()),
+                             (two, b'insert into d values (1, 1)')):
+            client.sendall(query(text))
+            need(read_until(client, b'Z')[-2][0] == b'C', text[:50])
+        one.sendall(query(b'show search_path'))
+        need(path in read_until(one, b'Z')[1][1], 'the path of the first client')
+        two.sendall(query(b'begin; insert into d values (2, 99); insert into t values (99); commit'))
+        same([kind for kind, _ in read_until(two, b'Z')], [b'C'] * 4 + [b'Z'], 'deferred in the second transaction, too')
+    cluster.sql(f'drop schema {schema} cascade')
+
+
 def the_end_of_the_server_is_said(cluster, top):
     cluster.sql(TABLE)
     with Holder(cluster, top) as holder, raw_client(holder) as s:
@@ -860,6 +904,7 @@ TESTS = [sessions_are_told_what_a_server_tells, messages_are_those_of_a_server, 
          strangers_are_refused, pieces_arrive_in_any_size,
          data_need_not_wait_for_the_answer, long_values_pass, tools_run_unmodified,
          a_driver_that_is_not_libpq, who_waits_too_long_is_told, a_client_that_dies_leaves_nothing,
+         what_was_sent_before_a_terminate_is_carried_out, long_settings_and_many_constraints_are_kept,
          the_end_of_the_server_is_said, what_cannot_be_prepared_is_known, what_a_plan_cannot_do_it_says,
          a_query_is_read_as_it_came_or_refused, roles_without_a_schema,
          statements_of_one_name_are_each_clients_own, what_a_client_sets_does_not_end_the_transaction]
