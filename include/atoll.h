@@ -736,7 +736,8 @@ ATOLL_API int atoll_plan_stop(struct atoll_plan *p, unsigned flags, struct atoll
 
 /* ---- keeping house ----------------------------------------------------------------------- */
 
-/* What purge would take: paths of owned plans whose owner is dead, and areas without a plan. */
+/* What purge would take: paths of settled plans (decided, and nothing of them can be undone), of owned plans whose
+ * owner is dead, and areas without a plan. */
 ATOLL_API int atoll_scan(struct atoll *a, atoll_path_fn fn, void *user, struct atoll_result *res);
 /* Takes them, recovering first. Plans with uncommitted work become abandoned and stay, unless
  * ATOLL_FORCE. Returns the number of plans removed. Also enforces retention. */

@@ -103,9 +103,11 @@ int cli_open_settled(struct cli *c)
 {
 	int status = cli_open(c);
 
-	if (status == 0)
-		settle(c);
-	return status;
+	if (status)
+		return status;
+	settle(c);
+	cleanup_retention(c->atoll, NULL);
+	return 0;
 }
 
 /* ---- the plan ---- */
@@ -134,11 +136,16 @@ static int check_not_inside(struct cli *c)
 
 int cli_open_plan_settled(struct cli *c)
 {
-	int status = cli_open_settled(c);
+	int status = cli_open(c);
 
-	if (status == 0)
-		status = which_plan(c);
-	return status ? status : check_not_inside(c);
+	if (status)
+		return status;
+	settle(c);
+	status = which_plan(c);
+	if (status)
+		return status;
+	cleanup_retention(c->atoll, atoll_plan_id(c->plan));
+	return check_not_inside(c);
 }
 
 unsigned cli_policy(const struct cli *c)

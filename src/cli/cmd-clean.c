@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* atoll clean: remove what dead owners left. */
+/* atoll clean: remove the plans that nothing needs any more, and what dead owners left. */
 #include "cli/cli.h"
 
 #include "answer/remains.h"
@@ -85,6 +85,7 @@ static int clean_run(struct cli *c)
 		cli_json_begin(c, &j);
 		json_int(&j, "plans_removed", r);
 		json_uint(&j, "bytes_freed", remains_freed(&m));
+		remains_answer_plans(&j, &m, c->atoll);
 		cli_json_result(c, &j);
 		cli_json_end(&j);
 		return EXIT_SUCCESS;
@@ -106,7 +107,10 @@ const struct command cmd_clean = {
 	.name = "clean",
 	.run = clean_run,
 	.words = "",
-	.summary = "remove what dead owners and interrupted commands left",
-	.about = "Plans made with start are never removed by it: they live until stop.",
+	.summary = "remove settled plans and what interrupted commands left",
+	.about =
+		"A plan is settled when all of its changes are committed or dropped, none of its commits\n"
+		"can be undone any more, and no file is private to it. One whose last commit passes\n"
+		"undo.retention goes by itself. A plan that was started and never decided about stays.",
 	.options = options,
 };

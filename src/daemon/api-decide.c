@@ -160,7 +160,7 @@ static int commit(struct call *c)
 	if (r != 0)
 		return r < 0 ? r : 0;
 	how.digest = *digest ? digest : NULL;
-	api_settle(c);
+	api_settle(c, p);
 	if (!want.dry_run)
 		note_approval(c, p, digest);
 	r = atoll_plan_commit_with(p, &how, c->res);
@@ -202,7 +202,7 @@ static int rollback(struct call *c)
 		return r < 0 ? r : 0;
 	flags |=
 		(want.keep_theirs ? ATOLL_KEEP_THEIRS : 0) | (want.keep_work ? ATOLL_KEEP_WORK : 0);
-	api_settle(c);
+	api_settle(c, p);
 	r = atoll_plan_rollback(p, flags, c->res);
 	return r < 0 ? r : api_decided(c, p, "rollback", flags);
 }
@@ -222,7 +222,7 @@ static int decide(struct call *c, const char *format,
 		r = call_plan(c, 0, &p);
 	if (r != 0)
 		return r < 0 ? r : 0;
-	api_settle(c);
+	api_settle(c, p);
 	r = verb(p, c->res);
 	return r < 0 ? r : api_decided(c, p, format, 0);
 }

@@ -170,6 +170,7 @@ static int fill_cleaned(struct json *j, void *arg)
 	answer_begin(j, j->out, "clean");
 	json_int(j, "plans_removed", f->plans);
 	json_uint(j, "bytes_freed", remains_freed(&f->remains));
+	remains_answer_plans(j, &f->remains, f->c->atoll);
 	answer_result(j, f->c->res);
 	json_close(j);
 	return 0;
@@ -187,7 +188,7 @@ static int clean(struct call *c)
 	if (want.dry_run) {
 		r = reply_json(c, 200, fill_scan, &f);
 	} else {
-		api_settle(c);
+		api_settle(c, NULL);
 		remains_look(&f.remains, c->atoll, want.force);
 		r = f.plans = atoll_purge(c->atoll, want.force ? ATOLL_FORCE : 0, c->res);
 		if (r >= 0)

@@ -208,7 +208,7 @@ static int start(struct call *c)
 		return r < 0 ? r : 0;
 	if (o.again && o.row.made)
 		return reply_again(c, &o);
-	api_settle(c);
+	api_settle(c, NULL);
 	how = (struct atoll_start){ .name = want.name,
 		                    .flags = want.or_open ? open_flags(c) : 0,
 		                    .resources = resources,

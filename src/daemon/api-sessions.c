@@ -227,7 +227,7 @@ static int create(struct call *c)
 		return r < 0 ? r : 0;
 	if (o.again && o.row.made)
 		return reply_again(c, &o);
-	api_settle(c);
+	api_settle(c, NULL);
 	r = find_made(c, &o);
 	if (r == 0)
 		r = make_once(c, &o, &w, &p);

@@ -2,6 +2,7 @@
 /* What handlers share. */
 #include "daemon/api.h"
 
+#include "plan/plan.h"
 #include "util/cleanup.h"
 #include "util/strbuf.h"
 
@@ -56,10 +57,11 @@ int api_bound(struct call *c)
 	return -ATOLL_E_DENIED;
 }
 
-void api_settle(struct call *c)
+void api_settle(struct call *c, const struct atoll_plan *p)
 {
-	/* Not asked for, so a failure is not this request's: whoever names the plan hears of it. */
-	(void)atoll_recover(c->atoll, NULL, false, NULL);
+	/* Not asked for, so a failure is not this request's: one that names the plan reports it. */
+	plan_settle(c->atoll, NULL);
+	cleanup_retention(c->atoll, p ? atoll_plan_id(p) : NULL);
 }
 
 static int unknown_word(struct call *c, const char *member, const char *word,

@@ -25,8 +25,9 @@ int query_number(struct call *c, const char *name, uint64_t max, uint64_t *ret);
 
 /* For what an agent does in a plan: its key alone, which is for every plan, will not do. */
 int api_bound(struct call *c);
-/* What dead processes left is settled first, as commands do that change something. */
-void api_settle(struct call *c);
+/* What dead processes left is settled first, and what expired goes, as for commands that change something. P: the
+ * plan that this request names, or NULL. */
+void api_settle(struct call *c, const struct atoll_plan *p);
 
 /* ATOLL_* flags from words in a list, by a table that ends with NULL. */
 struct api_word {

@@ -1,7 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Keeping house: owned plans whose owner is dead, directories without a plan, undo data past its
- * time. Registry and disk are both read, each time anew; there is no other memory of them.
+ * Keeping house: plans that nothing needs any more, owned plans whose owner is dead, directories without a
+ * plan, undo data past its time. Registry and disk are both read, each time anew; there is no other memory
+ * of them.
+ *
+ * A plan is *settled* when its user has decided about all of it: it committed or was rolled back, or a command
+ * of `run` left nothing in it; no change is uncommitted, no file is private to it, no commit can be undone, no
+ * process owns it. `clean` removes settled plans. One whose last undo data expires goes with that by itself:
+ * one question to an index finds the commits that expired, and only their plans are looked at, once for each
+ * such commit. Both decide under the plan's lock, which they do not wait for, from what the store says then.
+ *
+ * Crash: a removal is that of plan-stop.c. Until the plan's row is gone the expired commit is not on record as
+ * released, so the next command finds it again and goes on.
  */
 #include "plan/plan.h"
 
@@ -17,7 +27,9 @@
 #include "fs/walk.h"
 #include "plan/plan-op.h"
 #include "plan/plan-stop.h"
+#include "plan/private-files.h"
 #include "plan/sandbox.h"
+#include "txn/recover.h"
 #include "txn/txn.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
@@ -37,7 +49,10 @@ struct stale_paths {
 	struct atoll *a;
 	struct stale_path *v;
 	size_t n, cap;
-	struct strlist recorded; /* every path of the registry, stale or not */
+	struct strlist recorded;         /* every path of the registry, stale or not */
+	bool settled;                    /* those of settled plans, too */
+	char looked_at[PLAN_ID_LEN + 1]; /* the last plan, and whether it was settled */
+	bool was_settled;
 };
 
 static void stale_paths_done(struct stale_paths *s)
@@ -71,6 +86,85 @@ static bool exists(const char *path)
 	return fs_stat_at(AT_FDCWD, path, 0, &st) == 0;
 }
 
+/* ---- settled plans ---- */
+
+struct decided {
+	int64_t now_ms;
+	bool any;       /* a commit, undone or not */
+	bool can_undo;  /* or redo */
+	bool can_later; /* the same, leaving out what expired */
+};
+
+static int look_at_batch(void *ctx, const struct batch_row *batch)
+{
+	struct decided *d = ctx;
+	bool counts = batch->state == BATCH_COMMITTED || batch->state == BATCH_UNDONE;
+	bool expired = batch->retain_until_ms > 0 && batch->retain_until_ms <= d->now_ms;
+
+	d->any |= counts;
+	d->can_undo |= counts && !batch->released;
+	d->can_later |= counts && !batch->released && !expired;
+	return 0;
+}
+
+/* When it cannot be told, there are some. */
+static bool has_private_files(struct atoll *a, const struct plan_row *row)
+{
+	cleanup_private_files struct private_files files = PRIVATE_FILES_INIT;
+	cleanup_free char *home = NULL;
+	struct atoll_plan p = { .a = a };
+
+	memcpy(p.id, row->id, sizeof(p.id));
+	memcpy(p.name, row->name, sizeof(p.name));
+	return plan_private_files(&p, &home, &files, NULL) < 0 || files.n > 0 || files.cut;
+}
+
+static bool is_half_removed(const struct plan_op *op)
+{
+	for (size_t i = 0; i < op->boxes.n; i++)
+		if (op->boxes.v[i].state == ATOLL_SANDBOX_CLEANED_UP)
+			return true;
+	return false;
+}
+
+/* OP holds the plan's lock, or only looks. EXPIRY: a commit whose time has passed counts as released. */
+static bool is_settled(const struct plan_op *op, bool expiry)
+{
+	struct decided d = { .now_ms = clock_real_ms() };
+
+	if (op->plan.owned || op->plan.starting || recover_unsettled(&op->plan) ||
+	    registry_batch_list(op->a->reg, op->plan.id, look_at_batch, &d, NULL) < 0)
+		return false;
+	if (is_half_removed(op))
+		return true;
+	if (expiry ? d.can_later : d.can_undo)
+		return false;
+	if (!d.any && op->plan.state != ATOLL_PLAN_ROLLED_BACK)
+		return false;
+	return !plan_op_has_work(op) && !has_private_files(op->a, &op->plan);
+}
+
+/* Without a lock, for a listing. */
+static bool looks_settled(struct atoll *a, const struct plan_row *row)
+{
+	cleanup_plan_op struct plan_op look = PLAN_OP_INIT;
+
+	look.a = a;
+	memcpy(look.plan.id, row->id, sizeof(look.plan.id));
+	return !plan_lock_held(a, row->id) && plan_op_reload(&look, NULL) == 0 &&
+	       is_settled(&look, false);
+}
+
+/* Asked for each path; those of one plan are mostly together. */
+static bool is_of_settled(struct stale_paths *s, const struct plan_row *row)
+{
+	if (strcmp(s->looked_at, row->id) != 0) {
+		memcpy(s->looked_at, row->id, sizeof(s->looked_at));
+		s->was_settled = looks_settled(s->a, row);
+	}
+	return s->was_settled;
+}
+
 static int look_at_path(void *ctx, const char *plan, const char *sandbox, const char *path)
 {
 	struct stale_paths *s = ctx;
@@ -81,7 +175,7 @@ static int look_at_path(void *ctx, const char *plan, const char *sandbox, const 
 	strlist_add(&s->recorded, path);
 	if (r < 0 && r != -ATOLL_E_NOT_FOUND)
 		return 0; /* cannot be told: it is not ours to take */
-	if (r == 0 && !is_abandonable(s->a, &row))
+	if (r == 0 && !is_abandonable(s->a, &row) && !(s->settled && is_of_settled(s, &row)))
 		return 0;
 	return exists(path) ? add_stale(s, plan, path) : 0;
 }
@@ -108,7 +202,7 @@ static int find_stale(struct atoll *a, struct stale_paths *ret, struct error *er
 
 int cleanup_scan(struct atoll *a, atoll_path_fn fn, void *user, struct error *err)
 {
-	cleanup_stale_paths struct stale_paths stale = { 0 };
+	cleanup_stale_paths struct stale_paths stale = { .settled = true };
 	int r = find_stale(a, &stale, err);
 
 	for (size_t i = 0; r >= 0 && i < stale.n; i++)
@@ -158,6 +252,38 @@ int cleanup_retire(struct atoll *a, const struct plan_row *row, unsigned flags,
 	return plan_op_end(&op, r < 0 ? r : 1, err);
 }
 
+/* ---- settled plans: removing ---- */
+
+static int begin_unasked(struct plan_op *op, struct atoll_plan *p, struct atoll *a,
+                         const struct plan_row *row, const char *verb)
+{
+	const struct plan_op_options opt = { .verb = verb,
+		                             .flags = OP_RESOURCES | OP_TRY | OP_UNASKED };
+
+	*p = (struct atoll_plan){ .a = a };
+	memcpy(p->id, row->id, sizeof(p->id));
+	memcpy(p->name, row->name, sizeof(p->name));
+	return plan_op_begin(op, p, &opt, NULL);
+}
+
+/* 1: removed; 0: it is not settled, or a process works on it. */
+static int remove_settled(struct atoll *a, const struct plan_row *row, struct atoll_result *res,
+                          struct error *err)
+{
+	cleanup_plan_op struct plan_op op = PLAN_OP_INIT;
+	struct atoll_plan p;
+	int r;
+
+	op.why = "nothing of it was needed any more";
+	if (!looks_settled(a, row) || begin_unasked(&op, &p, a, row, "purge") < 0)
+		return 0;
+	op.flags |= OP_QUIET;
+	if (!is_settled(&op, false))
+		return 0;
+	r = plan_op_remove(&op, res, err);
+	return plan_op_end(&op, r < 0 ? r : 1, err);
+}
+
 /* Abandoned ones, too, are taken by force. */
 static bool is_due(struct atoll *a, const struct plan_row *row, unsigned flags)
 {
@@ -177,9 +303,10 @@ static int purge_plans(struct atoll *a, unsigned flags, struct atoll_result *res
 	for (size_t i = 0; i < n; i++) {
 		cleanup_error struct error cause = ERROR_INIT;
 
-		if (!is_due(a, &rows[i], flags))
-			continue;
-		r = cleanup_retire(a, &rows[i], flags, res, &cause);
+		if (is_due(a, &rows[i], flags))
+			r = cleanup_retire(a, &rows[i], flags, res, &cause);
+		else
+			r = remove_settled(a, &rows[i], res, &cause);
 		if (r > 0)
 			removed++;
 		else if (r < 0 && !first->code)
@@ -289,7 +416,7 @@ int cleanup_purge(struct atoll *a, unsigned flags, struct atoll_result *res, str
 	r = purge_strays(a, &first, err);
 	if (r < 0)
 		return r;
-	cleanup_retention(a);
+	cleanup_retention(a, NULL);
 	purge_locks(a);
 	if (first.code) {
 		r = first.code;
@@ -316,36 +443,43 @@ static int collect_expired(void *ctx, const struct batch_row *batch)
 	return 0;
 }
 
-static void release(struct atoll *a, const struct batch_row *batch)
+/* The undo data of one commit; the plan stays. */
+static int release(struct plan_op *op, uint32_t number, struct error *err)
+{
+	cleanup_txn struct txn t = TXN_INIT;
+	int r = txn_open(&t, op->a->reg, &op->plan, op->epoch, NULL, err);
+
+	return r < 0 ? r : txn_release(&t, number, err);
+}
+
+static void expire(struct atoll *a, const struct batch_row *batch, const char *except)
 {
 	cleanup_plan_op struct plan_op op = PLAN_OP_INIT;
-	cleanup_txn struct txn t = TXN_INIT;
 	cleanup_error struct error cause = ERROR_INIT;
-	const struct plan_op_options opt = { .verb = "release", .flags = OP_TRY | OP_UNASKED };
-	struct atoll_plan p = { .a = a };
+	struct atoll_plan p;
 	struct plan_row row;
-	int r = registry_plan_get(a->reg, batch->plan, &row, NULL);
+	int r;
 
-	if (r < 0)
+	/* It may have gone with another of its commits. */
+	if (registry_plan_get(a->reg, batch->plan, &row, NULL) < 0 ||
+	    begin_unasked(&op, &p, a, &row, "release") < 0)
 		return;
-	memcpy(p.id, row.id, sizeof(p.id));
-	memcpy(p.name, row.name, sizeof(p.name));
-	r = plan_op_begin(&op, &p, &opt, NULL);
-	if (r < 0)
-		return;
-	r = txn_open(&t, a->reg, &op.plan, op.epoch, NULL, &cause);
-	if (r == 0)
-		r = txn_release(&t, batch->number, &cause);
-	txn_done(&t); /* before the lock goes */
+	if ((!except || strcmp(except, row.id) != 0) && is_settled(&op, true)) {
+		op.why = "its commits cannot be undone any more (undo.retention)";
+		r = plan_op_remove(&op, NULL, &cause);
+	} else {
+		op.why = "a commit cannot be undone any more (undo.retention)";
+		r = release(&op, batch->number, &cause);
+	}
 	(void)plan_op_end(&op, r, &cause);
 }
 
-void cleanup_retention(struct atoll *a)
+void cleanup_retention(struct atoll *a, const char *except)
 {
 	struct expired e = { 0 };
 
 	if (registry_batch_list_expired(a->reg, clock_real_ms(), collect_expired, &e, NULL) >= 0)
 		for (size_t i = 0; i < e.n; i++)
-			release(a, &e.v[i]);
+			expire(a, &e.v[i], except);
 	free(e.v);
 }

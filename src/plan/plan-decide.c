@@ -144,7 +144,7 @@ int plan_commit(struct atoll_plan *p, const struct atoll_commit *commit, struct 
 	if (!(commit->flags & ATOLL_DRY_RUN))
 		op.flags |= OP_DECIDES;
 	r = plan_op_end(&op, r, err);
-	cleanup_retention(p->a);
+	cleanup_retention(p->a, p->id);
 	return r;
 }
 

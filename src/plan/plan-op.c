@@ -612,7 +612,9 @@ static void record_ending(struct plan_op *op, int r, const struct error *err)
 {
 	struct ending e = { .op = op,
 		            .code = r < 0 ? r : 0,
-		            .message = r < 0 && err && err->msg ? err->msg : "" };
+		            .message = r >= 0 && op->why          ? op->why
+		                       : r < 0 && err && err->msg ? err->msg
+		                                                  : "" };
 
 	if (r >= 0 && op->resources && sandboxes_load(op->a->reg, op->plan.id, &e.boxes, NULL) == 0)
 		usage_measure(&e.boxes);

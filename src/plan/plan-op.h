@@ -50,6 +50,7 @@ struct plan_op {
 	struct plan_row plan;
 	struct sandboxes boxes;
 	bool unrecovered; /* OP_UNRECOVERED was needed */
+	const char *why;  /* it was done, for its line of history; or NULL */
 	struct progress progress;
 };
 #define PLAN_OP_INIT ((struct plan_op){ .lock = { .ticket = { .fd = -1 } } })

@@ -196,7 +196,9 @@ static int write_gone(struct registry *reg, void *ctx, struct error *err)
 
 	if (st->n_left == 0) {
 		r = registry_plan_delete(reg, op->plan.id, err);
-		return r < 0 ? r : registry_event_add(reg, op->plan.id, "stop", 0, "", err);
+		return r < 0 ? r
+		             : registry_event_add(reg, op->plan.id, "stop", 0,
+		                                  op->why ? op->why : "", err);
 	}
 	for (size_t i = 0; r == 0 && i < op->boxes.n; i++)
 		if (st->gone[i])

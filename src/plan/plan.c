@@ -181,18 +181,19 @@ static int recover_all(struct atoll *a, bool accept, bool in_passing, struct ato
 int plan_recover(struct atoll *a, const char *ref, bool accept, struct atoll_result *res,
                  struct error *err)
 {
+	struct plan_row row;
+	bool named = ref && registry_plan_resolve(a->reg, ref, &row, NULL) >= 0;
 	int r = ref ? recover_named(a, ref, accept, res, err)
 	            : recover_all(a, accept, res == NULL, res, err);
 
-	/* Who was killed before it could release what nobody wanted to undo left that, too. */
-	cleanup_retention(a);
+	/* A process that was killed before it could release undo data that was not wanted left that, too. */
+	cleanup_retention(a, named ? row.id : NULL);
 	return r;
 }
 
 void plan_settle(struct atoll *a, struct atoll_result *res)
 {
 	(void)recover_all(a, false, true, res, NULL);
-	cleanup_retention(a);
 }
 
 /* ---- giving a plan up to nobody ---- */

@@ -249,7 +249,7 @@ int plan_stop(struct atoll_plan *p, unsigned flags, struct atoll_result *res, st
 int plan_recover(struct atoll *a, const char *ref, bool accept, struct atoll_result *res,
                  struct error *err);
 /* The same of all, in passing, for who was asked for something else: what could not be finished a moment
- * ago is left alone. */
+ * ago is left alone. Expired undo data is for cleanup_retention(). */
 void plan_settle(struct atoll *a, struct atoll_result *res);
 
 /* ---- plan-read.c: what takes no lock ---- */
@@ -299,9 +299,10 @@ int cleanup_purge(struct atoll *a, unsigned flags, struct atoll_result *res, str
  * abandoned. 1: it is gone. */
 int cleanup_retire(struct atoll *a, const struct plan_row *row, unsigned flags,
                    struct atoll_result *res, struct error *err);
-/* Drops undo data whose time has passed, of plans whose lock is free. Failures wait for the next
- * time. */
-void cleanup_retention(struct atoll *a);
+/* Drops undo data whose time has passed, and with the last of it a plan that has nothing else to keep; of plans
+ * whose lock is free. The plan with the id EXCEPT, which the caller works on, stays; NULL: none. Failures
+ * wait for the next time. */
+void cleanup_retention(struct atoll *a, const char *except);
 
 /* ---- redact.c ---- */
 

@@ -608,8 +608,40 @@ static void cln_04_retention_is_enforced(void **state)
 	assert_int_equal(registry_batch_list(f->a->reg, f->p->id, expire, &batch, NULL), 0);
 	assert_true(batch.retain_until_ms > clock_real_ms());
 	assert_int_equal(store_write(f->a, REGISTRY_DURABLE, write_expired, &batch, NULL), 0);
-	assert_int_equal(plan_recover(f->a, NULL, false, NULL, NULL), 0);
+	cleanup_retention(f->a, f->p->id); /* which works on it */
 	assert_int_equal(plan_rollback(f->p, 0, NULL, NULL), -ATOLL_E_RECOVERY_MISSING);
+}
+
+static int write_owned(struct registry *reg, void *ctx, struct error *err)
+{
+	return registry_plan_update(reg, ctx, err);
+}
+
+static void cln_04_an_owned_plan_does_not_expire(void **state)
+{
+	struct fixture *f = *state;
+	struct batch_row batch = { 0 };
+	struct plan_row row;
+	cleanup_free char *path = NULL;
+
+	assert_int_equal(plan_path(f->p, NULL, &path, NULL), 0);
+	put(path, "a", "two");
+	assert_int_equal(plan_commit(f->p, &everything, NULL, NULL), 0);
+	assert_int_equal(registry_batch_list(f->a->reg, f->p->id, expire, &batch, NULL), 0);
+	assert_int_equal(store_write(f->a, REGISTRY_DURABLE, write_expired, &batch, NULL), 0);
+	assert_int_equal(registry_plan_get(f->a->reg, f->p->id, &row, NULL), 0);
+	row.owned = true;
+	assert_int_equal(store_write(f->a, REGISTRY_DURABLE, write_owned, &row, NULL), 0);
+	cleanup_retention(f->a, NULL);
+	assert_int_equal(registry_plan_get(f->a->reg, f->p->id, &row, NULL), 0);
+	/* The same without an owner goes. */
+	row.owned = false;
+	assert_int_equal(store_write(f->a, REGISTRY_DURABLE, write_owned, &row, NULL), 0);
+	assert_int_equal(registry_batch_list(f->a->reg, f->p->id, expire, &batch, NULL), 0);
+	batch.released = false;
+	assert_int_equal(store_write(f->a, REGISTRY_DURABLE, write_expired, &batch, NULL), 0);
+	cleanup_retention(f->a, NULL);
+	assert_int_equal(registry_plan_get(f->a->reg, f->p->id, &row, NULL), -ATOLL_E_NOT_FOUND);
 }
 
 /* ---- resource locks ---- */
@@ -746,6 +778,7 @@ int main(void)
 		WITH_PLAN(what_a_refresh_brought_in_may_be_lost),
 		WITH_PLAN(work_that_may_be_lost_can_be_dropped),
 		WITH_PLAN(cln_04_retention_is_enforced),
+		WITH_PLAN(cln_04_an_owned_plan_does_not_expire),
 		WITH_PLAN(a_resource_held_from_outside_is_named),
 		WITH_PLAN(plans_share_a_resource_but_not_a_commit),
 		WITH_PLAN(a_child_does_not_work_through_its_parents_handle),
