@@ -46,10 +46,8 @@ class Copies(World):
         return said.stdout.decode()
 
     def traced(self, what, *words):
-        """`atoll WORDS` on a terminal, with what strace is to inject. A barrier is one syncfs() only where little is
-        dirty on the whole machine (fs/sync.c)."""
-        if what.startswith('syncfs'):
-            os.sync()
+        """`atoll WORDS` on a terminal, with what strace is to inject. Not into a barrier: it is one syncfs() only
+        where little is dirty on the whole machine (fs/sync.c), else several threads of fsync()."""
         return self.terminal('strace', '-f', '-qq', '-o', '/dev/null', '-e', 'signal=none', '-e', f'trace={what.split(":")[0]}',
                              '-e', f'inject={what}', ATOLL, *words)
 
@@ -65,12 +63,17 @@ class Copies(World):
         same(self.plan()['state'], 'OPEN', 'the plan')
 
 
+# What takes the place of an answer.
+CONFIRMED = {'stop': ('--force', '--yes'), 'reset': ('--yes',)}
+SLOW = 'renameat2:delay_enter=20000'
+
 # Verb, where its signal arrives, whether that is before the decision.
 PLACES = (
-    ('commit', 'syncfs:when=1', True),                # what it stages is made durable
+    ('commit', 'fdatasync:when=1', True),             # that it begins is being recorded
+    ('commit', 'unlinkat:when=2', True),              # the changes are staged, and are to be made durable
     ('commit', 'fdatasync:when=2', False),            # the decision is being recorded
     ('commit', f'renameat2:when={FILES + 5}', False),  # a few files are exchanged
-    ('commit', 'syncfs:when=2', False),               # the exchanges are made durable
+    ('commit', f'renameat2:when={2 * FILES}', False),  # the last one is, and then the exchanges made durable
     ('commit', 'fdatasync:when=3', False),            # that it is done is being recorded
     ('rollback', 'renameat2:when=5', False),
     ('rollback', 'fdatasync:when=1', False),
@@ -86,7 +89,7 @@ def signal_at(verb, place, early, sig):
         if verb == 'rollback':
             w.must('commit', 'p')
         before = w.contents()
-        words = [verb, *(['--force', '--yes'] if verb == 'stop' else []), 'p']
+        words = [verb, *CONFIRMED.get(verb, ()), 'p']
         t = w.traced(f'{call}:signal={sig.name[3:]}:{when}', *words)
         where = f'{sig.name} at {place} of {verb}'
         if early:
@@ -111,7 +114,7 @@ def atm_14_one_signal_in_each_place():
 
 def atm_14_each_signal():
     """What a terminal sends, a service manager, and a terminal that goes away: the same."""
-    for sig, place in zip(SIGNALS[1:], (PLACES[0], PLACES[2])):
+    for sig, place in zip(SIGNALS[1:], (PLACES[0], PLACES[3])):
         signal_at(*place, sig)
 
 
@@ -120,7 +123,7 @@ def atm_14_ctrl_c_while_waiting():
     with Copies() as w:
         holder = w.terminal(ATOLL, 'exec', 'p', '--', 'sh', '-c', 'echo begun; exec sleep 1000')
         holder.expect('begun')
-        for words in (['commit'], ['rollback'], ['reset'], ['refresh'], ['stop', '--force', '--yes']):
+        for words in (['commit'], ['rollback'], ['reset', '--yes'], ['refresh'], ['stop', '--force', '--yes']):
             t = w.terminal(ATOLL, *words, 'p')
             t.expect('waiting for')
             t.type('\x03')
@@ -149,9 +152,8 @@ def two_signals(w, t, first_sign, verb, files):
 def atm_14_a_second_signal_leaves_it_to_recovery():
     """Of a commit and of an undo; what is left is finished by the next command."""
     with Copies() as w:
-        slow = 'renameat2:delay_enter=20000'
-        two_signals(w, w.traced(slow, 'commit', 'p'), lambda: 'new\n' in w.contents(), 'commit', FILES)
-        t = w.traced(slow, 'recover')
+        two_signals(w, w.traced(SLOW, 'commit', 'p'), lambda: 'new\n' in w.contents(), 'commit', FILES)
+        t = w.traced(SLOW, 'recover')
         t.expect('committing')
         t.type('\x03')
         t.expect('atoll: interrupted; atoll recover finishes what another process began')
@@ -159,7 +161,7 @@ def atm_14_a_second_signal_leaves_it_to_recovery():
         need(w.plan()['in_doubt'], 'it is not left to a recovery')
         w.must('recover', 'p')
         same(w.contents(), {'new\n'}, 'the files after a recovery')
-        two_signals(w, w.traced(slow, 'rollback', 'p'), lambda: 'old\n' in w.contents(), 'rollback', FILES)
+        two_signals(w, w.traced(SLOW, 'rollback', 'p'), lambda: 'old\n' in w.contents(), 'rollback', FILES)
         w.must('diff', 'p')
         w.must('exec', 'p', '--', 'true')
         same(w.contents(), {'old\n'}, 'the files after the next command')
@@ -187,7 +189,7 @@ def atm_14_a_second_signal_in_stop():
 
 def atm_14_signals_in_run():
     """Its commit: before the decision the plan is kept, after it the exit status is the command's."""
-    for where, said, end, files in (('syncfs:signal=INT:when=1', UNCHANGED, -signal.SIGINT, {'old\n'}),
+    for where, said, end, files in (('unlinkat:signal=INT:when=5', UNCHANGED, -signal.SIGINT, {'old\n'}),
                                     (f'renameat2:signal=TERM:when={FILES + 5}', FINISHING, 0, {'new\n'})):
         with Copies() as w:
             w.must('reset', 'p')
@@ -202,7 +204,7 @@ def atm_14_signals_in_run():
                     w.must('stop', '--force', '--yes', plan['name'])
     with Copies() as w:
         w.must('reset', 'p')
-        t = w.traced('renameat2:delay_enter=20000', 'run', '--strategy', 'copy', '--commit', '--', 'sh', '-c', CHANGE)
+        t = w.traced(SLOW, 'run', '--strategy', 'copy', '--commit', '--', 'sh', '-c', CHANGE)
         while 'new\n' not in w.contents():
             t.read(0)
         t.type('\x03')
@@ -224,7 +226,7 @@ def atm_14_sixty_thousand_files():
     count = 60000
     with Copies(count) as w:
         two_signals(w, w.terminal(ATOLL, 'commit', 'p'), lambda: w.files[0].read_text() == 'new\n', 'commit', count)
-        t = w.traced(slow, 'recover')
+        t = w.traced(SLOW, 'recover')
         t.expect('committing')
         t.type('\x03')
         t.expect('atoll: interrupted; atoll recover finishes what another process began')
