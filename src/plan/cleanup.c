@@ -4,8 +4,8 @@
  * plan, undo data past its time. Registry and disk are both read, each time anew; there is no other memory
  * of them.
  *
- * A plan is *settled* when its user has decided about all of it: it committed or was rolled back, or a command
- * of `run` left nothing in it; no change is uncommitted, no file is private to it, no commit can be undone, no
+ * A plan is *settled* when its user has decided about all of it: it committed, or
+ * `run` made it and it was rolled back; no change is uncommitted, no file is private to it, no commit can be undone, no
  * process owns it. `clean` removes settled plans. One whose last undo data expires goes with that by itself:
  * one question to an index finds the commits that expired, and only their plans are looked at, once for each
  * such commit. Both decide under the plan's lock, which they do not wait for, from what the store says then.
@@ -107,6 +107,22 @@ static int look_at_batch(void *ctx, const struct batch_row *batch)
 	return 0;
 }
 
+static int take_from_run(void *ctx, const struct plan_use *use)
+{
+	*(bool *)ctx = use->from_run;
+	return 0;
+}
+
+/* `run` made it for one command, whose changes were dropped. One of `start` without a commit begins again. */
+static bool is_spent(const struct plan_op *op)
+{
+	bool from_run = false;
+
+	return op->plan.state == ATOLL_PLAN_ROLLED_BACK &&
+	       registry_plan_uses(op->a->reg, op->plan.id, take_from_run, &from_run, NULL) >= 0 &&
+	       from_run;
+}
+
 /* When it cannot be told, there are some. */
 static bool has_private_files(struct atoll *a, const struct plan_row *row)
 {
@@ -139,7 +155,7 @@ static bool is_settled(const struct plan_op *op, bool expiry)
 		return true;
 	if (expiry ? d.can_later : d.can_undo)
 		return false;
-	if (!d.any && op->plan.state != ATOLL_PLAN_ROLLED_BACK)
+	if (!d.any && !is_spent(op))
 		return false;
 	return !plan_op_has_work(op) && !has_private_files(op->a, &op->plan);
 }
