@@ -206,7 +206,7 @@ extern const struct command cmd_serve;
 extern const struct command cmd_shell;
 extern const struct command cmd_start;
 extern const struct command cmd_status;
-extern const struct command cmd_stop;
+extern const struct command cmd_rm;
 extern const struct command cmd_token;
 extern const struct command cmd_version;
 

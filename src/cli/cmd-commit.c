@@ -131,7 +131,7 @@ static void say_next(const struct cli *c, unsigned flags)
 	else if (is_part(c) || leaves_work(c))
 		cli_next(c, "atoll diff %s shows what is left", name);
 	else
-		cli_next(c, "atoll stop %s when it is no longer needed", name);
+		cli_next(c, "atoll rm %s when it is no longer needed", name);
 }
 
 /* The values of option NAME, as a list that ends with NULL. */

@@ -74,8 +74,7 @@ static void say_next(const struct cli *c, unsigned flags)
 	if (flags & ATOLL_KEEP_WORK)
 		cli_next(c, "atoll diff %s", name);
 	else
-		cli_next(c, "atoll exec %s -- COMMAND to begin again, or atoll stop %s", name,
-		         name);
+		cli_next(c, "atoll exec %s -- COMMAND to begin again, or atoll rm %s", name, name);
 }
 
 static int undo(struct cli *c, unsigned flags)

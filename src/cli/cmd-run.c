@@ -194,7 +194,7 @@ static int commit(struct cli *c, uint64_t changes)
 	cli_notes(c);
 	cli_say(c, "committed %s: %" PRIu64 " %s; undo: atoll rollback %s", name, changes,
 	        cli_plural(changes, "change", "changes"), name);
-	cli_next(c, "atoll stop %s when it is no longer needed", name);
+	cli_next(c, "atoll rm %s when it is no longer needed", name);
 	return 0;
 }
 
@@ -228,8 +228,8 @@ static int keep_private_files(struct cli *c)
 	if (r < 0)
 		return cli_fail(c, r);
 	cli_say(c, "kept plan %s for what is private to it; nothing real has changed", name);
-	cli_next(c, "atoll diff %s --home, then atoll add %s --dir DIR or atoll stop %s", name,
-	         name, name);
+	cli_next(c, "atoll diff %s --home, then atoll add %s --dir DIR or atoll rm %s", name, name,
+	         name);
 	return 0;
 }
 

@@ -118,10 +118,10 @@ static void say_next(const struct view *v)
 	if (v->in_doubt)
 		cli_next(v->c, "atoll recover %s", name);
 	else if (v->state == ATOLL_PLAN_COMMITTED && v->undoable)
-		cli_next(v->c, "atoll rollback %s undoes it; atoll stop %s makes it final", name,
+		cli_next(v->c, "atoll rollback %s undoes it; atoll rm %s makes it final", name,
 		         name);
 	else if (v->state == ATOLL_PLAN_COMMITTED)
-		cli_next(v->c, "atoll stop %s when it is no longer needed", name);
+		cli_next(v->c, "atoll rm %s when it is no longer needed", name);
 	else
 		cli_next(v->c, "atoll diff %s", name);
 }

@@ -36,7 +36,7 @@ static const struct command *const commands[] = {
 	&cmd_rollback,
 	&cmd_discard,
 	&cmd_refresh,
-	&cmd_stop,
+	&cmd_rm,
 	/* keep house */
 	&cmd_clean,
 	&cmd_recover,

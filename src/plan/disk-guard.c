@@ -110,7 +110,7 @@ int disk_guard_fail(const struct disk_guard *g, const char *what_happened, struc
 	                small ? "KiB" : "MiB", name, g->low->path, g->low->min_free / unit,
 	                small ? "KiB" : "MiB", what_happened);
 	error_cause(err, "watch the free space of", g->low->path, ENOSPC, NULL);
-	error_hint(err, "make room there: atoll list, atoll stop, atoll clean; or lower the limit: "
+	error_hint(err, "make room there: atoll list, atoll rm, atoll clean; or lower the limit: "
 	                "atoll config set exec.min-free BYTES");
 	return -ENOSPC;
 }

@@ -51,7 +51,7 @@ static void examine_space(struct doctor *d)
 		little = FREE_BYTES_LITTLE;
 	if (st.f_blocks && mi.free_bytes < little)
 		doctor_say(d,
-		           WARN("space", "make room there: atoll list, atoll stop, atoll clean; or "
+		           WARN("space", "make room there: atoll list, atoll rm, atoll clean; or "
 		                         "move the store: ATOLL_HOME"),
 		           "only %llu KiB are free on the store's filesystem (%s)",
 		           (unsigned long long)(mi.free_bytes >> 10), mi.name);

@@ -592,7 +592,7 @@ static int exec_locked(struct use *use, const struct atoll_exec *exec, struct ex
 	if (op->boxes.n == 0) {
 		(void)error_set(err, -ATOLL_E_STATE, "plan '%s' has no resources; nothing was run",
 		                op->plan.name);
-		error_hint(err, "atoll start %s --or-open --dir PATH, or atoll stop %s",
+		error_hint(err, "atoll start %s --or-open --dir PATH, or atoll rm %s",
 		           op->plan.name, op->plan.name);
 		return -ATOLL_E_STATE;
 	}

@@ -17,6 +17,7 @@
 #include "strategy/dir.h"
 #include "util/cleanup.h"
 #include "util/crashpoint.h"
+#include "util/mem.h"
 
 struct stopping {
 	struct plan_op *op;
@@ -73,8 +74,20 @@ static int check_conflicts(const struct plan_op *op, const struct sandbox_row *r
 	(void)error_set(err, -ATOLL_E_STATE,
 	                "versions of '%s' that are nowhere else are kept in '%s/%s'", row->root,
 	                row->area, DIR_CONFLICTS);
-	error_hint(err, "take from it what you need, then atoll stop --force %s", op->plan.name);
+	error_hint(err, "take from it what you need, then atoll rm --force %s", op->plan.name);
 	return -ATOLL_E_STATE;
+}
+
+char *plan_kept_versions(struct atoll_plan *p)
+{
+	cleanup_sandboxes struct sandboxes boxes = SANDBOXES_INIT;
+
+	if (sandboxes_load(p->a->reg, p->id, &boxes, NULL) < 0)
+		return NULL;
+	for (size_t i = 0; i < boxes.n; i++)
+		if (dir_keeps_conflicts(boxes.v[i].area))
+			return xasprintf("%s/%s", boxes.v[i].area, DIR_CONFLICTS);
+	return NULL;
 }
 
 static int check_stop(const struct plan_op *op, struct error *err)
@@ -94,14 +107,14 @@ static int check_stop(const struct plan_op *op, struct error *err)
 				row->root, row->error);
 			error_hint(
 				err,
-				"atoll recover %s, atoll rollback %s or atoll reset %s; atoll stop "
+				"atoll recover %s, atoll rollback %s or atoll reset %s; atoll rm "
 				"--force %s drops it",
 				op->plan.name, op->plan.name, op->plan.name, op->plan.name);
 			return -ATOLL_E_STATE;
 		}
 		(void)error_set(err, -ATOLL_E_STATE,
 		                "'%s' has uncommitted work; nothing was removed", row->root);
-		error_hint(err, "atoll commit %s, or atoll stop --force %s drops it", op->plan.name,
+		error_hint(err, "atoll commit %s, or atoll rm --force %s drops it", op->plan.name,
 		           op->plan.name);
 		return -ATOLL_E_STATE;
 	}
@@ -229,7 +242,7 @@ int plan_op_remove(struct plan_op *op, struct atoll_result *res, struct error *e
 		r = st.first.code;
 		error_move(err, &st.first);
 		if (err && !err->hint)
-			error_hint(err, "remove what is in the way, then atoll stop %s",
+			error_hint(err, "remove what is in the way, then atoll rm %s",
 			           op->plan.name);
 		return error_prefix(err, r,
 		                    "%zu of %zu resources could not be removed from plan '%s'",

@@ -244,6 +244,9 @@ int plan_reset(struct atoll_plan *p, struct atoll_result *res, struct error *err
 int plan_refresh(struct atoll_plan *p, struct atoll_result *res, struct error *err);
 int plan_keep(struct atoll_plan *p, struct error *err);
 int plan_stop(struct atoll_plan *p, unsigned flags, struct atoll_result *res, struct error *err);
+/* A directory of versions that are nowhere else, which only a forced stop drops; or NULL. The caller frees. Takes
+ * no lock. */
+char *plan_kept_versions(struct atoll_plan *p);
 /* Finish what is unfinished: one plan (waiting), or all whose lock is free. Returns how many
  * still need it. */
 int plan_recover(struct atoll *a, const char *ref, bool accept, struct atoll_result *res,

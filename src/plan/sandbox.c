@@ -207,8 +207,7 @@ int sandbox_verify_root(const struct sandbox_row *row, struct error *err)
 	fd = open(row->root, O_PATH | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0) {
 		r = error_sys(err, -errno, "open the resource", row->root);
-		error_hint(err, "put it back, or give the plan up: atoll stop --force %s",
-		           row->plan);
+		error_hint(err, "put it back, or give the plan up: atoll rm --force %s", row->plan);
 		return r;
 	}
 	r = sandbox_root_id(fd, row->root, &now, err);
@@ -220,7 +219,7 @@ int sandbox_verify_root(const struct sandbox_row *row, struct error *err)
 	                "'%s' was replaced by another since the plan was made; nothing "
 	                "was changed",
 	                row->root);
-	error_hint(err, "put the old one back, or give the plan up: atoll stop --force %s",
+	error_hint(err, "put the old one back, or give the plan up: atoll rm --force %s",
 	           row->plan);
 	return -ATOLL_E_CONFLICT;
 }
@@ -339,7 +338,7 @@ int sandbox_allows(const struct sandbox_row *row, enum sandbox_verb verb, const 
 		           plan_name);
 	} else if (row->state == ATOLL_SANDBOX_CLEANED_UP) {
 		(void)error_set(err, -ATOLL_E_STATE, "plan '%s' is being removed", plan_name);
-		error_hint(err, "atoll stop %s", plan_name);
+		error_hint(err, "atoll rm %s", plan_name);
 	} else {
 		(void)error_set(err, -ATOLL_E_STATE, "%s is not possible: '%s' is %s",
 		                sandbox_verb_name(verb), row->root,

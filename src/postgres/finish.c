@@ -75,7 +75,7 @@ static int ask_status(struct backend *b, const struct finish_options *opt, char 
 static int cannot_tell(const char *why, struct error *err)
 {
 	(void)error_set(err, -ATOLL_E_NEEDS_RECOVERY, "%s: what became of it cannot be told", why);
-	error_hint(err, "look at the data; atoll stop --force gives the plan up");
+	error_hint(err, "look at the data; atoll rm --force gives the plan up");
 	return -ATOLL_E_NEEDS_RECOVERY;
 }
 

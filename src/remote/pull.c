@@ -380,7 +380,7 @@ int pull_commit(struct remote_session *s, const struct remote_run *run, struct a
 			error_hint(
 				err,
 				"atoll diff %s --conflicts; then atoll commit %s --ours PATH (as it is on "
-				"%s) or --theirs PATH (as it is here), or atoll stop %s --force",
+				"%s) or --theirs PATH (as it is here), or atoll rm %s --force",
 				plan->name, plan->name, s->remote->name, plan->name);
 		return r;
 	}

@@ -86,7 +86,7 @@ static int fail_lost(struct atoll_participant *p, const struct git_record *rec, 
 	                "git gc --prune removes what no ref or reflog holds",
 	                id, find_key(rec, id), p->root);
 	error_hint(&p->err,
-	           "git fetch it from a clone that has it, then atoll rollback %s; or atoll stop "
+	           "git fetch it from a clone that has it, then atoll rollback %s; or atoll rm "
 	           "%s: what was committed stays",
 	           p->plan, p->plan);
 	return -ATOLL_E_CANNOT_PREPARE;

@@ -30,7 +30,7 @@
 #include "strategy/strategy.h"
 #include "util/error.h"
 
-/* How long undo data is kept: a day (`atoll stop` and --no-undo release it earlier). */
+/* How long undo data is kept: a day (`atoll rm` and --no-undo release it earlier). */
 #define TXN_RETAIN_MS (24 * 3600 * 1000ll)
 
 /* In a batch's flags, besides the caller's: it did not ask for everything. */

@@ -150,7 +150,7 @@ sqlite3.connect(sys.argv[1]).execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall
 	run -0 atoll rollback p
 	fill
 	# Which of its two records finds no room is the disk's business.
-	advises 1 'removed' 'then atoll stop p' stop p --force --yes
+	advises 1 'removed' 'then atoll stop p' rm p --force --yes
 	[[ $output == *'nothing was removed: '* || $output == *"the work is removed, but not the plan's record: "* ]]
 	rm "$mounted/fill"
 	run -0 atoll stop p

@@ -82,7 +82,7 @@ committed() {
 	run atoll commit p
 	status_is 0
 	says 'committed p: 3 changes in 2 directories; undo: atoll rollback p'
-	says 'next: atoll stop p'
+	says 'next: atoll rm p'
 	committed
 	run atoll commit p
 	status_is 0
@@ -780,7 +780,7 @@ undoable() {
 	says 'was released'
 	committed
 	says_next=$(atoll show p 2>&1 >/dev/null)
-	[ "$says_next" = 'next: atoll stop p when it is no longer needed' ]
+	[ "$says_next" = 'next: atoll rm p when it is no longer needed' ]
 }
 
 @test "cli show says of a commit whose originals are gone that it cannot be undone" {
@@ -964,8 +964,9 @@ error_is() {
 		run atoll "$command" p --nonsense --json
 		error_is invalid 2
 	done
-	run atoll stop p more
-	status_is 2
+	run atoll stop nobody more
+	status_is 1
+	says 'not removed: nobody, more'
 	for command in reset rollback stop; do
 		run atoll "$command" --json
 		error_is invalid 2
@@ -1135,8 +1136,8 @@ A  $work/$strategy/made" ]
 	before=$(untouched a b)
 	run atoll stop p
 	status_is 1
-	says 'has uncommitted work; nothing was removed'
-	says 'atoll stop --force p'
+	says "3 uncommitted changes; nothing of it was removed"
+	says 'atoll rm --force p'
 	run atoll stop p --json
 	error_is state 1
 	[ "$(atoll diff p 2>/dev/null | wc -l)" -eq 3 ]
@@ -1153,7 +1154,7 @@ A  $work/$strategy/made" ]
 	atoll commit p
 	run atoll stop p
 	status_is 0
-	says 'stopped p'
+	says 'removed p'
 	committed
 	no_plans
 	run atoll rollback p

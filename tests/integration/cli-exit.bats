@@ -80,7 +80,7 @@ plan_at_work() {
 		fails "$want" "$command" --frobnicate
 		fails "$want" "$command" --wait never
 		# One word too many or too few.
-		[[ $command =~ ^(exec|run|diff|commit)$ ]] || fails "$want" "$command" a b c
+		[[ $command =~ ^(exec|run|diff|commit|rm)$ ]] || fails "$want" "$command" a b c
 	done < <(atoll help --json | jq -r '.commands[] | "\(.name) \(.command_exit)"')
 	fails 2 rollback
 	fails 125 exec p
@@ -133,7 +133,7 @@ plan_at_work() {
 	atoll start p --dir a
 	in_background "$ATOLL" exec p -- sh -c 'touch "$ATOLL_RESOURCE_1/up"; sleep 30'
 	wait_for_process 'sleep 30'
-	for command in commit rollback reset stop path recover; do
+	for command in commit rollback reset path recover; do
 		fails 5 "$command" p --wait 0
 		run atoll "$command" --wait 0.1 p
 		status_is 5

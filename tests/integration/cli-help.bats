@@ -23,7 +23,7 @@ load cli
 @test "cli every command explains itself" {
 	commands=$(atoll help --json | jq -r '.commands[].name')
 	[ "$(wc -w <<<"$commands")" -ge 15 ]
-	for command in start exec open diff status list commit rollback discard stop clean recover \
+	for command in start exec open diff status list commit rollback discard rm clean recover \
 		doctor help version; do
 		grep -qx "$command" <<<"$commands"
 	done
@@ -80,11 +80,11 @@ load cli
 	run atoll list -f
 	status_is 2
 	says "unknown option '-f'"
-	run atoll stop -yx p
+	run atoll rm -yx p
 	status_is 2
 	says "unknown option '-x' in '-yx'"
-	says 'hint: atoll help stop'
-	run atoll help stop
+	says 'hint: atoll help rm'
+	run atoll help rm
 	says '-f, --force'
 	# One letter, one meaning.
 	letters=$(atoll help --json | jq -r '[.commands[].options[], .options[]] | map(select(.letter) | .letter + " " + .name) | unique[]')

@@ -111,8 +111,8 @@ logged() {
 	background sh -c 'trap "echo bye; exit 0" TERM; echo x >a/new; echo ready; while :; do sleep 0.1; done'
 	logged ready
 	run -1 atoll stop p
-	says "job 'web' still runs"
-	says 'uncommitted work'
+	says 'uncommitted change'
+	says 'is running'
 	[ "$(job state)" = running ]
 	run -0 atoll stop --force p
 	no_plans

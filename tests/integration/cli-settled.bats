@@ -248,3 +248,119 @@ db.commit()' "$ATOLL_HOME/atoll.db"
 	[[ "$("$ATOLL" diff --home p)" == *.config/tool/settings* ]]
 	atoll stop p
 }
+
+@test "rm_several: each goes as a whole or stays, those that stay are named, the worst status counts" {
+	committed a b
+	plan changed
+	change changed
+	before=$(untouched a b changed)
+	run atoll rm a nowhere changed b
+	status_is 1
+	says 'removed a'
+	says 'removed b'
+	says "there is no plan 'nowhere'"
+	says "plan 'changed': 1 uncommitted change; nothing of it was removed"
+	says 'hint: atoll rm --force changed drops the changes'
+	says 'not removed: nowhere, changed'
+	[ "$(plans)" = changed ]
+	[ "$("$ATOLL" diff changed | wc -l)" -eq 1 ]
+	[ "$(untouched a b changed)" = "$before" ]
+	committed c
+	run "$ATOLL" rm changed c nowhere --json
+	status_is 1
+	[ "$(jq -c '[.format, (.plans[] | [.name, .removed])]' <<<"$output")" = \
+		'["atoll.stop/1",["changed",false],["c",true],["nowhere",false]]' ] || { echo "$output"; false; }
+	jq -e '.plans[0].code == "state" and .plans[1].bytes > 0 and .plans[2].code == "not-found"' <<<"$output"
+	# One alone, by either name, answers as ever.
+	run atoll rm changed --json
+	status_is 1
+	[ "$(jq -r '[.format, .code] | join(" ")' <<<"$output")" = 'atoll.error/1 state' ]
+	run atoll stop changed --force --json
+	status_is 0
+	[ "$(jq -r '[.format, .participants[0].outcome] | join(" ")' <<<"$output")" = 'atoll.stop/1 removed' ]
+	no_plans
+	[ "$(cat changed/file)" = one ]
+}
+
+@test "rm_whole_names: no beginning of a name, no --yes in place of --force" {
+	committed fix-42
+	run atoll rm fix
+	status_is 1
+	says "'fix' is not the whole name of a plan"
+	says 'atoll rm fix-42'
+	[ "$(plans)" = fix-42 ]
+	change fix-42
+	run atoll rm --yes fix-42
+	status_is 1
+	says 'atoll rm --force fix-42'
+	[ "$(plans)" = fix-42 ]
+	run atoll rm
+	status_is 2
+	run atoll rm --all fix-42
+	status_is 2
+	run atoll rm --force "$("$ATOLL" list --json | jq -r '.plans[0].id')"
+	status_is 0
+	no_plans
+}
+
+@test "rm_commits_stay: and cannot be undone any more" {
+	committed p
+	now=$(untouched p)
+	run atoll rm p
+	status_is 0
+	[ "$(untouched p)" = "$now" ]
+	[ "$(cat p/file)" != one ]
+	run atoll rollback p
+	status_is 1
+	[ "$(untouched p)" = "$now" ]
+	no_plans
+}
+
+@test "rm_running: a command is ended by --force only" {
+	committed p
+	atoll exec p --background web -- sleep 1000 3>&- 4>&- 5>&- 6>&-
+	run atoll rm p
+	status_is 1
+	says "'sleep 1000' is running"
+	says 'atoll rm --force p ends the command'
+	[ "$("$ATOLL" job list --json | jq -r '.jobs[0].state')" = running ]
+	run atoll rm --committed --yes
+	status_is 0
+	[ "$(plans)" = p ]
+	run atoll rm --force p
+	status_is 0
+	no_plans
+	none_run
+}
+
+@test "rm_chosen: --all, --committed and --here choose, list, and want --yes in a script" {
+	committed a b
+	plan fresh
+	plan changed
+	change changed
+	run atoll rm --all
+	status_is 1
+	says 'changed                   1 uncommitted change'
+	says 'without a question it needs --yes'
+	[ "$(plans)" = 'a b changed fresh' ]
+	cd b
+	run atoll rm --here --committed --yes
+	status_is 0
+	says 'removed b'
+	cd ..
+	[ "$(plans)" = 'a changed fresh' ]
+	run atoll rm --here --yes
+	status_is 0
+	says 'no such plans'
+	run atoll rm --committed --yes
+	status_is 0
+	[ "$(plans)" = 'changed fresh' ]
+	run "$ATOLL" rm --all --yes --json
+	status_is 1
+	[ "$(jq -c '[.plans[] | [.name, .removed]] | sort' <<<"$output")" = '[["changed",false],["fresh",true]]' ]
+	[ "$(plans)" = changed ]
+	run atoll rm --all --force
+	status_is 0
+	no_plans
+	[ "$(cat changed/file)" = one ]
+}

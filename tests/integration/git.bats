@@ -43,7 +43,7 @@ load git
 	says 'refs/tags/only'
 	run "$ATOLL" stop p
 	status_is 1
-	says 'uncommitted work'
+	says 'uncommitted change'
 	committed
 	[ "$(git rev-parse only)" = "$first" ]
 	[ "$(git rev-parse other)" = "$first" ]
@@ -61,7 +61,7 @@ load git
 	says "+100755 $(git rev-parse :two) two"
 	run "$ATOLL" stop p
 	status_is 1
-	says 'uncommitted work'
+	says 'uncommitted change'
 	run "$ATOLL" commit p
 	says 'committed p: 1 change in 1 resource'
 	[ "$(git diff --cached --name-status)" = $'D\tone\nM\ttwo' ]

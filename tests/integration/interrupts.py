@@ -123,7 +123,7 @@ def atm_14_ctrl_c_while_waiting():
     with Copies() as w:
         holder = w.terminal(ATOLL, 'exec', 'p', '--', 'sh', '-c', 'echo begun; exec sleep 1000')
         holder.expect('begun')
-        for words in (['commit'], ['rollback'], ['reset', '--yes'], ['refresh'], ['stop', '--force', '--yes']):
+        for words in (['commit'], ['rollback'], ['reset', '--yes'], ['refresh']):
             t = w.terminal(ATOLL, *words, 'p')
             t.expect('waiting for')
             t.type('\x03')

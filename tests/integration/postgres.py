@@ -147,7 +147,7 @@ def what_is_not_kept_is_dropped(w):
     w.must('rollback', 'p')
     w.expect('old', 'rollback')
     w.work()
-    need('uncommitted work' in w.fails(1, 'stop', 'p').err, 'work is not dropped unasked')
+    need('uncommitted change' in w.fails(1, 'stop', 'p').err, 'work is not dropped unasked')
     w.must('stop', '--force', 'p')
     w.expect('old', 'stop')
     same(w.holders(), [], 'stopped')

@@ -371,7 +371,7 @@ def term_question_yes_or_no():
         for i, (word, meaning) in enumerate(rows_of('answers', 'src/cli/cli.c')):
             w.atoll('start', 'q', '--dir', str(w.root))
             w.atoll('exec', 'q', '--', 'sh', '-c', 'echo new >file')
-            t = w.terminal('sh', '-c', f"echo begun; while [ ! -e {w.gate}/{i} ]; do sleep 0.02; done; exec '{ATOLL}' stop --force q")
+            t = w.terminal('sh', '-c', f"echo begun; while [ ! -e {w.gate}/{i} ]; do sleep 0.02; done; exec '{ATOLL}' rm q")
             t.expect('begun')
             t.type('y\ry\r')
             w.open_gate(str(i))
@@ -385,7 +385,8 @@ def term_question_yes_or_no():
             same((status, 'q' in w.names()), (0, False) if meaning == 'true' else (1, True), f'after {word!r}')
             w.atoll('stop', '--force', '--yes', 'q')
         w.atoll('start', 'q', '--dir', str(w.root))
-        t = w.terminal(ATOLL, 'stop', '--force', 'q')
+        w.atoll('exec', 'q', '--', 'sh', '-c', 'echo new >file')
+        t = w.terminal(ATOLL, 'rm', 'q')
         t.expect(r'\[y/N\] $')
         t.type('\x03')
         same(t.end(), -signal.SIGINT, 'its end')
@@ -420,6 +421,59 @@ def term_question_discard():
         same((t.end(), w.names()), (0, ['p']), 'the plan of run')
 
 
+def term_question_rm():
+    """What would be lost is asked for, plan by plan; nothing is asked where nothing would be."""
+    with Runs() as w:
+        for name in ('q', 'r', 'empty'):
+            w.atoll('start', name, '--dir', str(w.root))
+        for name in ('q', 'r'):
+            w.atoll('exec', name, '--', 'sh', '-c', 'echo new >file')
+        t = w.terminal(ATOLL, 'rm', 'empty', 'q', 'r')
+        t.expect('removed empty')
+        t.expect(r'plan q: 1 uncommitted change\. Remove it all the same\? \[y/N\] $')
+        t.type('n\r')
+        t.expect('plan q stays')
+        t.expect(r'plan r: 1 uncommitted change\. Remove it all the same\? \[y/N\] $')
+        t.type('y\r')
+        t.expect('removed r')
+        same(t.end(), 1, 'exit status')
+        same(sorted(w.others()), ['q'], 'plans')
+        same(w.content(), 'old\n', 'the file')
+        # With --force nothing is asked.
+        t = w.terminal(ATOLL, 'rm', '--force', 'q')
+        t.expect('removed q')
+        same(t.end(), 0, 'exit status')
+
+
+def term_question_rm_running():
+    """A running command is named, and ended after a yes."""
+    with Runs() as w:
+        w.atoll('start', 'q', '--dir', str(w.root))
+        w.atoll('exec', 'q', '--background', 'web', '--', 'sleep', '1000')
+        for answer, status, left in (('n', 1, ['q']), ('y', 0, [])):
+            t = w.terminal(ATOLL, 'rm', 'q')
+            t.expect(r"plan q: 'sleep 1000' is running\. Remove it all the same\? \[y/N\] $")
+            t.type(f'{answer}\r')
+            same((t.end(), w.others()), (status, left), f'after {answer}')
+
+
+def term_question_rm_all():
+    """One question for all of them, with a list; its yes covers what the list says."""
+    with Runs() as w:
+        w.atoll('stop', '--force', '--yes', 'p')
+        for name in ('q', 'r'):
+            w.atoll('start', name, '--dir', str(w.root))
+        w.atoll('exec', 'q', '--', 'sh', '-c', 'echo new >file')
+        for answer, status, left in (('', 1, ['q', 'r']), ('yes', 0, [])):
+            t = w.terminal(ATOLL, 'rm', '--all')
+            t.expect('q +1 uncommitted change')
+            t.expect('r +no changes')
+            t.expect(r'remove 2 plans\? What is not committed is lost, .*\[y/N\] $')
+            t.type(f'{answer}\r')
+            same((t.end(), sorted(w.names())), (status, left), f'after {answer!r}')
+        same(w.content(), 'old\n', 'the file')
+
+
 if __name__ == '__main__':
     sys.exit(run([complaining(check) for check in (
         term_question_each_answer,
@@ -436,5 +490,8 @@ if __name__ == '__main__':
         term_question_nobody_to_ask,
         term_question_job_control,
         term_question_yes_or_no,
+        term_question_rm,
+        term_question_rm_running,
+        term_question_rm_all,
         term_question_discard,
     )]))
