@@ -434,6 +434,9 @@ int raise_for_rename(const struct raise_rename *r)
 	there = fs_stat_at(r->to_fd, r->to, 0, &to);
 	if (there < 0 && (exchange || there != -ENOENT))
 		return 0;
+	/* One directory: the kernel has nothing to do, whatever is in it. */
+	if (there == 0 && from.dev == to.dev && from.id.ino == to.id.ino)
+		return 0;
 	far = from_dir.id.ino != to_dir.id.ino;
 	if (!may_write(r->from_fd, ".") || !may_write(r->to_fd, ".") ||
 	    !may_move(r->from_fd, r->from, &from, r->to_fd, far) ||
