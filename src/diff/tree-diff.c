@@ -12,6 +12,7 @@
 #include "util/cleanup.h"
 #include "util/mem.h"
 #include "util/pool.h"
+#include "util/progress.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -293,6 +294,8 @@ static int diff_names(struct diff_dir *dd, const struct dirlist *names, struct b
 		const struct base_entry *e = NULL;
 		int order = i == names->n ? 1 : j == blk->n ? -1 : 0;
 
+		if (progress_check_look() < 0)
+			return tree_fail_sys(&dd->d->failure, -ECANCELED, "compare", dd->job->path);
 		if (j < blk->n)
 			r = base_block_at(blk, j, &e);
 		if (r < 0)

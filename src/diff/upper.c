@@ -13,6 +13,7 @@
 #include "fs/xattr.h"
 #include "util/cleanup.h"
 #include "util/mem.h"
+#include "util/progress.h"
 
 /* Directories kept open on the way down; deeper ones are opened again on the way back. */
 #define OPEN_MAX_DEPTH 64
@@ -306,8 +307,10 @@ static int walk(struct walker *w)
 	if (r >= 0)
 		r = merged_attrs(w, w->stack, w->stack->upper_fd, w->stack->orig_fd, "", "",
 		                 &w->stack->base, &w->stack->work);
-	while (w->depth && r >= 0)
-		r = step(w);
+	while (w->depth && r >= 0) {
+		r = progress_check_look();
+		r = r < 0 ? fail(w, r, "compare", "") : step(w);
+	}
 	while (w->depth)
 		merged_done(&w->stack[--w->depth]);
 	free(w->stack);

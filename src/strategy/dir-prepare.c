@@ -684,6 +684,8 @@ int dir_check(struct atoll_participant *p, const char *work)
 		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
 
 		r = dir_op(p, b, k, &o);
+		if (r >= 0 && progress_check_look() < 0)
+			r = error_set(&p->err, -ECANCELED, "interrupted");
 		if (r >= 0 && !(o.flags & MANIFEST_WORK))
 			r = check_op(p, b, &o);
 	}

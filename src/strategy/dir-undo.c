@@ -458,6 +458,8 @@ static int undo_conflicts(struct atoll_participant *p, struct dir_batch *b,
 		cleanup_free char *why = NULL;
 
 		r = dir_op(p, b, k, &o);
+		if (r >= 0 && progress_check_look() < 0)
+			r = error_set(&p->err, -ECANCELED, "interrupted");
 		if (r < 0 || o.flags & MANIFEST_WORK)
 			continue;
 		r = dir_installed_check(p, b, installed, &o, &why);

@@ -122,6 +122,13 @@ int progress_check(void)
 	return atomic_load(&p->stops) ? -ECANCELED : 0;
 }
 
+int progress_check_look(void)
+{
+	struct progress *p = current;
+
+	return p && atomic_load(&p->stage) == PROGRESS_PREPARING ? progress_check() : 0;
+}
+
 void progress_count(uint64_t *ret_files, uint64_t *ret_total)
 {
 	struct progress *p = current;

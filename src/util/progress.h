@@ -69,6 +69,8 @@ void progress_add(uint64_t files, uint64_t bytes);
 int progress_enter(enum progress_stage stage);
 /* Between two steps: -ECANCELED when the watcher asks, or has asked, to stop in this stage. */
 int progress_check(void);
+/* The same within a step that only looks: 0 once it is decided. */
+int progress_check_look(void);
 /* Of the phase at hand; zeroes without a progress callback. */
 void progress_count(uint64_t *ret_files, uint64_t *ret_total);
 

@@ -4,8 +4,10 @@ nothing was changed, after it the work is carried out, and a second signal leave
 foreground of a terminal, since a script's background job ignores ^C. Where a signal arrives is said by strace:
 on the N-th call of a kind."""
 
+import collections
 import json
 import os
+import re
 import signal
 import sys
 from pathlib import Path
@@ -28,7 +30,7 @@ FINISHING = r'finishing \(\^C again leaves the rest to atoll recover\)'
 class Copies(World):
     """A plan of two directories, of which the first one's files are all changed."""
 
-    def __init__(self, files=FILES):
+    def __init__(self, files=FILES, strategy='copy'):
         super().__init__()
         self.files = [self.root / f'f{i}' for i in range(files)]
         self.other = self.top / 'other'
@@ -37,7 +39,7 @@ class Copies(World):
         self.env['ASAN_OPTIONS'] = os.environ.get('ASAN_OPTIONS', '') + ':detect_leaks=0'  # strace traces, so it cannot
         for path in self.files:
             path.write_text('old\n')
-        self.must('start', 'p', '--strategy', 'copy', '--dir', str(self.root), '--dir', str(self.other))
+        self.must('start', 'p', '--strategy', strategy, '--dir', str(self.root), '--dir', str(self.other))
         self.must('exec', 'p', '--', 'sh', '-c', CHANGE)
 
     def must(self, *words):
@@ -134,6 +136,36 @@ def atm_14_ctrl_c_while_waiting():
         w.is_open()
         same(w.contents(), {'old\n'}, 'the files')
         w.must('commit', 'p')
+
+
+def looks(log):
+    """At the files: the number of each among the calls of its thread; and None where the signal arrived."""
+    calls = collections.Counter()
+    for line in log.read_text().splitlines():
+        thread = line.split()[0]
+        calls[thread] += ' statx(' in line
+        if '--- SIGINT' in line:
+            yield None
+        elif re.search(r' statx\(\d+, "(|[^"]*/)f[0-9]+"', line):
+            yield calls[thread]
+
+
+def atm_14_a_signal_while_it_compares():
+    """It stops there, and does not look at all the files first."""
+    many = 300
+    for strategy in ('copy', 'overlay'):
+        with Copies(many, strategy) as w:
+            log = w.top / 'trace'
+            trace = ['strace', '-f', '-qq', '-o', str(log), '-e', 'trace=statx']
+            w.terminal(*trace, ATOLL, 'commit', '--dry-run', 'p').end()
+            middle = list(looks(log))[many // 2]
+            t = w.terminal(*trace, '-e', f'inject=statx:signal=INT:when={middle}', ATOLL, 'commit', 'p')
+            t.expect(UNCHANGED)
+            same(t.end(), -signal.SIGINT, f'the end of a commit, {strategy}')
+            seen = list(looks(log))
+            need(len(seen) - seen.index(None) < many // 4, f'{strategy}: {len(seen) - seen.index(None)} looks afterwards')
+            w.is_open()
+            same(w.contents(), {'old\n'}, 'the files')
 
 
 def two_signals(w, t, first_sign, verb, files):
@@ -248,6 +280,7 @@ if __name__ == '__main__':
         atm_14_one_signal_in_each_place,
         atm_14_each_signal,
         atm_14_ctrl_c_while_waiting,
+        atm_14_a_signal_while_it_compares,
         atm_14_a_second_signal_leaves_it_to_recovery,
         atm_14_a_second_signal_in_stop,
         atm_14_signals_in_run,
