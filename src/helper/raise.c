@@ -113,19 +113,17 @@ static int by_number(const void *a, const void *b)
 	return (x->ino > y->ino) - (x->ino < y->ino);
 }
 
-/* The directory that PATH, of the first name, is in now; that of the one at work, DIR, is not where it was. */
+/* The directory that the first name is in now. Of the directory at work, DIR, some entries are not where they
+ * were: directories that hold a first name among them. */
 static int open_first(const struct raise *ra, const struct first *f, const char *dir, int new_fd,
                       int *ret_fd, const char **ret_name)
 {
 	size_t len = strlen(dir);
+	int r = -ENOENT;
 
-	if (strncmp(f->path, dir, len) == 0 && f->path[len] == '/' &&
-	    !strchr(f->path + len + 1, '/')) {
-		*ret_name = f->path + len + 1;
-		*ret_fd = dup(new_fd);
-		return *ret_fd < 0 ? -errno : 0;
-	}
-	return resolve_parent(ra->top_fd, f->path, ret_fd, ret_name);
+	if (strncmp(f->path, dir, len) == 0 && f->path[len] == '/')
+		r = resolve_parent(new_fd, f->path + len + 1, ret_fd, ret_name);
+	return r == -ENOENT ? resolve_parent(ra->top_fd, f->path, ret_fd, ret_name) : r;
 }
 
 /* NAME of DIR, at PATH, is one more name of a file that was moved: it becomes that again. False: it is not, or the

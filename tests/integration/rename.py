@@ -151,6 +151,8 @@ for name in ('a', 'b', 'sub/c', 'sub/deep/d', 'sub/deep/deeper/e', 'gone'):
     put('src/' + name, name * 50)
 os.link('src/a', 'src/sub/also-a')
 os.link('src/a', 'src/sub/deep/again-a')
+os.link('src/sub/deep/d', 'src/sub-d')
+os.link('src/sub/deep/deeper/e', 'src/sub/e')
 os.symlink('a', 'src/link')
 os.symlink('sub', 'src/dirlink')
 os.symlink('nowhere', 'src/sub/dangling')
