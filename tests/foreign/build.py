@@ -77,4 +77,48 @@ java -jar m.jar; jar tf m.jar; javap -cp out p.Main; java -cp out Nothing 2>&1 |
     Row('doxygen', 'doxygen graphviz', begin=PROJECT + 'doxygen -g >made; printf "QUIET=YES\\nGENERATE_LATEX=NO\\nTIMESTAMP=NO\\nHTML_TIMESTAMP=NO\\n" >>Doxyfile', script='''
 doxygen 2>&1 | head -3; find html | wc -l; echo 'digraph { a -> b -> c; a -> c }' | dot -Tplain; echo 'graph { a -- b }' | neato -Tsvg -o g.svg
 '''),
+    Row('ninja', 'ninja-build gcc libc6-dev', short=True, begin=PROJECT + r'''
+printf 'ninja_required_version = 1.5\nrule cc\n  command = gcc -MMD -MF $out.d -c $in -o $out\n  depfile = $out.d\n  deps = gcc\nrule link\n  command = gcc -o $out $in\n' >build.ninja
+printf 'rule gen\n  command = cmp -s $in $out || cp $in $out\n  restat = 1\n' >>build.ninja; echo 'int f1(int);' >f.in; echo '#include "gen/f.h"' >>lib/f1.c
+for f in lib/f1 lib/f2 lib/f6 main; do echo "build o/$f.o: cc $f.c | gen/f.h"; done >>build.ninja; echo 'build gen/f.h: gen f.in' >>build.ninja
+printf 'build prog: link o/main.o o/lib/f1.o o/lib/f6.o\ndefault prog\n' >>build.ninja; sed -i 's,"gen/,"../gen/,' lib/f1.c
+''', script='''
+ninja -j2 | tail -1; ninja | tail -1; touch f.in; ninja -v | tail -1; echo 'int f6(int);' >>f.in; ninja | tail -1; ./prog
+ninja -t deps o/lib/f1.o | tail -2; ninja -t query prog; mv o o2; ninja -j2 | tail -1; mv -T o2 lib/o2; ninja -t clean | tail -1; ninja -t cleandead; ninja nothing
+''', status=1, varying='.ninja_log .ninja_deps'),
+    Row('fortran', 'gfortran', begin='''
+mkdir src; printf 'module m\\ncontains\\ninteger function f(x)\\ninteger :: x\\nf = x + 1\\nend function\\nend module\\n' >src/m.f90
+printf 'program p\\nuse m\\nopen(unit=9, file="out")\\nwrite(9, *) f(6)\\nclose(9)\\nprint *, f(6)\\ncall execute_command_line("mv out src/out")\\nstop 4\\nend program\\n' >src/p.f90
+''', script='''
+mkdir mod; gfortran -Jmod -c src/m.f90 -o m.o; gfortran -Imod -o p src/p.f90 m.o; mv src source; mv mod source/; gfortran -Isource/mod -fsyntax-only source/p.f90
+mkdir src; ./p
+''', status=4),
+    Row('pascal', 'fp-compiler', begin='''
+mkdir src; printf 'unit u;\\ninterface\\nfunction f(x: integer): integer;\\nimplementation\\nfunction f(x: integer): integer; begin f := x + 1; end;\\nend.\\n' >src/u.pas
+printf 'program p;\\nuses u;\\nvar t: text;\\nbegin\\nassign(t, %sout%s); rewrite(t); writeln(t, f(6)); close(t); rename(t, %ssrc/moved%s); writeln(f(6)); halt(5);\\nend.\\n' "'" "'" "'" "'" >src/p.pas
+''', script='''
+fpc -v0 -Fusrc -FUsrc -FE. src/p.pas >log 2>&1 || cat log; rm log; mv -T src lib; mkdir src; ./p
+''', status=5),
+    Row('clang', 'clang llvm', begin=PROJECT, script='''
+mkdir o; for f in lib/*.c main.c; do clang -O1 -flto=thin -c "$f" -o "o/$(basename "$f" .c).o"; done; llvm-ar rcs libf.a o/f*.o; llvm-nm libf.a 2>/dev/null | grep -c ' T '
+clang -g -fsanitize=address,undefined -o prog main.c lib/*.c; ./prog; clang -g -fprofile-instr-generate -fcoverage-mapping -o cov main.c lib/*.c; LLVM_PROFILE_FILE=raw/%m ./cov
+llvm-profdata merge -o merged raw/*; llvm-cov report ./cov -instr-profile=merged 2>/dev/null | tail -1 | cut -c1-5; mv o raw lib/; rm -r lib/raw; echo 'int x = ;' >bad.c; clang --analyze bad.c 2>/dev/null
+''', status=1),
+    Row('makemaker', 'perl make', begin='''
+mkdir -p lib/A t bin; printf 'package A::B;\\nour $VERSION = "1.0";\\nsub f { 7 }\\n1;\\n__END__\\n=head1 NAME\\n\\nA::B - none\\n' >lib/A/B.pm; printf '#!perl\\nuse A::B; print A::B::f(), "\\\\n";\\n' >bin/ab
+printf 'use Test::More tests => 1;\\nuse A::B;\\nis A::B::f(), 7;\\n' >t/f.t; printf 'Makefile.PL\\nMANIFEST\\nlib/A/B.pm\\nt/f.t\\nbin/ab\\n' >MANIFEST
+printf 'use ExtUtils::MakeMaker;\\nWriteMakefile(NAME => "A::B", VERSION_FROM => "lib/A/B.pm", EXE_FILES => ["bin/ab"], PREREQ_PM => {});\\n' >Makefile.PL
+''', script='''
+perl Makefile.PL INSTALL_BASE=$PWD/base | tail -1; make | sort | head -3; make test 2>&1 | grep -E '^(ok|Result)'; make install | grep -c base; perl -Ibase/lib/perl5 base/bin/ab
+make distdir >/dev/null 2>&1; ls A-B-1.0; make distclean >/dev/null; ls; mv base lib/; find lib | wc -l
+''', varying='lib/base/lib/perl5/*/perllocal.pod lib/base/lib/perl5/*/auto/A/B/.packlist'),
+    Row('dpkg-buildpackage', 'dpkg-dev debhelper lintian', begin='''
+mkdir -p own-1/debian/source; cd own-1; printf 'all:\\n\\techo x >out\\ninstall:\\n\\tinstall -D out $(DESTDIR)/usr/share/own/out\\nclean:\\n\\trm -f out\\n' >Makefile
+printf 'Source: own\\nSection: misc\\nPriority: optional\\nMaintainer: A <a@b.example>\\nBuild-Depends: debhelper-compat (= 13)\\nStandards-Version: 4.6.2\\nRules-Requires-Root: no\\n\\nPackage: own\\nArchitecture: all\\nDepends: ${misc:Depends}\\nDescription: own\\n Own.\\n' >debian/control
+printf '#!/usr/bin/make -f\\n%%:\\n\\tdh $@\\n' >debian/rules; chmod 755 debian/rules; echo '3.0 (native)' >debian/source/format
+printf 'own (1) unstable; urgency=low\\n\\n  * First.\\n\\n -- A <a@b.example>  Tue, 14 Nov 2023 22:13:20 +0000\\n' >debian/changelog
+''', script='''
+cd own-1; dpkg-buildpackage -us -uc >log 2>&1 || cat log; rm log; cd ..; dpkg-deb -c own_1_all.deb | awk '{ print $1, $6 }'; mv own-1 own-2; dpkg-source -x own_1.dsc | tail -1
+lintian --fail-on none own_1_all.deb | sort | head; ls; diff -r own-1 own-2 | sort | head -3; mv own-2/debian own-1/old; (cd own-1; debian/rules clean | tail -1)
+''', varying='own_1_*.buildinfo own_1_*.changes own_1_all.deb own_1.tar.xz own_1.dsc'),
 ]

@@ -51,4 +51,24 @@ lockfile-create --retry 0 mail; lockfile-check mail; lockfile-touch -o mail; loc
     Row('gettext', 'gettext', begin="printf '#include <libintl.h>\\nint main(void) { gettext(\"hello\"); }\\n' >a.c", script='''
 xgettext --omit-header -o a.pot a.c; msginit --no-translator -l de -i a.pot -o de.po 2>/dev/null; sed -i '$s/""/"hallo"/' de.po; msgfmt -o de.mo de.po; msgunfmt de.mo | tail -2; msgmerge -q -U --backup=simple de.po a.pot; envsubst <a.c | wc -c; msgfmt nothing 2>/dev/null
 ''', status=1, varying='de.*'),
+    Row('xmllint', 'libxml2-utils', begin='''
+mkdir x; printf '<!DOCTYPE a SYSTEM "a.dtd"><a><b c="1">t</b></a>' >x/a.xml; printf '<!ELEMENT a (b)*><!ELEMENT b (#PCDATA)><!ATTLIST b c CDATA #IMPLIED>' >x/a.dtd
+''', script='''
+xmllint --format x/a.xml | tee formatted; xmllint --valid --noout x/a.xml; mv x y; xmllint --xpath 'string(//b/@c)' --dtdvalid y/a.dtd y/a.xml; xmllint --c14n y/a.xml --output y/c.xml
+xmlcatalog --create --noout own.xml; xmlcatalog --noout --add system http://x.example/a.dtd y/a.dtd own.xml; xmlcatalog own.xml http://x.example/a.dtd; echo '<a>' >bad; xmllint bad
+''', status=1),
+    Row('yq', 'yq jq', begin="printf 'a:\\n  - 1\\n  - b: x\\n' >in.yml", script='''
+yq -y '.a[1].b = 7' in.yml; yq -i -y '.c = "new"' in.yml; cat in.yml; yq -r '.a | length' in.yml; mkdir d; yq . in.yml >d/out.json; mv d e; yq '.a | .none' in.yml 2>/dev/null
+''', status=5),
+    Row('ctags', 'universal-ctags cscope', begin='''
+mkdir -p src/sub; printf 'int f(void) { return 1; }\\nstruct s { int m; };\\n' >src/a.c; printf 'int f(void);\\nint main(void) { return f(); }\\n' >src/sub/b.c
+''', script='''
+ctags -R --sort=yes src; ctags -x src/a.c; ctags --append -R src/sub; mv src lib; ctags -R -f t2 --tag-relative=yes lib; diff tags t2 | grep -c '^[<>]'; sed -i /main/d t2
+find lib -name '*.c' | sort >cscope.files; cscope -b -q -k; cscope -d -L -1 f; cscope -d -L -3 f; mv lib src; cscope -d -L -1 main; rm src/a.c; cscope -b -q -k 2>&1
+''', status=1, varying='cscope.*'),
+    Row('e2fsprogs', 'e2fsprogs', begin='mkdir -p tree/a; seq 2000 >tree/a/numbers; ln -s a tree/link; ln tree/a/numbers tree/hard', script='''
+PATH=$PATH:/usr/sbin:/sbin; mke2fs -q -t ext4 -U 00000000-0000-0000-0000-000000000001 -E hash_seed=00000000-0000-0000-0000-000000000002,root_owner=0:0 -d tree image 8M
+e2fsck -fn image 2>/dev/null | tail -1; debugfs -R 'ls -p /' image 2>/dev/null | cut -d/ -f6 | sort; debugfs -w -R 'rm /a/numbers' image 2>/dev/null; mkdir back; debugfs -R 'rdump / back' image 2>/dev/null; cmp tree/hard back/hard
+resize2fs -M image >/dev/null 2>&1 || echo no; tune2fs -L own image >/dev/null; e2label image; truncate -s 1M cut; mv tree back/; dumpe2fs cut >/dev/null 2>&1 || echo cut; e2fsck -fn cut 2>/dev/null >&2
+''', status=8, varying='image cut'),
 ]
