@@ -24,6 +24,11 @@ MARK = "@session@"
 MASKS = (
     (r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME"),
     (r"\b[0-9a-f]{16}(-\d+)?\b", "ID"),
+    (r"\bAGE +", "AGE "),
+    (r"\bSTATE +", "STATE "),
+    (r"  (may have changes|\d+ changes?)  +", "  CHANGES  "),  # a copy is not counted
+    (r"\b\d+ (s|min)\b *", "AGE "),
+    (r"\b(tomorrow )?\d\d:\d\d\b", "CLOCK"),
     (r"\b\d+(\.\d)?[KMG]\b", "SIZE"),
     (r"\b(overlay|copy)\b", "STRATEGY"),
     (r"\b[a-z]+-[a-z]+-\d\d\b", "NAME"),

@@ -142,7 +142,7 @@ static void say_ways_out(const struct view *v)
 	cli_next(v->c, "atoll commit %s --ours PATH: the plan's version", name);
 	cli_next(v->c, "atoll commit %s --theirs PATH: what is there now", name);
 	cli_next(v->c, "atoll refresh %s: bring in what somebody else changed", name);
-	cli_next(v->c, "atoll reset %s: drop the work and begin again", name);
+	cli_next(v->c, "atoll discard %s: drop the changes and begin again", name);
 }
 
 static void say_next(const struct view *v)
@@ -157,7 +157,7 @@ static void say_next(const struct view *v)
 	} else if (v->diff.totals.conflicts > 0) {
 		say_ways_out(v);
 	} else {
-		cli_next(v->c, "atoll commit %s, or atoll rollback %s", name, name);
+		cli_next(v->c, "atoll commit %s, or atoll discard %s", name, name);
 	}
 }
 

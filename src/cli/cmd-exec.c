@@ -25,7 +25,7 @@ static int report(struct cli *c)
 		cli_say(c, "atoll: the command's time was up; it was ended");
 	/* Elsewhere than on a terminal standard error is the command's alone. */
 	if (cli_is_terminal(c, stderr))
-		cli_next(c, "atoll diff %s, then atoll commit %s or atoll rollback %s", name, name,
+		cli_next(c, "atoll diff %s, then atoll commit %s or atoll discard %s", name, name,
 		         name);
 	return command_end(c);
 }

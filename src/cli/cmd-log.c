@@ -4,6 +4,7 @@
 #include "cli/there.h"
 #include "cli/follow.h"
 #include "cli/output.h"
+#include "cli/which.h"
 
 #include "auth/audit.h"
 #include "util/clock.h"
@@ -192,6 +193,8 @@ static int log_run(struct cli *c)
 
 	if (args_has(&c->args, "audit"))
 		return show_audit(c);
+	if (plan && args_has(&c->args, "all"))
+		return cli_fail_usage(c, "log: --all is for all plans, and takes no PLAN");
 	if (args_has(&c->args, "check"))
 		return cli_fail_usage(
 			c, "log: --check is for the audit log: atoll log --audit --check");
@@ -209,6 +212,12 @@ static int log_run(struct cli *c)
 		return status;
 	if (output)
 		return print_output(c, (int64_t)output);
+	if (!plan && !args_has(&c->args, "all"))
+		status = which_plan_here(c);
+	if (status)
+		return status;
+	if (c->plan)
+		plan = atoll_plan_id(c->plan);
 	if (args_has(&c->args, "follow"))
 		return follow_run(c, plan, after ? (int64_t)after : -1);
 	r = atoll_log(c->atoll, plan, limit, show_entry, &v, c->res);
@@ -220,6 +229,7 @@ static int log_run(struct cli *c)
 }
 
 static const struct option_row options[] = {
+	{ "all", NULL, "of all plans, also where the current directory has one" },
 	{ "limit", "N", "the newest N entries only" },
 	{ "follow", NULL, "what happens from now on, as it happens, each change of state" },
 	{ "after", "N", "with --follow: begin after the event of that number" },
@@ -235,8 +245,9 @@ const struct command cmd_log = {
 	.words = "[PLAN]",
 	.summary = "show what happened, newest first: commands, commits, failures",
 	.about =
-		"Of one plan or of all, also of plans that are gone. What looks like a secret in a\n"
-		"command line was left out when it was recorded. With --json each line is an object.",
+		"Of one plan; without PLAN, of the last used whose resources hold the current directory,\n"
+		"and where there is none, of all, also of plans that are gone. What looks like a secret\n"
+		"in a command line was left out when it was recorded. With --json each line is an object.",
 	.options = options,
 	.max_words = 1,
 	.reads = true,

@@ -162,7 +162,7 @@ static void say_kept(const struct cli *c, uint64_t changes)
 
 	cli_say(c, "kept %" PRIu64 " %s in plan %s; nothing real has changed", changes,
 	        cli_plural(changes, "change", "changes"), name);
-	cli_next(c, "atoll diff %s, then atoll commit %s or atoll rollback %s", name, name, name);
+	cli_next(c, "atoll diff %s, then atoll commit %s or atoll discard %s", name, name, name);
 }
 
 static int keep(struct cli *c, uint64_t changes)

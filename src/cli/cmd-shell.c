@@ -28,7 +28,7 @@ static int shell_run(struct cli *c)
 	if (r < 0)
 		return cli_fail(c, r);
 	if (isatty(STDERR_FILENO))
-		cli_next(c, "atoll diff %s, then atoll commit %s or atoll rollback %s", name, name,
+		cli_next(c, "atoll diff %s, then atoll commit %s or atoll discard %s", name, name,
 		         name);
 	command_report(c, NULL, NULL);
 	return command_end(c);

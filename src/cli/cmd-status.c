@@ -1,45 +1,88 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* atoll status: one plan, its resources and its history. Takes no lock. */
 #include "cli/cli.h"
+#include "cli/plan-words.h"
 
 #include "plan/ask.h"
+#include "plan/plan.h"
 #include "util/clock.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct view {
 	const struct cli *c;
 	enum atoll_plan_state state;
+	int64_t changes; /* -1: they cannot be counted */
 	bool in_doubt;
+	bool is_running;
 	bool undoable;
 };
 
-static void put_plan(const struct atoll_plan_info *info, const char *created)
+static void put_pending(const struct view *v, const struct atoll_plan_info *info)
 {
-	char size[CLI_SIZE_LEN];
+	if (info->in_doubt && !*info->holder)
+		(void)puts("pending  an interrupted operation: in doubt");
+	else if (v->changes < 0)
+		(void)puts("pending  changes that cannot be counted now");
+	else if (v->changes == 0)
+		(void)puts("pending  nothing");
+	else
+		(void)printf("pending  %" PRId64 " %s\n", v->changes,
+		             cli_plural((uint64_t)v->changes, "change", "changes"));
+}
 
-	(void)printf("plan     %s\nid       %s\nstate    %s%s%s%s\ncreated  %s\n", info->name,
-	             info->id, atoll_plan_state_name(info->state), info->owned ? ", owned" : "",
-	             info->abandoned ? ", abandoned" : "", info->in_doubt ? ", in doubt" : "",
-	             created);
+static int put_undoable(void *user, const struct batch_row *row)
+{
+	char at[PLAN_UNTIL_LEN], until[PLAN_UNTIL_LEN];
+
+	(void)user;
+	plan_until_words(row->created_ms, at);
+	plan_until_words(row->retain_until_ms, until);
+	if (row->retain_until_ms)
+		(void)printf("undo     the commit of %s, until %s\n", at, until);
+	else
+		(void)printf("undo     the commit of %s, while the plan is there\n", at);
+	return 0;
+}
+
+/* Nothing in TEXT can harm a terminal: see redact_command(). */
+static void put_line(const char *key, const char *text)
+{
+	if (*text)
+		(void)printf("%s%s\n", key, text);
+}
+
+static void put_plan(const struct view *v, const struct atoll_plan_info *info)
+{
+	char created[CLOCK_TEXT_LEN], size[CLI_SIZE_LEN], age[CLI_AGE_LEN];
+
+	(void)printf("plan     %s%s%s%s\n", info->name, info->from_run ? ", of run" : "",
+	             info->owned ? ", owned" : "", info->abandoned ? ", abandoned" : "");
+	put_pending(v, info);
+	put_line("running  ", info->running);
+	if (!*info->running)
+		put_line("at work  ", info->holder);
+	put_line("last     ", info->command);
+	(void)plan_undoable(v->c->plan, put_undoable, NULL, NULL);
+	cli_age(info->used_ms, age);
+	clock_format(info->created_ms, created);
 	cli_size(info->bytes, size);
-	(void)printf("size     %s\n", size);
-	if (info->batches > 0)
-		(void)printf("undo     %zu %s can be undone\n", info->batches,
-		             cli_plural(info->batches, "commit", "commits"));
+	(void)printf("used     %s ago\nsize     %s\ncreated  %s\nid       %s\nstate    %s\n", age,
+	             size, created, info->id, atoll_plan_state_name(info->state));
 }
 
 static int show_plan(void *user, const struct atoll_plan_info *info)
 {
-	char created[CLOCK_TEXT_LEN];
 	struct view *v = user;
 
 	v->state = info->state;
-	v->in_doubt = info->in_doubt;
+	v->in_doubt = info->in_doubt && !*info->holder;
+	v->is_running = *info->running != '\0';
 	v->undoable = info->batches > 0;
-	clock_format(info->created_ms, created);
-	put_plan(info, created);
+	v->changes = info->has_work ? atoll_plan_diff(v->c->plan, NULL, NULL, NULL) : 0;
+	put_plan(v, info);
 	return 0;
 }
 
@@ -117,13 +160,18 @@ static void say_next(const struct view *v)
 
 	if (v->in_doubt)
 		cli_next(v->c, "atoll recover %s", name);
-	else if (v->state == ATOLL_PLAN_COMMITTED && v->undoable)
+	else if (v->is_running)
+		cli_next(v->c, "atoll diff %s shows what it changed so far", name);
+	else if (v->changes != 0)
+		cli_next(v->c, "atoll diff %s, then atoll commit %s or atoll discard %s", name,
+		         name, name);
+	else if (v->undoable)
 		cli_next(v->c, "atoll rollback %s undoes it; atoll rm %s makes it final", name,
 		         name);
 	else if (v->state == ATOLL_PLAN_COMMITTED)
 		cli_next(v->c, "atoll rm %s when it is no longer needed", name);
 	else
-		cli_next(v->c, "atoll diff %s", name);
+		cli_next(v->c, "atoll exec %s -- COMMAND", name);
 }
 
 static int status_run(struct cli *c)
@@ -155,7 +203,7 @@ const struct command cmd_status = {
 	.run = status_run,
 	.words = "[PLAN]",
 	.everyday = true,
-	.summary = "show a plan, its resources and its history",
+	.summary = "show what is pending in a plan, what runs, what can be undone, what to type",
 	.pick = PICK_LATEST,
 	.max_words = 1,
 	.reads = true,

@@ -18,10 +18,10 @@ static const struct {
 	const char *of_plan;
 	const char *plain;
 } hints[] = {
-	{ ATOLL_E_NOT_FOUND, "atoll show %s", "atoll list" },
+	{ ATOLL_E_NOT_FOUND, "atoll status %s", "atoll list" },
 	{ ATOLL_E_EXISTS, "atoll list", "atoll list" },
 	{ ATOLL_E_AMBIGUOUS, "give the whole name", "give the whole name" },
-	{ ATOLL_E_STATE, "atoll show %s", "atoll list" },
+	{ ATOLL_E_STATE, "atoll status %s", "atoll list" },
 	{ ATOLL_E_BUSY, "again with a longer --wait, or none: then it waits as long as it takes",
 	  "again with a longer --wait, or none: then it waits as long as it takes" },
 	{ ATOLL_E_TIMEOUT, "again with a longer --wait, or none: then it waits as long as it takes",
@@ -31,17 +31,17 @@ static const struct {
 	  "atoll help commit" },
 	{ ATOLL_E_UNSUPPORTED, "atoll doctor", "atoll doctor" },
 	{ ATOLL_E_LOCK_UNSUPPORTED, "atoll doctor", "atoll doctor" },
-	{ ATOLL_E_CANNOT_PREPARE, "atoll show %s", "atoll list" },
-	{ ATOLL_E_NOT_UNDOABLE, "atoll show %s", "atoll list" },
-	{ ATOLL_E_RECOVERY_MISSING, "what was committed stays; atoll reset %s, then go on or stop",
-	  "atoll list" },
+	{ ATOLL_E_CANNOT_PREPARE, "atoll status %s", "atoll list" },
+	{ ATOLL_E_NOT_UNDOABLE, "atoll status %s", "atoll list" },
+	{ ATOLL_E_RECOVERY_MISSING,
+	  "what was committed stays; atoll discard %s, then go on or stop", "atoll list" },
 	{ ATOLL_E_NEEDS_RECOVERY, "atoll recover %s", "atoll recover" },
 	{ ATOLL_E_DAMAGED, "leave it as it is; atoll doctor says more",
 	  "leave it as it is; atoll doctor says more" },
 	{ ATOLL_E_STALE, "atoll diff %s --digest", "atoll list" },
 	{ ATOLL_E_UNREACHABLE, "atoll remote list", "atoll remote list" },
 	{ ATOLL_E_NO_FENCE, "atoll doctor", "atoll doctor" },
-	{ ECANCELED, "atoll show %s", "atoll list" },
+	{ ECANCELED, "atoll status %s", "atoll list" },
 	{ ATOLL_E_NEWER, "use the newer atoll that wrote it", "use the newer atoll that wrote it" },
 };
 
@@ -84,7 +84,7 @@ char *hint_for(const struct cli *c, int code, const char *op)
 	if (code == -ATOLL_E_INVALID && c->command)
 		return xasprintf("atoll help %s", c->command->name);
 	if (plan_name(c))
-		return xasprintf("%s, then again; atoll show %s says how it stands",
+		return xasprintf("%s, then again; atoll status %s says how it stands",
 		                 remedy_for(os_errno(code)), plan_name(c));
 	return xasprintf("%s, then again; atoll doctor looks for more", remedy_for(os_errno(code)));
 }

@@ -3,6 +3,7 @@
 #include "cli/resources.h"
 
 #include "cli/plan-file.h"
+#include "cli/plan-words.h"
 #include "plan/plan.h"
 #include "plan/project-root.h"
 #include "util/cleanup.h"
@@ -212,21 +213,9 @@ static bool is_named(const struct start *s, bool run)
 	return s->file.n > 0;
 }
 
-/* PATH as people write it: "~/work" for what is below the home. */
-static char *short_path(const char *path)
-{
-	cleanup_free char *home = store_user_dir();
-	cleanup_free char *full = home ? absolute(home) : NULL;
-	size_t len = full ? strlen(full) : 0;
-
-	return len > 1 && strncmp(path, full, len) == 0 && path[len] == '/'
-	               ? xasprintf("~%s", path + len)
-	               : xstrdup(path);
-}
-
 static void say_project(const struct cli *c, const struct project_root *root, const char *here)
 {
-	cleanup_free char *path = short_path(root->path);
+	cleanup_free char *path = plan_short_path(root->path);
 	cleanup_free char *shown = escape_dup(path);
 	cleanup_free char *below = escape_dup(here + strlen(root->path) + 1);
 

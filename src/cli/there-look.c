@@ -122,7 +122,7 @@ static int show_diff(struct cli *c, const struct remote_session *s, const struct
 	else if (all.n == 0)
 		cli_say(c, "nothing is pending there");
 	else
-		cli_next(c, "atoll --remote %s commit brings it here; reset drops it", c->remote);
+		cli_next(c, "atoll --remote %s commit brings it here; discard drops it", c->remote);
 	return args_has(&c->args, "exit-code") && all.n > 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 

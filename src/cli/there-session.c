@@ -185,7 +185,7 @@ static int reset_run(struct cli *c)
 	if (c->json)
 		return report(c, s, "reset", pending);
 	subject = there_subject(s);
-	cli_say(c, "reset %s: %" PRId64 " pending %s dropped there; here nothing was changed",
+	cli_say(c, "discarded: %s: %" PRId64 " pending %s dropped there; here nothing was changed",
 	        subject, pending, cli_plural((uint64_t)pending, "change was", "changes were"));
 	return EXIT_SUCCESS;
 }

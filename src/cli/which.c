@@ -2,6 +2,8 @@
 /* Which plan a command means. See which.h. */
 #include "cli/which.h"
 
+#include "cli/plan-words.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +14,8 @@
 #include "util/mem.h"
 #include "util/strbuf.h"
 
-#define NAMED_MAX 8 /* candidates in a message; the rest is counted */
+#define COMMAND_MAX 48
+#define NAMED_MAX   8 /* candidates in a message; the rest is counted */
 
 /* ---- the plans of this directory ---- */
 
@@ -79,10 +82,11 @@ static int list_here(struct cli *c, struct candidates *l, char **ret_here)
 
 char *which_describe(const char *command, int64_t used_ms)
 {
+	cleanup_free char *shown = plan_short_command(command, COMMAND_MAX);
 	char age[CLI_AGE_LEN];
 
 	cli_age(used_ms, age);
-	return *command ? xasprintf("%s ago: %s", age, command) : xasprintf("%s ago", age);
+	return *command ? xasprintf("%s ago: %s", age, shown) : xasprintf("%s ago", age);
 }
 
 /* "calm-reef-12 (2 h ago: npm test, 84K), late-pier-30 (...)" */
@@ -201,6 +205,15 @@ static int pick_here(struct cli *c)
 		return fail_none(c, here);
 	c->is_picked = true;
 	return c->command->pick == PICK_LATEST ? pick_latest(c, &l) : pick_at_work(c, &l);
+}
+
+int which_plan_here(struct cli *c)
+{
+	cleanup_candidates struct candidates l = { 0 };
+	cleanup_free char *here = NULL;
+	int status = list_here(c, &l, &here);
+
+	return status || l.n == 0 ? status : pick_latest(c, &l);
 }
 
 /* ---- the one that is named ---- */

@@ -11,6 +11,8 @@
 
 /* Opens c->plan; the store is open. The word that named it is taken out of c->args. 0 or an exit status. */
 int which_plan(struct cli *c);
+/* The last used plan of the current directory, which is said; without any c->plan stays NULL. */
+int which_plan_here(struct cli *c);
 /* "2 h ago: npm test", "3 min ago"; the caller frees. */
 char *which_describe(const char *command, int64_t used_ms);
 

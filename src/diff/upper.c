@@ -59,7 +59,7 @@ static int fail_upper(struct walker *w, int r, const char *op, const char *path)
 	error_cause(w->err, op, path, EACCES, NULL);
 	if (w->u->root && w->u->plan)
 		error_hint(w->err,
-		           "atoll exec %s -- chmod u+rwX '%s%s%s' opens it; atoll reset %s drops "
+		           "atoll exec %s -- chmod u+rwX '%s%s%s' opens it; atoll discard %s drops "
 		           "the work",
 		           w->u->plan, w->u->root, *path ? "/" : "", path, w->u->plan);
 	return r;

@@ -388,7 +388,7 @@ static int undo_batches(struct plan_op *op, unsigned flags, struct atoll_result 
 		                "what is needed to undo the commit of '%s' was released; the "
 		                "resources keep what was committed, nothing was changed",
 		                op->plan.name);
-		error_hint(err, "atoll reset %s drops the work alone", op->plan.name);
+		error_hint(err, "atoll discard %s drops the work alone", op->plan.name);
 		return -ATOLL_E_RECOVERY_MISSING;
 	}
 	r = verify_roots(op, err);

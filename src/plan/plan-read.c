@@ -284,6 +284,11 @@ int plan_show(struct atoll_plan *p, atoll_plan_fn fn, void *user, struct error *
 	return r < 0 ? r : tell_plans(p->a, &row, 1, row.id, fn, user, err);
 }
 
+int plan_undoable(struct atoll_plan *p, registry_batch_fn fn, void *ctx, struct error *err)
+{
+	return registry_batch_list_undoable(p->a->reg, p->id, fn, ctx, err);
+}
+
 /* The sandboxes of a plan that exists. */
 static int load(struct atoll_plan *p, struct sandboxes *ret, struct error *err)
 {

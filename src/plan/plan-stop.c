@@ -107,7 +107,7 @@ static int check_stop(const struct plan_op *op, struct error *err)
 				row->root, row->error);
 			error_hint(
 				err,
-				"atoll recover %s, atoll rollback %s or atoll reset %s; atoll rm "
+				"atoll recover %s, atoll rollback %s or atoll discard %s; atoll rm "
 				"--force %s drops it",
 				op->plan.name, op->plan.name, op->plan.name, op->plan.name);
 			return -ATOLL_E_STATE;

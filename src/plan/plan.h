@@ -261,6 +261,8 @@ int plan_list(struct atoll *a, atoll_plan_fn fn, void *user, struct error *err);
 /* Only those with a resource that is DIR or holds it, and those that `run` made in DIR (canonical). */
 int plan_list_at(struct atoll *a, const char *dir, atoll_plan_fn fn, void *user, struct error *err);
 int plan_show(struct atoll_plan *p, atoll_plan_fn fn, void *user, struct error *err);
+/* The commits that a rollback would undo, in any order. FN must not use the registry. */
+int plan_undoable(struct atoll_plan *p, registry_batch_fn fn, void *ctx, struct error *err);
 int plan_sandboxes(struct atoll_plan *p, atoll_sandbox_fn fn, void *user, struct error *err);
 int plan_sandbox_state(struct atoll_plan *p, const char *sandbox,
                        enum atoll_sandbox_state *ret_state, struct error *err);

@@ -257,7 +257,7 @@ static int area_gone(const struct sandbox_row *row, const char *path, const char
 			"is as it was",
 			row->root, path);
 	error_cause(err, "open", path, ENOENT, NULL);
-	error_hint(err, "atoll reset %s begins again from what is there now", plan_name);
+	error_hint(err, "atoll discard %s begins again from what is there now", plan_name);
 	return -ENOENT;
 }
 
@@ -332,7 +332,7 @@ int sandbox_allows(const struct sandbox_row *row, enum sandbox_verb verb, const 
 
 		(void)error_set(err, -ATOLL_E_STATE, "'%s' cannot go on: %s; nothing was changed",
 		                row->root, row->error);
-		error_hint(err, "atoll diff %s shows the work; %s%s%satoll reset %s drops it",
+		error_hint(err, "atoll diff %s shows the work; %s%s%satoll discard %s drops it",
 		           plan_name, other_boot ? "atoll recover --accept " : "",
 		           other_boot ? plan_name : "", other_boot ? " takes it as it is, " : "",
 		           plan_name);

@@ -260,7 +260,7 @@ void client_lost(struct client *c, const char *why)
 	cleanup_free char *text = xasprintf("the sandbox's transaction is gone: %s", why);
 
 	if (!c->dead && !c->closing)
-		refuse(c, "57P01", text, "atoll reset begins again");
+		refuse(c, "57P01", text, "atoll discard begins again");
 }
 
 /* ---- start-up ---- */

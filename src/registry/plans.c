@@ -55,7 +55,7 @@ int registry_plan_insert(struct registry *r, struct plan_row *row, struct error 
 		return k;
 	if (k == 0) {
 		k = error_set(err, -ATOLL_E_EXISTS, "a plan '%s' exists already", row->name);
-		error_hint(err, "atoll show %s", row->name);
+		error_hint(err, "atoll status %s", row->name);
 		return k;
 	}
 	row->seq = (uint64_t)seq;

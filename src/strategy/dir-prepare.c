@@ -573,7 +573,7 @@ static int spare_children(struct atoll_participant *p, const struct changeset *c
 			                strategy_is_area(p->excludes->v[k])
 			                        ? "where the plan keeps its data"
 			                        : "another resource of the plan");
-			error_hint(&p->err, "put it back in the plan, or atoll reset");
+			error_hint(&p->err, "put it back in the plan, or atoll discard");
 			return -ATOLL_E_POLICY;
 		}
 	}

@@ -235,7 +235,7 @@ int pg_gone(struct atoll_participant *p, int code)
 		return p->err.code;
 	(void)error_set(&p->err, code, "its transaction is gone: %s",
 	                why ? why : "the process that held it was ended");
-	error_hint(&p->err, "atoll reset %s begins again; what was done in the database is lost",
+	error_hint(&p->err, "atoll discard %s begins again; what was done in the database is lost",
 	           p->plan);
 	return code;
 }

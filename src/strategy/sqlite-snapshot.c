@@ -383,7 +383,7 @@ static int check_files(struct atoll_participant *p, bool alone)
 		r = error_set(&p->err, -ATOLL_E_UNSUPPORTED,
 		              "the plan deleted the database '%s', which is not committed",
 		              p->root);
-		error_hint(&p->err, "atoll reset %s begins again", p->plan);
+		error_hint(&p->err, "atoll discard %s begins again", p->plan);
 	}
 	return r;
 }

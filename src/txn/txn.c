@@ -41,7 +41,7 @@ static int select_parts(struct txn *t, size_t *ret_n, struct error *err)
 		if (p->row.state == ATOLL_SANDBOX_ERRORED) {
 			(void)error_set(err, -ATOLL_E_STATE, "'%s' is in error: %s", p->row.root,
 			                p->row.error);
-			error_hint(err, "atoll recover %s, or atoll reset %s", t->plan.name,
+			error_hint(err, "atoll recover %s, or atoll discard %s", t->plan.name,
 			           t->plan.name);
 			return -ATOLL_E_STATE;
 		}

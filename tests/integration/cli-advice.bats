@@ -57,7 +57,7 @@ advises() {
 	two_dirs
 	atoll start p --strategy overlay --dir a >/dev/null 2>&1
 	atoll exec p -- sh -c 'mkdir a/new && echo x >a/new/f && chmod 0 a/new'
-	advises 1 "'new': its mode keeps its owner out" "atoll exec p -- chmod u+rwX '$work/a/new' opens it; atoll reset p drops" diff p
+	advises 1 "'new': its mode keeps its owner out" "atoll exec p -- chmod u+rwX '$work/a/new' opens it; atoll discard p drops" diff p
 	advises 1 'nothing was changed' "atoll exec p -- chmod u+rwX '$work/a/new'" commit p
 	eval "$(sed -n "s/^hint: \(.*\) opens it;.*/\1/p" <<<"$output")"
 	run -0 atoll commit p

@@ -159,7 +159,7 @@ committed() {
 	atoll reset p
 	[ "$(atoll show p --json | jq .undoable_commits)" -eq 0 ]
 	run atoll show p
-	[[ $output != *'can be undone'* ]]
+	[[ $output != *$'\n'undo\ * ]]
 	run atoll rollback p
 	status_is 1
 	says 'nothing was changed'
@@ -378,7 +378,7 @@ print(*sqlite3.connect(sys.argv[1]).execute(
 	committed
 	run atoll show p
 	says 'state    COMMITTED'
-	says '3 commits can be undone'
+	[ "$(grep -c '^undo     the commit of ' <<<"$output")" -eq 3 ]
 	atoll rollback p
 	[ "$(cat a/one)" != changed ]
 	[ ! -e b/four ]
@@ -756,9 +756,9 @@ undoable() {
 	[ "$(atoll list --json | jq '.plans[] | select(.name == "p").undoable_commits')" -eq "$1" ]
 	run atoll show p
 	if [ "$1" -eq 0 ]; then
-		[[ $output != *'can be undone'* && $output != *'atoll rollback p undoes it'* ]]
+		[[ $output != *$'\n'undo\ * && $output != *'atoll rollback p undoes it'* ]]
 	else
-		says "$1 commit"
+		[ "$(grep -c '^undo     the commit of .*, until tomorrow ' <<<"$output")" -eq "$1" ]
 	fi
 }
 

@@ -223,7 +223,7 @@ odd_edits='
 		grep -q '^   theirs: changed; 18 bytes, written 20' one
 		grep -A 2 -F "C  $work/app/new" <<<"$output" | grep -q 'theirs: created; 7 bytes, written 20'
 		grep -A 2 -F "C  $work/app/dir/" <<<"$output" | grep -q 'theirs: contains changes: dir/y'
-		for way in --ours --theirs 'atoll refresh p' 'atoll reset p'; do
+		for way in --ours --theirs 'atoll refresh p' 'atoll discard p'; do
 			[[ $stderr == *"$way"* ]]
 		done
 		run atoll diff p

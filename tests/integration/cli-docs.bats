@@ -51,7 +51,7 @@ commands_in() {
 		[ -n "$command" ] || continue
 		jq -e --arg c "$command" 'any(.commands[]; .name == $c or any(.also[]; . == $c))' <<<"$help" >/dev/null || {
 			# Slips are shown, too, as slips.
-			[ "$command" = comit ] && continue
+			[[ $command =~ ^(comit|ps)$ ]] && continue
 			echo "no command: atoll $command $words"
 			return 1
 		}

@@ -342,7 +342,7 @@ lose_area() {
 		for command in diff commit; do
 			fails 1 "$command" p
 			run atoll "$command" p
-			says 'atoll reset p'
+			says 'atoll discard p'
 		done
 		fails 125 exec p -- true
 		[ "$(cat "$strategy/file")" = one ]

@@ -106,7 +106,7 @@ load cli
 	atoll start p --dir a --dir b
 	run atoll list
 	status_is 0
-	[[ $output =~ p\ +OPEN\ +2\  ]]
+	[[ ${lines[1]} =~ ^p\ +$work/a\ \+1\ +-\ +[0-9]+\ s\ +no\ changes\ +[0-9.]+K?$ ]]
 	run atoll list --json
 	status_is 0
 	[ "$(jq -r '[.format, .plans[0].name, .plans[0].state, .plans[0].sandboxes] | join(" ")' <<<"$output")" = \
@@ -197,7 +197,7 @@ bytes() {
 		atoll exec p -- true
 		[ "$strategy" = copy ] || [ "$(bytes p)" -lt 300000 ]
 		run atoll list
-		says ' SIZE '
+		says '  SIZE'
 		run atoll show p
 		says 'size '
 		atoll stop p --yes --force

@@ -94,7 +94,7 @@ committed_now() {
 	killed_at txn.after-decision commit p
 	run atoll list
 	status_is 0
-	says 'in doubt'
+	says 'interrupted: atoll recover'
 	run atoll show p
 	status_is 0
 	says 'in doubt'
@@ -523,7 +523,7 @@ another_in_place() {
 	run "$ATOLL" diff q
 	status_is 1
 	says 'the machine went down before'
-	says 'atoll reset q'
+	says 'atoll discard q'
 	run "$ATOLL" commit q
 	[ "$status" -ne 0 ]
 	run "$ATOLL" diff q

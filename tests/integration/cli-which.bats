@@ -209,6 +209,88 @@ picked() {
 	atoll stop "$name"
 }
 
+# state_of NAME: as list has it.
+state_of() {
+	atoll list 2>/dev/null | sed -nE "s/^$1 .* [0-9]+ (s|min|h|d)  (.*[^ ])  +[0-9.]+[KM]?\$/\\2/p"
+}
+
+@test "cli list says in words how each plan stands" {
+	outside_tmp
+	two_dirs
+	plan first a
+	[ "$(state_of first)" = 'no changes' ]
+	"$ATOLL" start over --dir a >/dev/null 2>&1
+	atoll exec over --cwd "$work/a" -- sh -c $'echo 1 >x\n\techo 2 >y'
+	[ "$(state_of over)" = '2 changes' ]
+	grep -qE "^over +$work/a +sh -c echo 1 >x echo \.\.\. +[0-9]" <(atoll list)
+	atoll commit over "$work/a/x"
+	[ "$(state_of over)" = 'may have changes' ]
+	atoll commit over --retain 7d
+	until=$(atoll list --json | jq -r '.plans[] | select(.name == "over").undo_until')
+	[ "$(TZ=UTC state_of over)" = "committed, undo until ${until:0:10} ${until:11:5}" ]
+	atoll rollback over
+	[ "$(state_of over)" = 'rolled back' ]
+	atoll exec over --cwd "$work/a" -- sh -c 'echo 1 >x'
+	atoll commit over --retain never
+	[ "$(state_of over)" = 'committed, can be undone' ]
+	[ "$(atoll list --json | jq -c '.plans[] | select(.name == "over") | [.undo_until, .undoable_commits]')" = '[null,1]' ]
+	plan other b
+	[ "$(cd a && atoll list --here --json | jq -r '.plans | map(.name) | join(" ")')" = 'first over' ]
+	[ "$(cd b && atoll ls --here | sed 1d | cut -d ' ' -f 1)" = other ]
+	[ "$(atoll list --all --json | jq '.plans | length')" -eq 3 ]
+	run atoll list --here
+	says 'no plans here'
+	run atoll list --here --all
+	status_is 2
+	atoll stop first
+	atoll stop over
+	atoll stop other
+}
+
+@test "cli status says what is pending, what runs, and what can be undone until when" {
+	two_dirs
+	plan first a
+	change first "$work/a"
+	run --separate-stderr atoll status first
+	[[ $output == 'plan     first'$'\n''pending  1 change'$'\n''last     sh -c echo first >new-first'$'\n'* ]]
+	[ "$stderr" = 'next: atoll diff first, then atoll commit first or atoll discard first' ]
+	atoll commit first
+	until=$(atoll show first --json | jq -r '.undo_until')
+	run --separate-stderr env TZ=UTC "$ATOLL" status first
+	[[ $output == *$'\n''pending  nothing'$'\n'* ]]
+	[[ $output =~ undo\ \ \ \ \ the\ commit\ of\ [0-9:]+,\ until\ (tomorrow\ )?${until:11:5} ]]
+	mkfifo "$BATS_TEST_TMPDIR/gate"
+	"$ATOLL" exec first -- sh -c 'echo runs; read -r line' <"$BATS_TEST_TMPDIR/gate" >"$BATS_TEST_TMPDIR/said" 3>&- &
+	pid=$!
+	started_here+=("$pid")
+	exec 9>"$BATS_TEST_TMPDIR/gate"
+	until [ -s "$BATS_TEST_TMPDIR/said" ]; do sleep 0.02; done
+	run atoll show first
+	says 'running  sh -c echo runs; read -r line'
+	[ "$(state_of first)" = 'running: sh -c echo runs; read -r line' ]
+	echo >&9
+	exec 9>&-
+	wait "$pid"
+	atoll stop first --force --yes
+}
+
+@test "cli which log is of the last used plan of the directory, else of all" {
+	two_dirs
+	plan first a
+	plan other b
+	[ "$(atoll log --json | jq -r .plan.name | sort -u | paste -sd ' ')" = 'first other' ]
+	cd a
+	[ "$(atoll log --json | jq -r .plan.name | sort -u)" = first ]
+	run --separate-stderr atoll log
+	[[ $stderr == 'plan first ('* ]]
+	[ "$(atoll log other --json | jq -r .plan.name | sort -u)" = other ]
+	[ "$(atoll log --all --json | jq -r .plan.name | sort -u | paste -sd ' ')" = 'first other' ]
+	run atoll log --all other
+	status_is 2
+	atoll stop first
+	atoll stop other
+}
+
 @test "cli other names of a command are in its row, in help, and completed" {
 	rows=0
 	while read -r name also; do
