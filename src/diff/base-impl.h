@@ -20,16 +20,18 @@
 
 #define BASE_MAGIC        "atollbas"
 #define BASE_MAGIC_LEN    8
-#define BASE_VERSION      1u
+#define BASE_VERSION      2u
+#define BASE_VERSION_OLD  1u
 #define BASE_HEADER_LEN   16u
 #define BASE_BLOCK_HEAD   24u
 #define BASE_HASH_LEN     8u
-#define BASE_ENTRY_FIXED  96u
+#define BASE_ENTRY_FIXED  112u
 #define BASE_LINK_LEN     16u
 #define BASE_TRAILER_HEAD 40u
 #define BASE_TRAILER_LEN  (BASE_TRAILER_HEAD + BASE_ENTRY_FIXED + 2 * BASE_HASH_LEN)
 #define BASE_NAME_MAX     4096u /* NAME_MAX is 255 bytes, on some filesystems characters */
 #define BASE_FLAGS        (BASE_UNREADABLE | BASE_SKIPPED)
+#define BASE_CONTENT      0x4u /* in the file only: src.content is known */
 
 static inline void base_put(unsigned char *at, uint64_t value, size_t len)
 {

@@ -42,8 +42,10 @@ struct base_writer {
 
 void base_encode(unsigned char at[BASE_ENTRY_FIXED], const struct base_entry *e, size_t name_len)
 {
+	bool has_content = !S_ISDIR(e->src.mode) && e->src.content.known;
+
 	base_put(at, name_len, 2);
-	base_put(at + 2, e->flags, 2);
+	base_put(at + 2, e->flags | (has_content ? BASE_CONTENT : 0), 2);
 	base_put(at + 4, e->dir, 4);
 	base_put(at + 8, e->src.id.ino, 8);
 	base_put(at + 16, e->src.id.gen, 8);
@@ -57,7 +59,10 @@ void base_encode(unsigned char at[BASE_ENTRY_FIXED], const struct base_entry *e,
 	base_put(at + 64, S_ISDIR(e->src.mode) ? e->work_gen : e->src.rdev, 8);
 	base_put(at + 72, e->work_ino, 8);
 	base_put(at + 80, (uint64_t)e->work_ctime_ns, 8);
-	base_put(at + 88, e->xattrs, 8);
+	base_put(at + 88, has_content ? e->src.content.xattrs : e->xattrs, 8);
+	memset(at + 96, 0, HASH_SIZE);
+	if (has_content)
+		memcpy(at + 96, e->src.content.hash, HASH_SIZE);
 }
 
 /* With the lock held, or before any other thread knows W. */

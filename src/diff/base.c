@@ -46,11 +46,18 @@ size_t base_decode(const unsigned char at[BASE_ENTRY_FIXED], struct base_entry *
 		.work_ctime_ns = (int64_t)base_get(at + 80, 8),
 		.xattrs = base_get(at + 88, 8),
 	};
-	/* No directory is a device. */
+	/* No directory is a device, or has content. */
 	if (S_ISDIR(ret->src.mode))
 		ret->work_gen = base_get(at + 64, 8);
 	else
 		ret->src.rdev = base_get(at + 64, 8);
+	if (!S_ISDIR(ret->src.mode) && ret->flags & BASE_CONTENT) {
+		ret->src.content.known = true;
+		ret->src.content.xattrs = ret->xattrs;
+		memcpy(ret->src.content.hash, at + 96, HASH_SIZE);
+		ret->flags &= ~BASE_CONTENT;
+		ret->xattrs = 0;
+	}
 	return (size_t)base_get(at, 2);
 }
 
@@ -96,6 +103,11 @@ static int check_header(int fd, uint64_t size, struct error *err)
 	if (version > BASE_VERSION)
 		return error_set(err, -ATOLL_E_NEWER,
 		                 "the base record was written by a newer version");
+	if (version == BASE_VERSION_OLD)
+		return error_set(
+			err, -ATOLL_E_UNSUPPORTED,
+			"the base record was written by an older version, which can commit "
+			"the changes or discard them");
 	if (version != BASE_VERSION || base_get(head + 12, 4) != 0)
 		return damaged(err, "its header is not valid");
 	return 0;

@@ -10,6 +10,8 @@
  * that a damaged file is -ATOLL_E_DAMAGED and never more. Reading and writing a directory with many
  * entries costs eight bytes of memory for each.
  *
+ * Version 2 has the content of files and links (fs/content.h). Version 1 is refused.
+ *
  * Crash: a record without its trailer does not open; the sandbox is then PENDING and removed.
  */
 #ifndef DIFF_BASE_H
@@ -33,12 +35,14 @@ struct base_entry {
 	const char *name;
 	unsigned flags;
 	struct fs_stat
-		src; /* the original when it was copied: id, mode, uid, gid, size, mtime, ctime, rdev */
+		src; /* the original when it was copied: id, mode, uid, gid, size, mtime, ctime, rdev,
+			content (of the copy, that is) */
 	uint64_t work_ino; /* the copy, once complete */
 	uint64_t work_gen; /* of a directory's copy (struct fs_id); BASE_GEN_ANY, BASE_GEN_NONE */
 	int64_t work_ctime_ns; /* 0: proves nothing. Of a directory: its own metadata, not below */
 	uint32_t dir;          /* number of the directory's block; BASE_NO_DIR for others */
-	uint64_t xattrs;       /* a directory's extended attributes, xattrs_hash(); 0 for others */
+	uint64_t
+		xattrs; /* a directory's extended attributes, xattrs_hash(); of others: src.content */
 };
 
 struct base_writer;

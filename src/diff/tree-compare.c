@@ -6,6 +6,7 @@
  */
 #include "diff/tree-impl.h"
 
+#include "fs/content.h"
 #include "fs/copy.h"
 #include "fs/xattr.h"
 #include "util/cleanup.h"
@@ -105,8 +106,10 @@ static bool original_is_base(const struct tree_pair *p, const struct base_entry 
 {
 	struct fs_stat now;
 
-	return p->orig_fd != FD_NONE && fs_stat_at(p->orig_fd, e->name, FS_STAT_ID, &now) == 0 &&
-	       fs_id_equal(now.id, e->src.id) && now.ctime_ns == e->src.ctime_ns;
+	if (p->orig_fd == FD_NONE || fs_stat_at(p->orig_fd, e->name, FS_STAT_ID, &now) < 0)
+		return false;
+	return (fs_id_equal(now.id, e->src.id) && now.ctime_ns == e->src.ctime_ns) ||
+	       fs_content_same(p->orig_fd, e->name, &e->src, &now);
 }
 
 /* The original cannot tell any more: all it could tell counts as changed. */

@@ -8,6 +8,7 @@
 
 #include "diff/live-database.h"
 #include "diff/tree-impl.h"
+#include "fs/content.h"
 #include "fs/copy.h"
 #include "fs/resolve.h"
 #include "fs/walk.h"
@@ -93,14 +94,15 @@ static int hash_xattrs(const struct tree_compare *t, const char *path, uint64_t 
 
 /* No directory: still what the base record says, or what we made of it ourselves. */
 static bool is_as_left(const struct tree_compare *t, const char *path, const struct fs_stat *base,
-                       const struct fs_stat *now)
+                       struct fs_stat *now)
 {
-	return tree_same(base, now) || (t->left_by_us && t->left_by_us(t->left_ctx, path, now));
+	return tree_same(base, now) || (t->left_by_us && t->left_by_us(t->left_ctx, path, now)) ||
+	       fs_content_same(t->orig_fd, path, base, now);
 }
 
 /* One entry below a directory that goes. 1: somebody changed it. */
 static int inner_changed(const struct tree_compare *t, const char *path, const struct base_entry *e,
-                         const struct fs_stat *now)
+                         struct fs_stat *now)
 {
 	uint64_t xattrs;
 	int r;
@@ -376,7 +378,7 @@ static int judge_dir_goes(const struct tree_compare *t, struct change *c, const 
 	return r;
 }
 
-static int judge_goes(const struct tree_compare *t, struct change *c, const struct fs_stat *now,
+static int judge_goes(const struct tree_compare *t, struct change *c, struct fs_stat *now,
                       char **ret_why, struct error *err)
 {
 	bool is_same = fs_id_equal(c->base.id, now->id);
@@ -385,7 +387,7 @@ static int judge_goes(const struct tree_compare *t, struct change *c, const stru
 		return c->op == CHANGE_DELETE ? ALREADY : conflict(ret_why, "deleted");
 	if (is_same && c->base_dir != BASE_NO_DIR)
 		return judge_dir_goes(t, c, now, ret_why, err);
-	if (is_same && is_as_left(t, c->path, &c->base, now))
+	if (is_as_left(t, c->path, &c->base, now))
 		return FREE;
 	if (c->op == CHANGE_REPLACE && is_already(t, c, now))
 		return ALREADY;

@@ -7,8 +7,10 @@
 #include "diff/tree-impl.h"
 
 #include "fs/atomic.h"
+#include "fs/content.h"
 #include "fs/copy.h"
 #include "fs/resolve.h"
+#include "fs/xattr.h"
 #include "util/cleanup.h"
 #include "util/hash.h"
 #include "util/mem.h"
@@ -34,6 +36,7 @@ struct first {
 	uint32_t uid;
 	uint32_t gid;
 	uint32_t nlink;
+	struct fs_content content;
 	uint64_t work_ino; /* of the copy */
 	bool is_linked;    /* the copy has several names too */
 	char path[];
@@ -101,6 +104,7 @@ static int add(struct tree_links *l, size_t chain, const struct base_entry *e, c
 		.uid = e->src.uid,
 		.gid = e->src.gid,
 		.nlink = e->src.nlink,
+		.content = e->src.content,
 		.work_ino = e->work_ino,
 	};
 	memcpy(f->path, path, len);
@@ -121,7 +125,18 @@ static struct fs_stat original_of(const struct first *f)
 		.ctime_ns = f->ctime_ns,
 		.dev = f->dev,
 		.rdev = f->rdev,
+		.content = f->content,
 	};
+}
+
+/* Of the copy: whatever becomes of the original, the view was made of this. */
+static void take_content(const struct tree_both *at, struct base_entry *e, struct fs_stat *made)
+{
+	fs_content_take(at->work_fd, e->name, made);
+	e->src.content = made->content;
+	/* Some cannot be given to a copy. */
+	if (xattrs_hash_at(at->orig_fd, e->name, &e->src.content.xattrs) < 0)
+		e->src.content.known = false;
 }
 
 int tree_copy_alone(const struct tree_both *at, struct base_entry *e)
@@ -132,6 +147,7 @@ int tree_copy_alone(const struct tree_both *at, struct base_entry *e)
 	r = copy_entry_at(at->orig_fd, e->name, at->work_fd, e->name, &e->src, &made);
 	if (r < 0)
 		return r;
+	take_content(at, e, &made);
 	e->work_ino = made.id.ino;
 	e->work_ctime_ns = made.ctime_ns;
 	return 0;

@@ -95,3 +95,10 @@ int stamp_make(int dir_fd, const char *name, int64_t *ret_t0, bool *ret_multigra
 	*ret_multigrain = multigrain;
 	return 0;
 }
+
+int stamp_wait_past(int64_t ctime_ns)
+{
+	if (ctime_ns < coarse_ns() - 2 * NS_PER_S)
+		return 0;
+	return ctime_ns > coarse_ns() + NS_PER_S ? -ETIMEDOUT : wait_past(ctime_ns);
+}

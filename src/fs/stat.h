@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "util/hash.h"
+
 /*
  * Identity: inode number and generation. GEN is a hash of the file handle (name_to_handle_at), or
  * of the birth time where the filesystem has no handles; never the inode number alone, which is
@@ -17,6 +19,13 @@ struct fs_id {
 };
 bool fs_id_equal(struct fs_id a, struct fs_id b); /* false when either is "no entry" */
 bool fs_id_none(struct fs_id id);
+
+/* What an entry holds: taken by fs_content_take() alone, and only where a record is to have it. */
+struct fs_content {
+	unsigned char hash[HASH_SIZE];
+	uint64_t xattrs; /* xattrs_hash() */
+	bool known;
+};
 
 struct fs_stat {
 	struct fs_id id; /* gen is 0 unless FS_STAT_ID was asked for */
@@ -34,6 +43,7 @@ struct fs_stat {
 	uint64_t mnt_id; /* mount, 0 when the kernel does not tell */
 	bool immutable;  /* or append-only: rename and unlink will fail */
 	bool mount_root; /* something is mounted here */
+	struct fs_content content;
 };
 
 #define FS_STAT_ID 0x1u /* fill id.gen too: one more system call */

@@ -12,6 +12,7 @@
 
 #include "diff/base.h"
 #include "fs/atomic.h"
+#include "fs/content.h"
 #include "fs/copy.h"
 #include "fs/remove.h"
 #include "fs/resolve.h"
@@ -87,6 +88,8 @@ static int add_installed(struct spool *a, struct dir_batch *b, const struct mani
 	int r = work ? dir_installed_find(work, path, &copy) : 0;
 
 	complete(b, path, &e.src);
+	if (!e.src.content.known)
+		fs_content_take_below(b->root_fd, path, &e.src);
 	if (r > 0) {
 		e.work_ino = copy.id.ino;
 		e.work_gen = copy.id.gen;
@@ -135,6 +138,20 @@ static int bring(int dir_fd, struct dir_batch *b, const char *path)
 	return r == -ENOENT || r == -ENOTDIR || r == -ELOOP ? 0 : r;
 }
 
+/* The view is made of COPY, whatever became of the original meanwhile. */
+static void take_copied(const struct dir_batch *b, const char *path, struct fs_stat *copy,
+                        struct fs_stat *src)
+{
+	cleanup_close int fd = FD_NONE;
+	const char *name;
+
+	fs_content_take_below(b->work_fd, path, copy);
+	src->content = copy->content;
+	if (resolve_parent(b->root_fd, path, &fd, &name) < 0 ||
+	    xattrs_hash_at(fd, name, &src->content.xattrs) < 0)
+		src->content.known = false;
+}
+
 /* Entries that are copies of THEIRS as it was recorded. */
 static int add_theirs(struct spool *a, int dir_fd, struct dir_batch *b, const struct manifest_op *o,
                       const struct manifest *theirs)
@@ -163,6 +180,7 @@ static int add_theirs(struct spool *a, int dir_fd, struct dir_batch *b, const st
 			e.work_ino = st.id.ino;
 			e.work_gen = st.id.gen;
 			e.work_ctime_ns = st.ctime_ns;
+			take_copied(b, t.path, &st, &e.src);
 		}
 		if (S_ISDIR(e.src.mode))
 			r = dir_xattrs(b->root_fd, t.path, &e.xattrs);

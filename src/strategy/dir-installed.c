@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a batch installed, entry by entry, new directories with all below them. Written after the
- * renames and before barrier 3; undo compares with it. On disk it is a manifest of CREATEs.
+ * What a batch installed, entry by entry, new directories with all below them, with what files and links
+ * hold (fs/content.h). Written after the renames and before barrier 3; undo compares with it. On disk it is
+ * a manifest of CREATEs.
  */
 #include "strategy/dir.h"
 
@@ -11,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "fs/atomic.h"
+#include "fs/content.h"
 #include "fs/resolve.h"
 #include "fs/walk.h"
 #include "util/cleanup.h"
@@ -65,27 +67,45 @@ static bool same_content(const struct fs_stat *was, const struct fs_stat *now)
 
 struct installing {
 	struct manifest_writer *w;
+	const struct dir_batch *b;
 	/* An undo was withdrawn: what was installed moved away and back, which shows on every ctime;
 	 * what somebody wrote to meanwhile, or put there, is not ours for that. NULL: none was. */
 	const struct manifest *was;
 };
 
-static int install_entry(void *ctx, const char *path, const struct fs_stat *st)
+/* NAME in DIR_FD is PATH. */
+static int install_entry(struct installing *in, int dir_fd, const char *name, const char *path,
+                         const struct fs_stat *st)
 {
-	struct installing *in = ctx;
 	cleanup_manifest_op struct manifest_op o = { .op = CHANGE_CREATE,
 		                                     .flags = MANIFEST_RECORD,
 		                                     .path = xstrdup(path),
 		                                     .new_stat = *st };
 	struct fs_stat before;
-	int r = in->was ? dir_installed_find(in->was, path, &before) : 0;
+	int r = in->was ? dir_found_or_installed(in->b, in->was, path, &before) : 0;
 
 	if (r < 0 || (in->was && r == 0))
 		return r;
 	if (in->was &&
 	    (before.ctime_ns == 0 || !fs_id_equal(before.id, st->id) || !same_content(&before, st)))
 		o.new_stat.ctime_ns = 0;
+	else if (in->was)
+		o.new_stat.content = before.content;
+	else if (st->ctime_ns != 0)
+		fs_content_take(dir_fd, name, &o.new_stat);
 	return manifest_writer_add(in->w, &o);
+}
+
+static int install_below(void *ctx, int dir_fd, const char *name, const char *path,
+                         unsigned char type)
+{
+	struct fs_stat st;
+	int r = fs_stat_at(dir_fd, name, FS_STAT_ID, &st);
+
+	(void)type;
+	if (r < 0)
+		return r == -ENOENT ? WALK_SKIP : r;
+	return install_entry(ctx, dir_fd, name, path, &st);
 }
 
 static int collect_op(struct dir_batch *b, const struct manifest_op *o, struct installing *in)
@@ -101,25 +121,27 @@ static int collect_op(struct dir_batch *b, const struct manifest_op *o, struct i
 	if (!fs_id_equal(st.id, o->new_stat.id))
 		return 0;
 	if (S_ISDIR(st.mode))
-		return dir_each_below(b->root_fd, o->path, install_entry, in);
+		return walk_tree(b->root_fd, o->path, install_below, NULL, in);
 	/* Written to between the exchange and now: not what we installed, so that an undo will
 	 * find it changed. */
 	if (st.mtime_ns != o->new_stat.mtime_ns || st.size != o->new_stat.size)
 		st.ctime_ns = 0;
-	return install_entry(in, o->path, &st);
+	return install_entry(in, fd, name, o->path, &st);
 }
 
 #define INSTALLED_NEW "installed.new"
 
 static int write_record(struct dir_batch *b, const struct manifest *was)
 {
-	struct installing in = { .was = was };
+	struct installing in = { .b = b, .was = was };
 	int r = manifest_writer_open(b->batch_fd, INSTALLED_NEW, b->m.created_ns, &in.w);
 
 	for (size_t k = 0; k < b->m.ops.n && r >= 0; k++) {
 		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
 
 		r = manifest_get(&b->m, k, &o);
+		if (r >= 0)
+			r = dir_found_apply(b, &o);
 		if (r >= 0 && o.new_stat.mode && !(o.flags & MANIFEST_WORK))
 			r = collect_op(b, &o, &in);
 	}
@@ -287,16 +309,32 @@ int dir_note_undone(struct atoll_participant *p, const struct dir_batch *b)
 static bool same(const struct atoll_participant *p, const struct fs_stat *was,
                  const struct fs_stat *now)
 {
-	return was && fs_id_equal(was->id, now->id) &&
+	return fs_id_equal(was->id, now->id) &&
 	       (S_ISDIR(now->mode) || was->ctime_ns == now->ctime_ns ||
 	        (was->ctime_ns != 0 && same_content(was, now) && is_displaced(p, now->id)));
 }
 
 struct check {
 	const struct atoll_participant *p;
+	const struct dir_batch *b;
 	const struct manifest *installed;
+	struct manifest *found;
 	char *why;
 };
+
+/* 1: what the batch installed at PATH is there still, NOW; or it holds the same. 0, or a code. */
+static int is_installed(struct check *c, const char *path, struct fs_stat *now)
+{
+	struct fs_stat was;
+	int r = dir_found_or_installed(c->b, c->installed, path, &was);
+
+	if (r <= 0 || same(c->p, &was, now))
+		return r;
+	if (was.ctime_ns == 0 || !fs_content_same(c->b->root_fd, path, &was, now))
+		return 0;
+	r = dir_found_add(c->found, path, now);
+	return r < 0 ? r : 1;
+}
 
 static int check_entry(void *ctx, int dir_fd, const char *name, const char *path,
                        unsigned char type)
@@ -312,12 +350,13 @@ static int check_entry(void *ctx, int dir_fd, const char *name, const char *path
 	if (r == -ENOENT || r > 0)
 		return WALK_SKIP;
 	if (r >= 0)
-		r = dir_installed_find(c->installed, path, &was);
+		r = is_installed(c, path, &st);
+	if (r != 0)
+		return r < 0 ? r : 0;
+	r = dir_installed_find(c->installed, path, &was);
 	if (r < 0)
 		return r;
 	known = r > 0;
-	if (same(c->p, known ? &was : NULL, &st))
-		return 0;
 	cleanup_free char *shown = escape_dup(path);
 	if (!c->why)
 		c->why = xasprintf(
@@ -334,7 +373,7 @@ static bool same_original(const struct fs_stat *was, const struct fs_stat *old)
 
 /* BACK is what will be at operation O's path or below it: is it what O's batch installed? NULL, or what
  * somebody did to it in between. */
-static char *judge_put_back(const struct manifest *installed, const struct manifest_op *o,
+static char *judge_put_back(struct check *c, const struct manifest_op *o,
                             const struct manifest_op *back)
 {
 	const struct fs_stat *old = &back->old_stat;
@@ -343,7 +382,9 @@ static char *judge_put_back(const struct manifest *installed, const struct manif
 
 	if (!old->mode)
 		return is_self && o->op == CHANGE_REPLACE ? xstrdup("was deleted since") : NULL;
-	if (dir_installed_find(installed, back->path, &was) > 0 && same_original(&was, old))
+	if (dir_found_or_installed(c->b, c->installed, back->path, &was) > 0 &&
+	    (same_original(&was, old) || (was.ctime_ns != 0 && fs_content_equal(&was, old) &&
+	                                  dir_found_add(c->found, back->path, old) >= 0)))
 		return NULL;
 	if (is_self)
 		return xstrdup(o->op == CHANGE_DELETE ? "was created since" : "was changed since");
@@ -352,33 +393,33 @@ static char *judge_put_back(const struct manifest *installed, const struct manif
 }
 
 /* All that newer batches of this undo put back there. */
-static int check_put_back(const struct atoll_participant *p, const struct manifest *installed,
-                          const struct manifest_op *o, char **ret_why)
+static int check_put_back(struct check *c, const struct manifest_op *o, char **ret_why)
 {
+	const struct manifest *put_back = &c->p->put_back;
 	size_t i = 0;
-	int r = manifest_from(&p->put_back, o->path, &i);
+	int r = manifest_from(put_back, o->path, &i);
 
-	for (*ret_why = NULL; r >= 0 && !*ret_why && i < p->put_back.ops.n; i++) {
+	for (*ret_why = NULL; r >= 0 && !*ret_why && i < put_back->ops.n; i++) {
 		cleanup_manifest_op struct manifest_op back = MANIFEST_OP_INIT;
 
-		r = manifest_get(&p->put_back, i, &back);
+		r = manifest_get(put_back, i, &back);
 		if (r < 0 || !path_below(back.path, o->path))
 			break;
-		*ret_why = judge_put_back(installed, o, &back);
+		*ret_why = judge_put_back(c, o, &back);
 	}
 	return r;
 }
 
 int dir_installed_check(struct atoll_participant *p, struct dir_batch *b,
                         const struct manifest *installed, const struct manifest_op *o,
-                        char **ret_why)
+                        struct manifest *found, char **ret_why)
 {
-	struct check c = { .p = p, .installed = installed };
+	struct check c = { .p = p, .b = b, .installed = installed, .found = found };
 	const char *name;
-	struct fs_stat st, was;
+	struct fs_stat st;
 	int fd, r;
 
-	r = check_put_back(p, installed, o, ret_why);
+	r = check_put_back(&c, o, ret_why);
 	if (r >= 0 && !*ret_why)
 		r = dir_covered(p, o->path);
 	if (r < 0)
@@ -401,10 +442,10 @@ int dir_installed_check(struct atoll_participant *p, struct dir_batch *b,
 		*ret_why = xstrdup("was created since");
 		return 0;
 	}
-	r = dir_installed_find(installed, o->path, &was);
+	r = is_installed(&c, o->path, &st);
 	if (r < 0)
 		return error_sys(&p->err, r, "read", DIR_INSTALLED);
-	if (!same(p, r ? &was : NULL, &st)) {
+	if (r == 0) {
 		*ret_why = xstrdup("was changed since");
 		return 0;
 	}

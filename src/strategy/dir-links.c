@@ -93,7 +93,7 @@ static int count_below(void *ctx, int dir_fd, const char *name, const char *path
 	/* An overlay's whiteouts share one inode with all others. */
 	if (r < 0 || overlay_is_whiteout(&st))
 		return r;
-	l->record += MANIFEST_OP_SIZE + strlen(path);
+	l->record += MANIFEST_OP_SIZE + MANIFEST_CONTENT + strlen(path);
 	return count_link(l, &st);
 }
 
@@ -108,7 +108,7 @@ int dir_links_count(struct dir_batch *b, const struct changeset *cs, struct dir_
 		if (r < 0 || (c.op != CHANGE_CREATE && c.op != CHANGE_REPLACE))
 			continue;
 		if (!S_ISDIR(c.work.mode))
-			l->record += MANIFEST_OP_SIZE + strlen(c.path);
+			l->record += MANIFEST_OP_SIZE + MANIFEST_CONTENT + strlen(c.path);
 		r = S_ISDIR(c.work.mode) ? walk_tree(b->work_fd, c.path, count_below, NULL, l)
 		                         : count_link(l, &c.work);
 	}

@@ -333,6 +333,8 @@ static int add_op(struct atoll_participant *p, struct dir_batch *b, const struct
 	struct manifest_op o = { .op = c->op, .path = xstrdup(c->path), .new_stat = c->work };
 	int r = feasible(p, b, c, root, &o.old_stat);
 
+	/* What is judged is that the two are one entry. */
+	o.old_stat.content = c->base.content;
 	if (c->op == CHANGE_DELETE)
 		o.new_stat = (struct fs_stat){ 0 };
 	else

@@ -22,6 +22,7 @@
 #include "util/mem.h"
 
 struct look {
+	const struct dir_batch *b;
 	const struct manifest *installed;
 	const struct manifest_op *op;
 	size_t slot_len; /* of its name, which stands for the operation's path */
@@ -46,7 +47,7 @@ static int look_at(void *ctx, int dir_fd, const char *name, const char *path, un
 	(void)type;
 	if (r < 0)
 		return r == -ENOENT ? WALK_SKIP : r;
-	r = dir_installed_find(l->installed, there, &was);
+	r = dir_found_or_installed(l->b, l->installed, there, &was);
 	if (r < 0)
 		return r;
 	if (!is_as_installed(r ? &was : NULL, &st))
@@ -59,7 +60,7 @@ const char *dir_undone_reason(struct dir_batch *b, const struct manifest *instal
                               struct dir_kth op, bool keeps, int *ret_error)
 {
 	const struct manifest_op *o = op.o;
-	struct look l = { .installed = installed, .op = o };
+	struct look l = { .b = b, .installed = installed, .op = o };
 	struct fs_stat st;
 	char slot[DIR_SLOT_LEN];
 	int r;

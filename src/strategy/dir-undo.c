@@ -448,7 +448,7 @@ static int check_attr(struct atoll_participant *p, struct dir_batch *b,
 }
 
 static int undo_conflicts(struct atoll_participant *p, struct dir_batch *b,
-                          const struct manifest *installed, size_t *ret_n)
+                          const struct manifest *installed, struct manifest *found, size_t *ret_n)
 {
 	int r = 0;
 
@@ -462,7 +462,7 @@ static int undo_conflicts(struct atoll_participant *p, struct dir_batch *b,
 			r = error_set(&p->err, -ECANCELED, "interrupted");
 		if (r < 0 || o.flags & MANIFEST_WORK)
 			continue;
-		r = dir_installed_check(p, b, installed, &o, &why);
+		r = dir_installed_check(p, b, installed, &o, found, &why);
 		if (!why)
 			continue;
 		b->keep[k] = true;
@@ -492,7 +492,7 @@ static int undo_conflicts(struct atoll_participant *p, struct dir_batch *b,
 
 int dir_prepare_undo(struct atoll_participant *p, const char *work)
 {
-	struct manifest installed = MANIFEST_INIT;
+	struct manifest installed = MANIFEST_INIT, found = MANIFEST_INIT;
 	size_t conflicts = 0;
 	struct dir_batch *b;
 	int r = dir_batch_load(p, work, &b);
@@ -515,7 +515,9 @@ int dir_prepare_undo(struct atoll_participant *p, const char *work)
 	if (r >= 0)
 		r = dir_installed_read(p, b, &installed);
 	if (r >= 0)
-		r = undo_conflicts(p, b, &installed, &conflicts);
+		spool_spill_to(&found.ops, b->area_fd);
+	if (r >= 0)
+		r = undo_conflicts(p, b, &installed, &found, &conflicts);
 	manifest_done(&installed);
 	if (r >= 0 && conflicts && !(p->batch.flags & ATOLL_KEEP_THEIRS)) {
 		r = error_set(&p->err, -ATOLL_E_CONFLICT,
@@ -527,6 +529,9 @@ int dir_prepare_undo(struct atoll_participant *p, const char *work)
 	} else if (r >= 0) {
 		r = conflicts ? write_keep(p, b) : drop_keep(p, b);
 	}
+	if (r >= 0)
+		r = dir_found_write(p, b, &found);
+	manifest_done(&found);
 	if (r >= 0)
 		r = dir_note_undone(p, b);
 	p->changes = r >= 0 ? b->m.ops.n : 0;

@@ -35,6 +35,7 @@ static void batch_free(void *state)
 	free(b->copied);
 	strlist_done(&b->databases);
 	manifest_done(&b->m);
+	manifest_done(&b->found);
 	free(b);
 }
 
@@ -132,6 +133,9 @@ int dir_batch_load(struct atoll_participant *p, const char *work, struct dir_bat
 	r = manifest_read(b->batch_fd, MANIFEST_NAME, p->manifest, &b->m, &p->err);
 	if (r < 0)
 		return r;
+	r = dir_found_read(p, b);
+	if (r < 0)
+		return r;
 	b->loaded = true;
 	*ret = b;
 	return 0;
@@ -170,6 +174,8 @@ int dir_op(struct atoll_participant *p, const struct dir_batch *b, size_t k,
 {
 	int r = manifest_get(&b->m, k, ret);
 
+	if (r >= 0)
+		r = dir_found_apply(b, ret);
 	return r < 0 ? error_sys(&p->err, r, "read again the manifest in", p->area) : 0;
 }
 
@@ -585,7 +591,8 @@ static int keep_change(struct changeset *cs, size_t i, size_t to, const struct c
 	spool_move(&cs->v, i, to);
 	if (c->op == was->op && c->entries == was->entries && c->counted == was->counted &&
 	    c->settled == was->settled && c->goes.entries == was->goes.entries &&
-	    c->goes.bytes == was->goes.bytes && c->base_flags == was->base_flags)
+	    c->goes.bytes == was->goes.bytes && c->base_flags == was->base_flags &&
+	    c->base.content.known == was->base.content.known)
 		return 0;
 	return changeset_set(&cs->v, to, c);
 }

@@ -13,6 +13,8 @@
  *   bN/used        only when it leaves none: the generation of the workspace it uses up
  *   bN/theirs      what somebody else made of paths for which the plan's version was given up
  *   bN/keep        operations an undo leaves alone (--keep-theirs)
+ *   bN/found       entries that an undo takes for those of the batch because they hold the same, though
+ *                  another process gave them other times or another inode: how they look (dir-found.c)
  *   bN.size        what all that takes (fs/usage.h)
  *   restored       how entries look that our own batches left in the resource: originals moved
  *                  away and back, and what a batch installed that left work behind
@@ -45,12 +47,13 @@ struct dir_batch {
 	int batch_fd; /* bN */
 	int work_fd;  /* root of the workspace; FD_NONE when it is gone */
 	struct manifest m;
-	bool loaded;        /* m is there */
-	bool *foreign_dirs; /* per m.dirs: somebody else changed its times; leave them */
-	bool *keep;         /* per m.ops: an undo leaves it alone; NULL: none */
-	struct usage goes;  /* originals that the slots will hold */
-	bool measured;      /* goes is known: by prepare, in this process */
-	bool work_apart;    /* on another mount than the slots: nothing moves to them; by prepare */
+	struct manifest found; /* sorted */
+	bool loaded;           /* m is there */
+	bool *foreign_dirs;    /* per m.dirs: somebody else changed its times; leave them */
+	bool *keep;            /* per m.ops: an undo leaves it alone; NULL: none */
+	struct usage goes;     /* originals that the slots will hold */
+	bool measured;         /* goes is known: by prepare, in this process */
+	bool work_apart; /* on another mount than the slots: nothing moves to them; by prepare */
 	struct dir_copied {
 		uint64_t work_ino; /* with several names */
 		char *path;        /* of its copy, below bN */
@@ -180,6 +183,7 @@ bool dir_keeps_conflicts(const char *area);
 #define DIR_BALLAST   "ballast"
 #define DIR_INSTALLED "installed"
 #define DIR_KEEP      "keep"
+#define DIR_FOUND     "found"
 #define DIR_WORK      "work"
 #define DIR_THEIRS    "theirs"
 #define DIR_USED      "used"
@@ -260,9 +264,21 @@ int dir_installed_find(const struct manifest *installed, const char *path, struc
 int dir_covered(const struct atoll_participant *p, const char *path);
 /* For the older batches of the same undo, which are asked next. */
 int dir_note_undone(struct atoll_participant *p, const struct dir_batch *b);
+/* FOUND gets what is the same by its content alone. */
 int dir_installed_check(struct atoll_participant *p, struct dir_batch *b,
                         const struct manifest *installed, const struct manifest_op *o,
-                        char **ret_why);
+                        struct manifest *found, char **ret_why);
+/* dir-found.c: bN/found. Absent or torn (before the decision of an undo): there is nothing in it. */
+int dir_found_read(struct atoll_participant *p, struct dir_batch *b);
+/* O is about what was found at its path. 0, or a code. */
+int dir_found_apply(const struct dir_batch *b, struct manifest_op *o);
+/* How what the batch put at PATH looks: as it was found, else as it was INSTALLED. 1 with *ret; 0. */
+int dir_found_or_installed(const struct dir_batch *b, const struct manifest *installed,
+                           const char *path, struct fs_stat *ret);
+/* What is at PATH looks like NOW. */
+int dir_found_add(struct manifest *found, const char *path, const struct fs_stat *now);
+/* With the next barrier, which is before the decision. Takes over what FOUND holds. */
+int dir_found_write(struct atoll_participant *p, struct dir_batch *b, struct manifest *found);
 /* dir-restored.c: what a batch that was taken back put back, so that the base record's ctimes do
  * not speak against it. The second is for struct tree_compare; RESTORED is the manifest read. */
 int dir_restored_write(struct atoll_participant *p, struct dir_batch *b);

@@ -17,10 +17,12 @@
 #include "util/mem.h"
 #include "util/strbuf.h"
 
-#define MAGIC      "ATOLLMF1"
-#define VERSION    1u
-#define WRITE_SIZE (64u << 10)
-#define PATH_AT    12 /* in an operation: behind op, flags and its length */
+#define MAGIC          "ATOLLMF1"
+#define VERSION        2u
+#define VERSION_OLDEST 1u
+#define WRITE_SIZE     (64u << 10)
+#define PATH_AT        12 /* in an operation: behind op, flags and its length */
+#define CONTENTS       (MANIFEST_OLD_CONTENT | MANIFEST_NEW_CONTENT)
 
 void manifest_op_done(struct manifest_op *o)
 {
@@ -90,6 +92,14 @@ static void put_stat(struct strbuf *sb, const struct fs_stat *st)
 	put_u64(sb, (uint64_t)st->ctime_ns);
 }
 
+static void put_content(struct strbuf *sb, const struct fs_content *c)
+{
+	if (!c->known)
+		return;
+	strbuf_add(sb, c->hash, sizeof(c->hash));
+	put_u64(sb, c->xattrs);
+}
+
 static void put_xattrs(struct strbuf *sb, const struct xattrs *x)
 {
 	put_u32(sb, (uint32_t)x->n);
@@ -102,10 +112,13 @@ static void put_xattrs(struct strbuf *sb, const struct xattrs *x)
 static void put_op(struct strbuf *sb, const struct manifest_op *o)
 {
 	put_u32(sb, o->op);
-	put_u32(sb, o->flags);
+	put_u32(sb, o->flags | (o->old_stat.content.known ? MANIFEST_OLD_CONTENT : 0) |
+	                    (o->new_stat.content.known ? MANIFEST_NEW_CONTENT : 0));
 	put_bytes(sb, o->path, strlen(o->path));
 	put_stat(sb, &o->old_stat);
 	put_stat(sb, &o->new_stat);
+	put_content(sb, &o->old_stat.content);
+	put_content(sb, &o->new_stat.content);
 }
 
 static void put_dir(struct strbuf *sb, const struct manifest_dir *d)
@@ -389,6 +402,17 @@ static struct fs_stat get_stat(struct cursor *c)
 	return st;
 }
 
+static struct fs_content get_content(struct cursor *c)
+{
+	struct fs_content ret = { .known = true };
+	const void *hash = get_raw(c, sizeof(ret.hash));
+
+	if (hash)
+		memcpy(ret.hash, hash, sizeof(ret.hash));
+	ret.xattrs = get_u64(c);
+	return ret;
+}
+
 static struct xattrs get_xattrs(struct cursor *c)
 {
 	struct xattrs x = XATTRS_INIT;
@@ -446,6 +470,11 @@ static struct manifest_op get_op(struct cursor *c)
 	o.path = get_path(c, may_be_root(&o));
 	o.old_stat = get_stat(c);
 	o.new_stat = get_stat(c);
+	if (o.flags & MANIFEST_OLD_CONTENT)
+		o.old_stat.content = get_content(c);
+	if (o.flags & MANIFEST_NEW_CONTENT)
+		o.new_stat.content = get_content(c);
+	o.flags &= ~CONTENTS;
 	c->bad = c->bad || !op_valid(&o);
 	return o;
 }
@@ -616,7 +645,7 @@ static int parse_header(struct cursor *c, struct header *ret, struct error *err)
 	ret->created_ns = (int64_t)get_u64(c);
 	ret->n_ops = get_u32(c);
 	ret->n_dirs = get_u32(c);
-	if (version != VERSION)
+	if (version > VERSION || version < VERSION_OLDEST)
 		return error_set(err, version > VERSION ? -ATOLL_E_NEWER : -ATOLL_E_DAMAGED,
 		                 "manifest of version %u, this is %u", version, VERSION);
 	return 0;
@@ -649,7 +678,7 @@ int manifest_parse(const void *data, size_t len, struct manifest *ret, struct er
 
 #define READ_SIZE (64u << 10)
 #define OP_HEAD   12  /* op, flags, length of the path */
-#define OP_TAIL   104 /* both states */
+#define OP_TAIL   104 /* both states, without their content */
 
 struct manifest_reader {
 	int fd;
@@ -736,8 +765,9 @@ int manifest_reader_open(int batch_fd, const char *name, struct manifest_reader 
 int manifest_reader_next(struct manifest_reader *m, const struct manifest_op **ret,
                          struct error *err)
 {
-	uint32_t path_len;
+	uint32_t path_len, flags;
 	struct cursor c;
+	size_t len;
 	int r;
 
 	free(m->op.path);
@@ -750,10 +780,15 @@ int manifest_reader_next(struct manifest_reader *m, const struct manifest_op **r
 		return reader_fail(r, err);
 	memcpy(&path_len, m->buf + m->from + 8, sizeof(path_len));
 	path_len = le32toh(path_len);
-	r = path_len > LIMIT_PATH ? -ATOLL_E_DAMAGED : reader_fill(m, OP_HEAD + path_len + OP_TAIL);
+	memcpy(&flags, m->buf + m->from + 4, sizeof(flags));
+	flags = le32toh(flags);
+	len = OP_HEAD + (size_t)path_len + OP_TAIL +
+	      (flags & MANIFEST_OLD_CONTENT ? MANIFEST_CONTENT : 0) +
+	      (flags & MANIFEST_NEW_CONTENT ? MANIFEST_CONTENT : 0);
+	r = path_len > LIMIT_PATH ? -ATOLL_E_DAMAGED : reader_fill(m, len);
 	if (r < 0)
 		return reader_fail(r, err);
-	c = reader_take(m, OP_HEAD + path_len + OP_TAIL);
+	c = reader_take(m, len);
 	m->op = get_op(&c);
 	if (c.bad)
 		return reader_fail(cursor_error(&c), err);

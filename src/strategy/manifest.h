@@ -20,7 +20,8 @@
  * attributes and times last, deepest first.
  *
  * On disk: magic, version, counts, records with explicit lengths, little-endian; its hash is in
- * the registry from the decision on.
+ * the registry from the decision on. Since version 2 a state may have its content (fs/content.h) behind
+ * it, of which a flag tells; version 1, which had none, is read as it is.
  */
 #ifndef STRATEGY_MANIFEST_H
 #define STRATEGY_MANIFEST_H
@@ -52,6 +53,10 @@
 /* Not an operation but a record of what was there; may be of the root (path ""), as MANIFEST_THEIRS of
  * attributes may. */
 #define MANIFEST_RECORD 0x200u
+
+/* On disk only: the content of the old state, of the new one, follows. In memory the states tell. */
+#define MANIFEST_OLD_CONTENT 0x1000u
+#define MANIFEST_NEW_CONTENT 0x2000u
 
 struct manifest_op {
 	enum change_op op; /* never CHANGE_ATTR */
@@ -118,6 +123,7 @@ uint64_t manifest_limit(void);
 
 #define MANIFEST_HEADER_SIZE 28
 #define MANIFEST_OP_SIZE     116 /* bytes of an operation on disk, without its path */
+#define MANIFEST_CONTENT     24  /* more, for each state that has its content */
 #define MANIFEST_NAME        "manifest"
 /* Writes file NAME in BATCH_FD (an older one is dropped first); not yet durable: the barrier's
  * business. */

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "fs/atomic.h"
+#include "fs/content.h"
 #include "fs/resolve.h"
 #include "fs/stamp.h"
 #include "fs/xattr.h"
@@ -384,6 +385,16 @@ static bool is_suspect(struct observation *o, const struct change *c)
 	return late || has_lost_origin(o, c);
 }
 
+/* The entry is the base, unless it is SUSPECT: then it may be another's, and so is its content. */
+static int record_change(struct observation *o, const struct change *c, bool suspect)
+{
+	struct fs_stat base = c->base;
+
+	if (!suspect)
+		fs_content_take_below(o->u->orig_fd, c->path, &base);
+	return overlay_base_record(o->b, c->path, &base, suspect);
+}
+
 static int observe_change(struct observation *o, const struct change *c)
 {
 	struct manifest_op rec;
@@ -395,8 +406,8 @@ static int observe_change(struct observation *o, const struct change *c)
 	if (r < 0)
 		return r;
 	if (c->base.mode && dir_restored_known(&o->b->restored, c->path, &c->base))
-		return overlay_base_record(o->b, c->path, &c->base, false);
-	return overlay_base_record(o->b, c->path, &c->base, is_suspect(o, c));
+		return record_change(o, c, false);
+	return record_change(o, c, is_suspect(o, c));
 }
 
 static int save(struct atoll_participant *p, int area_fd, struct overlay_base *b, bool whole)

@@ -9,6 +9,7 @@
 
 #include "diff/live-database.h"
 #include "fs/atomic.h"
+#include "fs/content.h"
 #include "fs/resolve.h"
 #include "util/cleanup.h"
 #include "util/crashpoint.h"
@@ -144,6 +145,12 @@ static int judge(struct atoll_participant *p, const struct upper_compare *u,
 
 	if (why && !(rec->flags & SUSPECTS) && dir_restored_known(&b->restored, c->path, &c->base))
 		why = NULL;
+	/* Of a suspect there is content only when it is the base's: a conflict that a refresh left. */
+	if (why && c->op != CHANGE_ATTR &&
+	    fs_content_same(u->orig_fd, c->path, &rec->old_stat, &c->base))
+		why = NULL;
+	if (!why && c->op != CHANGE_ATTR)
+		c->base.content = rec->old_stat.content;
 	if (!why)
 		r = has_other_xattrs(u, rec, c);
 	if (r < 0)
@@ -262,8 +269,11 @@ static int refresh_change(struct refreshing *f, struct change *c)
 		r = c->op == CHANGE_ATTR ? 0 : overlay_conflict(f->p, f->u, f->was, c, &why);
 	if (r < 0)
 		return r;
-	if (r != 1 || !found)
+	if (r != 1 || !found) {
+		if (!c->base.content.known)
+			fs_content_take_below(f->u->orig_fd, c->path, &c->base);
 		return overlay_base_record(f->to, c->path, &c->base, false);
+	}
 	text = xasprintf("%s by somebody else", why);
 	atoll_participant_note(f->p, ATOLL_NOTE_CONFLICT, c->path, text);
 	return overlay_base_record(f->to, c->path, &rec.old_stat, true);

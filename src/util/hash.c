@@ -77,6 +77,14 @@ void hash_buffer(const void *data, size_t len, char out[HASH_TEXT_LEN])
 	put_text(XXH3_128bits(data, len), out);
 }
 
+void hash128(const void *data, size_t len, unsigned char out[HASH_SIZE])
+{
+	XXH128_canonical_t bytes;
+
+	XXH128_canonicalFromHash(&bytes, XXH3_128bits(data, len));
+	memcpy(out, bytes.digest, HASH_SIZE);
+}
+
 uint64_t hash64(const void *data, size_t len)
 {
 	return XXH3_64bits(data, len);

@@ -23,6 +23,7 @@ void hash_free(struct hash *h);
 
 void hash_buffer(const void *data, size_t len, char out[HASH_TEXT_LEN]);
 uint64_t hash64(const void *data, size_t len);
+void hash128(const void *data, size_t len, unsigned char out[HASH_SIZE]);
 
 void cleanup_hashp(struct hash **h);
 #define cleanup_hash __attribute__((__cleanup__(cleanup_hashp)))

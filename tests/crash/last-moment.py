@@ -37,12 +37,19 @@ def stopped_at(world, call, when, *verbs):
     return process, int(children[0])
 
 
-def edit_meanwhile(call, when, edit):
-    """Complaints about a commit during which EDIT happened."""
+def leave_it(_):
+    pass
+
+
+def edit_meanwhile(call, when, edit, before=leave_it, verb='commit'):
+    """Complaints about a commit, or an undo, during which EDIT happened, after BEFORE."""
     with World(['r1', 'r2']) as world:
         world.open_plan()
         world.edit()
-        process, pid = stopped_at(world, call, when, 'commit')
+        if verb == 'rollback':
+            world.must('commit')
+        before(world.base)
+        process, pid = stopped_at(world, call, when, verb)
         edit(world.base)
         theirs = world.look()
         os.kill(pid, signal.SIGCONT)
@@ -72,6 +79,41 @@ def der_03_changed_at_the_barrier():
             edit_meanwhile('syncfs', 1, lambda base: put(base / 'r1/to', b'theirs')))
 
 
+def write_anew(path):
+    """The same in another file, as git does it; the directory keeps its time."""
+    stat = path.parent.stat()
+    put(path.with_name('anew'), path.read_bytes())
+    path.with_name('anew').chmod(path.stat().st_mode & 0o7777)
+    path.with_name('anew').rename(path)
+    os.utime(path.parent, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+
+def forge(path):
+    """Something else of the same size, with the times it had."""
+    stat = path.stat()
+    with open(path, 'r+b') as file:
+        file.write(b'#')
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+
+def write(path):
+    put(path, b'theirs')
+
+
+# What was taken for the original because it holds the same is looked for from then on, and no other.
+def der_03_changed_after_it_was_found_the_same():
+    complaints = []
+    for verb, call, when, edits in (('commit', 'mkdirat', 3, (forge, write)),
+                                    ('commit', 'mkdirat', 4, (write_anew, forge, write)),
+                                    ('commit', 'syncfs', 1, (write_anew, forge, write)),
+                                    ('rollback', 'syncfs', 1, (write,))):
+        for edit in edits:
+            complaints += edit_meanwhile(call, when, lambda base, edit=edit: edit(base / 'r1/a.txt'),
+                                         lambda base: write_anew(base / 'r1/a.txt'), verb)
+    return complaints
+
+
 if __name__ == '__main__':
     os.environ['SCENARIO_SYNC'] = '1'
-    sys.exit(run([der_03_changed_while_preparing, der_03_changed_at_the_barrier]))
+    sys.exit(run([der_03_changed_while_preparing, der_03_changed_at_the_barrier,
+                  der_03_changed_after_it_was_found_the_same]))

@@ -18,12 +18,20 @@ static void inside(const char *path, bool root)
 	     (!strstr(framed, "/../") && !strstr(framed, "/./") && !strstr(framed, "//")));
 }
 
+static void same_content(const struct fs_content *a, const struct fs_content *b)
+{
+	must(a->known == b->known);
+	must(!a->known || (a->xattrs == b->xattrs && memcmp(a->hash, b->hash, HASH_SIZE) == 0));
+}
+
 static void same_op(const struct manifest_op *a, const struct manifest_op *b)
 {
 	must(a->op == b->op && a->flags == b->flags && strcmp(a->path, b->path) == 0);
 	must(a->old_stat.id.ino == b->old_stat.id.ino && a->old_stat.id.gen == b->old_stat.id.gen &&
 	     a->new_stat.id.ino == b->new_stat.id.ino && a->new_stat.id.gen == b->new_stat.id.gen);
 	must(a->old_stat.mode == b->old_stat.mode && a->new_stat.mode == b->new_stat.mode);
+	same_content(&a->old_stat.content, &b->old_stat.content);
+	same_content(&a->new_stat.content, &b->new_stat.content);
 }
 
 static void one_by_one(int dir_fd, const struct manifest *m)

@@ -867,8 +867,14 @@ static void der_21_names_taken_by_a_newer_batch(void **state)
 		expect_ok(f, atoll_plan_commit(p, 0, f->res));
 		run_ok(f, p, root, "echo A >a");
 		expect_ok(f, atoll_plan_commit(p, 0, f->res));
+		/* Another name is no change of what it holds. */
 		assert_int_equal(link(fix_path(f, "%s/h1", root), fix_path(f, "%s/h3", root)), 0);
+		put_text(fix_path(f, "%s/h3", root), "theirs\n");
 		expect_code(f, atoll_plan_rollback(p, 0, f->res), -ATOLL_E_CONFLICT);
+		put_text(fix_path(f, "%s/h3", root), "h\n");
+		expect_rollback(f, p);
+		expect_text(fix_path(f, "%s/h3", root), "h\n");
+		expect(!exists(fix_path(f, "%s/h1", root)) && !exists(fix_path(f, "%s/h2", root)));
 		free(before);
 		expect_ok(f, atoll_plan_stop(p, ATOLL_FORCE, f->res));
 	}

@@ -2,6 +2,7 @@
 /* The base record: what is written is read, and nothing else. */
 #include "diff/base.h"
 
+#include "diff/base-impl.h"
 #include "diff/change.h"
 #include "util/cleanup.h"
 
@@ -31,7 +32,10 @@ static struct base_entry file_entry(const char *name, uint64_t n)
 		         .size = n << 32,
 		         .mtime_ns = -(int64_t)n,
 		         .ctime_ns = INT64_MAX,
-		         .rdev = 7 },
+		         .rdev = 7,
+		         .content = { .hash = { (unsigned char)n, 255 },
+		                      .xattrs = n,
+		                      .known = n % 2 == 0 } },
 		.work_ino = n + 1,
 		.work_ctime_ns = (int64_t)n + 2,
 		.dir = BASE_NO_DIR,
@@ -87,6 +91,11 @@ static void assert_entry(const struct base_entry *a, const struct base_entry *b)
 	assert_int_equal(a->work_ino, b->work_ino);
 	assert_int_equal(a->work_ctime_ns, b->work_ctime_ns);
 	assert_int_equal(a->xattrs, b->xattrs);
+	assert_int_equal(a->src.content.known, b->src.content.known);
+	if (!a->src.content.known)
+		return;
+	assert_memory_equal(a->src.content.hash, b->src.content.hash, HASH_SIZE);
+	assert_int_equal(a->src.content.xattrs, b->src.content.xattrs);
 }
 
 static void what_is_written_is_read(void **state)
@@ -119,6 +128,23 @@ static void what_is_written_is_read(void **state)
 		assert_entry(e, &expected);
 		assert_int_equal(base_block_find(&blk, "fil", &e), 0);
 		assert_null(e);
+	}
+}
+
+/* Its entries are shorter: better refused than misread. */
+static void a_record_of_an_older_version_is_refused(void **state)
+{
+	for_each_dir(d, state)
+	{
+		cleanup_close int fd = new_file(d);
+		cleanup_error struct error err = ERROR_INIT;
+		struct base *b = NULL;
+
+		write_small(fd);
+		assert_int_equal(pwrite(fd, "\1", 1, BASE_MAGIC_LEN), 1);
+		assert_int_equal(base_open(fd, &b, &err), -ATOLL_E_UNSUPPORTED);
+		assert_non_null(strstr(err.msg, "older version"));
+		assert_null(b);
 	}
 }
 
@@ -527,6 +553,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(what_is_written_is_read, fixture_setup,
 		                                fixture_teardown),
+		cmocka_unit_test_setup_teardown(a_record_of_an_older_version_is_refused,
+		                                fixture_setup, fixture_teardown),
 		cmocka_unit_test_setup_teardown(a_long_block_is_read_in_pieces, fixture_setup,
 		                                fixture_teardown),
 		cmocka_unit_test_setup_teardown(damage_in_a_long_block_is_found, fixture_setup,

@@ -212,11 +212,111 @@ static void a_long_manifest_that_is_damaged_is_refused_as_a_whole(void **state)
 	manifest_done(&m);
 }
 
+/* ---- what states hold ---- */
+
+static void assert_content(const struct fs_content *c, unsigned char first, uint64_t xattrs)
+{
+	assert_true(c->known);
+	for (size_t i = 0; i < HASH_SIZE; i++)
+		assert_int_equal(c->hash[i], first + i);
+	assert_int_equal(c->xattrs, xattrs);
+}
+
+static void add_state(struct manifest *m, const char *path, bool old, bool new)
+{
+	struct manifest_op o = { .op = CHANGE_REPLACE,
+		                 .flags = MANIFEST_RECORD,
+		                 .path = xstrdup(path) };
+
+	o.old_stat.mode = o.new_stat.mode = S_IFREG | 0644;
+	o.old_stat.content = (struct fs_content){ .xattrs = 7, .known = old };
+	o.new_stat.content = (struct fs_content){ .xattrs = 9, .known = new };
+	for (size_t i = 0; i < HASH_SIZE; i++) {
+		o.old_stat.content.hash[i] = (unsigned char)(10 + i);
+		o.new_stat.content.hash[i] = (unsigned char)(100 + i);
+	}
+	assert_int_equal(manifest_add_op(m, &o), 0);
+}
+
+static void what_states_hold_comes_back(void **state)
+{
+	struct fixture *f = *state;
+	int dir_fd = f->dir[0].fd;
+	struct manifest m = MANIFEST_INIT, again = MANIFEST_INIT;
+	struct manifest_reader *reader = NULL;
+	char hash[HASH_TEXT_LEN];
+
+	for (unsigned i = 0; i < 4; i++)
+		add_state(&m, (const char *[]){ "a", "b", "c", "d" }[i], i & 1, i & 2);
+	assert_int_equal(manifest_write(&m, dir_fd, "m", hash, NULL), 0);
+	assert_int_equal(manifest_read(dir_fd, "m", hash, &again, NULL), 0);
+	assert_int_equal(manifest_reader_open(dir_fd, "m", &reader, NULL), 0);
+	for (unsigned i = 0; i < 4; i++) {
+		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
+		const struct manifest_op *read = NULL;
+
+		assert_int_equal(manifest_get(&again, i, &o), 0);
+		assert_int_equal(manifest_reader_next(reader, &read, NULL), 1);
+		assert_int_equal(o.flags, MANIFEST_RECORD);
+		assert_int_equal(read->flags, MANIFEST_RECORD);
+		assert_int_equal(o.old_stat.content.known, i & 1);
+		assert_int_equal(o.new_stat.content.known, (i & 2) != 0);
+		if (i & 1) {
+			assert_content(&o.old_stat.content, 10, 7);
+			assert_content(&read->old_stat.content, 10, 7);
+		}
+		if (i & 2) {
+			assert_content(&o.new_stat.content, 100, 9);
+			assert_content(&read->new_stat.content, 100, 9);
+		}
+	}
+	manifest_reader_close(reader);
+	manifest_done(&again);
+	manifest_done(&m);
+}
+
+static void version_is(int dir_fd, uint32_t version)
+{
+	cleanup_close int fd = openat(dir_fd, "m", O_WRONLY | O_CLOEXEC);
+
+	version = htole32(version);
+	assert_int_equal(pwrite(fd, &version, sizeof(version), 8), sizeof(version));
+}
+
+/* Version 1 had no content, and is the same otherwise. */
+static void a_manifest_of_an_older_version_is_read(void **state)
+{
+	struct fixture *f = *state;
+	int dir_fd = f->dir[0].fd;
+	struct manifest m = MANIFEST_INIT, again = MANIFEST_INIT;
+	cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
+	cleanup_error struct error newer = ERROR_INIT, none = ERROR_INIT;
+	char hash[HASH_TEXT_LEN];
+
+	add_state(&m, "a", false, false);
+	assert_int_equal(manifest_write(&m, dir_fd, "m", hash, NULL), 0);
+	manifest_done(&m);
+	version_is(dir_fd, 1);
+	assert_int_equal(manifest_read(dir_fd, "m", "", &again, NULL), 0);
+	assert_int_equal(manifest_get(&again, 0, &o), 0);
+	assert_string_equal(o.path, "a");
+	assert_false(o.old_stat.content.known || o.new_stat.content.known);
+	manifest_done(&again);
+	version_is(dir_fd, 3);
+	assert_int_equal(manifest_read(dir_fd, "m", "", &again, &newer), -ATOLL_E_NEWER);
+	version_is(dir_fd, 0);
+	assert_int_equal(manifest_read(dir_fd, "m", "", &again, &none), -ATOLL_E_DAMAGED);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(too_little_memory_is_no_damage, fixture_setup,
 		                                fixture_teardown),
+		cmocka_unit_test_setup_teardown(what_states_hold_comes_back, fixture_setup,
+		                                fixture_teardown),
+		cmocka_unit_test_setup_teardown(a_manifest_of_an_older_version_is_read,
+		                                fixture_setup, fixture_teardown),
 		cmocka_unit_test_setup_teardown(
 			a_long_manifest_that_is_damaged_is_refused_as_a_whole, fixture_setup,
 			fixture_teardown),
