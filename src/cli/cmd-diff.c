@@ -25,11 +25,12 @@ static int read_form(struct cli *c, enum diff_form *ret)
 		[DIFF_NAMES] = "name-status",
 		[DIFF_STAT] = "stat",
 		[DIFF_PATCH] = "patch",
-		[DIFF_CONFLICTS] = "conflicts",
 	};
 	size_t given = 0;
 
-	*ret = args_has(&c->args, "unified") ? DIFF_PATCH : DIFF_NAMES;
+	*ret = args_has(&c->args, "unified")     ? DIFF_PATCH
+	       : args_has(&c->args, "conflicts") ? DIFF_CONFLICTS
+	                                         : DIFF_NAMES;
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		if (!args_has(&c->args, names[i]))
 			continue;
@@ -37,9 +38,9 @@ static int read_form(struct cli *c, enum diff_form *ret)
 		given++;
 	}
 	if (given > 1)
-		return cli_fail_usage(c, "diff: --name-status, --stat, --patch and --conflicts "
-		                         "exclude each other");
-	if (args_has(&c->args, "digest") && !c->json && given > 0)
+		return cli_fail_usage(c,
+		                      "diff: --name-status, --stat and --patch exclude each other");
+	if (args_has(&c->args, "digest") && !c->json && (given > 0 || *ret != DIFF_NAMES))
 		return cli_fail_usage(c, "diff: --digest is shown alone, but for --json");
 	if (args_has(&c->args, "unified") && *ret != DIFF_PATCH)
 		return cli_fail_usage(c, "diff: --unified is for --patch");
@@ -94,7 +95,7 @@ static int view_init(struct view *v, struct cli *c)
 	d->width = terminal_width();
 	for (int i = 0; i < PAINT_END_ && !c->json; i++)
 		d->paint[i] = cli_paint(c, stdout, (enum paint)i);
-	d->select.conflicts_only = d->form == DIFF_CONFLICTS;
+	d->select.conflicts_only = args_has(&c->args, "conflicts");
 	return status;
 }
 
@@ -135,7 +136,7 @@ static void say_ways_out(const struct view *v)
 	cli_say(v->c, "%" PRIu64 " %s with what somebody else changed meanwhile",
 	        v->diff.totals.conflicts,
 	        cli_plural(v->diff.totals.conflicts, "conflict", "conflicts"));
-	if (v->diff.form != DIFF_CONFLICTS) {
+	if (!v->diff.select.conflicts_only) {
 		cli_next(v->c, "atoll diff %s --conflicts", name);
 		return;
 	}
@@ -149,7 +150,7 @@ static void say_next(const struct view *v)
 {
 	const char *name = atoll_plan_name(v->c->plan);
 
-	if (v->diff.form == DIFF_CONFLICTS && v->diff.totals.all == 0) {
+	if (v->diff.select.conflicts_only && v->diff.totals.all == 0) {
 		cli_say(v->c, "%s: no conflicts", name);
 	} else if (v->diff.totals.all == 0) {
 		cli_say(v->c, "%s: no changes", name);
@@ -272,7 +273,9 @@ static const struct option_row options[] = {
 	{ "stat", NULL, "lines added and deleted, with a graph, and totals" },
 	{ "patch", NULL, "the changed lines, as git shows them" },
 	{ "unified", "LINES", "with so many lines around them (default: 3)" },
-	{ "conflicts", NULL, "only what somebody else changed too, both sides" },
+	{ "conflicts", NULL,
+	  "only what was changed outside the plan, too, both sides; with --patch, --stat or "
+	  "--name-status in that form" },
 	{ "exclude", "GLOB", "leave out what matches; may be repeated" },
 	{ "home", NULL, "the files that are private to the plan, which no commit takes along" },
 	{ "exit-code", NULL, "exit 1 when there are changes" },

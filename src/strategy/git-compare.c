@@ -37,6 +37,12 @@ static void conflict(struct compare *c, const char *key, const char *why)
 
 static char *brief(const char *value)
 {
+	static const char branch[] = "ref: refs/heads/", ref[] = "ref: ";
+
+	if (strncmp(value, branch, strlen(branch)) == 0)
+		return xasprintf("branch %s", value + strlen(branch));
+	if (strncmp(value, ref, strlen(ref)) == 0)
+		return xstrdup(value + strlen(ref));
 	return *value ? xstrndup(value, SHORT) : xstrdup("nothing");
 }
 
@@ -47,6 +53,18 @@ static void both_moved(struct compare *c, const char *key, const char *v, const 
 		xasprintf("moved by somebody else to %s, to %s in the plan", theirs, ours);
 
 	conflict(c, key, why);
+}
+
+/* HEAD is outside where it was, on a branch that has other commits there. */
+static void moved_below(struct compare *c, const char *v, const char *now)
+{
+	cleanup_free char *ours = brief(v), *theirs = brief(now);
+	cleanup_free char *why =
+		xasprintf("%s, which is checked out, has other commits outside the "
+	                  "plan; in the plan %s is checked out",
+	                  theirs, ours);
+
+	conflict(c, "HEAD", why);
 }
 
 /* ---- refs ---- */
@@ -131,8 +149,10 @@ static void compare_head(struct compare *c, const struct git_base *base, const s
 {
 	if (strcmp(v_head, now_head) == 0 || strcmp(v_head, base->head) == 0)
 		return;
-	if (strcmp(now_head, base->head) != 0 || branch_moved(base, now))
+	if (strcmp(now_head, base->head) != 0)
 		both_moved(c, "HEAD", v_head, now_head);
+	else if (branch_moved(base, now))
+		moved_below(c, v_head, now_head);
 	else
 		git_swap_add(&c->rec->parts[GIT_HEAD], "HEAD", now_head, v_head);
 }

@@ -226,6 +226,16 @@ odd_edits='
 		for way in --ours --theirs 'atoll refresh p' 'atoll discard p'; do
 			[[ $stderr == *"$way"* ]]
 		done
+		# In another form: those, and no others.
+		shown --conflicts --patch
+		[ "$(grep -c '^diff --git' <<<"$output")" -ge 2 ]
+		grep -q '^-their longer text' <<<"$output"
+		grep -q '^+ours' <<<"$output"
+		! grep -q two <<<"$output"
+		[[ $stderr == *--theirs* ]]
+		shown --name-status --conflicts
+		! grep -q two <<<"$output"
+		grep -q "^M  $work/app/one" <<<"$output"
 		run atoll diff p
 		says 'conflict: changed'
 		says 'next: atoll diff p --conflicts'
@@ -309,7 +319,7 @@ diff --git a/three b/three" ]
 @test "cli diff: forms that do not go together, and numbers that are none" {
 	mkdir app
 	plan copy 'echo x >f'
-	for wrong in '--stat --patch' '--name-status --conflicts' '--stat --unified 3' '--unified x' '--unified -1' '--unified 1.5' '--exclude'; do
+	for wrong in '--stat --patch' '--name-status --stat --conflicts' '--stat --unified 3' '--unified x' '--unified -1' '--unified 1.5' '--exclude'; do
 		# shellcheck disable=SC2086 # words
 		run atoll diff p $wrong
 		status_is 2

@@ -223,7 +223,7 @@ socket.socket(socket.AF_UNIX).bind(os.path.basename(sys.argv[1]))' name how
 	says 'ref: refs/heads/main -> ref: refs/heads/topic'
 	echo more >>one
 	git commit -qam outside
-	refuses 3 'HEAD'
+	refuses 3 'HEAD' 'branch main, which is checked out, has other commits' 'in the plan branch topic is checked out'
 	git reset -q --hard "$first"
 	committed
 	[ "$(cat .git/HEAD)" = 'ref: refs/heads/topic' ]
