@@ -42,7 +42,7 @@ static void tell_kept(struct atoll_participant *p, size_t kept)
 		kept, kept == 1 ? "entry written anew has" : "entries written anew have", p->root);
 
 	if (kept)
-		atoll_participant_note(p, ATOLL_NOTE_INFO, "", text);
+		atoll_participant_note(p, ATOLL_NOTE_WARNING, "", text);
 }
 
 size_t dir_keep_acls(struct atoll_participant *p, const struct dir_acl_sides *sides,

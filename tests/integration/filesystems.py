@@ -45,15 +45,15 @@ class Case:
     def __init__(self, who, strategy, root, home):
         self.who, self.strategy, self.root, self.home = who, strategy, Path(root), Path(home)
 
-    def atoll(self, *argv, code=0, cwd=None, **more):
-        """What it printed; of a failure, what it said."""
+    def atoll(self, *argv, code=0, cwd=None, heard=False, **more):
+        """What it printed; of a failure, or with HEARD, what it said."""
         env = dict(os.environ, ATOLL_HOME=str(self.home), HOME=str(self.home.parent), NO_COLOR='1', **more)
         done = subprocess.run((AS_USER if self.who == 'user' else []) + [ATOLL, *argv], cwd=cwd or self.root,
                               env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True,
                               errors='replace', timeout=300)
         if done.returncode != code:
             raise Broken(f'atoll {" ".join(argv[:6])}: exit {done.returncode}, not {code}: {done.stderr}')
-        return done.stderr if code else done.stdout
+        return done.stderr if code or heard else done.stdout
 
     def exec(self, script):
         return self.atoll('exec', 'p', '--', 'sh', '-ec', script)
@@ -178,6 +178,9 @@ def acls_of_others(place, kind, who, strategy):
         raise Broken(f'nothing was said of the ACLs: {notes}')
     if any('kept an ACL' in n for n in again):
         raise Broken(f'said again: {again}')
+    said = case.atoll('exec', 'p', '--', 'sh', '-ec', 'sed -i s/b/c/ sed 2>/dev/null', heard=True)
+    if (who, strategy) == ('user', 'overlay') and 'atoll: 1 entry written anew has kept an ACL' not in said:
+        raise Broken(f'nothing was said without --json: {said!r}')
     case.atoll('commit', 'p', '--yes')
     now = dict(part.split('\n', 1) for part in acls(case.root).split('# file: ') if part)
     was = dict(part.split('\n', 1) for part in before.split('# file: ') if part)
