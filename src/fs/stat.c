@@ -113,6 +113,7 @@ static void fill(const struct statx *stx, struct fs_stat *ret)
 		.mtime_ns = statx_ns(&stx->stx_mtime),
 		.ctime_ns = statx_ns(&stx->stx_ctime),
 		.atime_ns = statx_ns(&stx->stx_atime),
+		.born_ns = stx->stx_mask & STATX_BTIME ? statx_ns(&stx->stx_btime) : 0,
 		.dev = makedev(stx->stx_dev_major, stx->stx_dev_minor),
 		.rdev = makedev(stx->stx_rdev_major, stx->stx_rdev_minor),
 		.mnt_id = (stx->stx_mask & STATX_MNT_ID) != 0 ? stx->stx_mnt_id : 0,

@@ -38,6 +38,7 @@ struct fs_stat {
 	int64_t mtime_ns;
 	int64_t ctime_ns;
 	int64_t atime_ns;
+	int64_t born_ns; /* 0 where the filesystem does not tell */
 	uint64_t dev;    /* makedev number of the filesystem */
 	uint64_t rdev;   /* of a device node */
 	uint64_t mnt_id; /* mount, 0 when the kernel does not tell */

@@ -278,14 +278,20 @@ static int view_open(struct atoll_participant *p, struct view *v)
 	return r;
 }
 
-/* Another inode than that of the copy that was made. */
+/* Another inode than that of the copy that was made; of a copy that was removed, the number can be another's. */
 static bool is_new(const void *ctx, const struct change *c)
 {
 	const struct view *v = ctx;
 	cleanup_base_block struct base_block block = BASE_BLOCK_INIT;
 	struct base_entry e;
+	struct fs_stat st;
 
-	return base_lookup(v->base, c->path, &e, &block, NULL) == 1 && e.work_ino != c->work.id.ino;
+	if (base_lookup(v->base, c->path, &e, &block, NULL) != 1)
+		return false;
+	if (e.work_ino != c->work.id.ino)
+		return true;
+	return e.work_ctime_ns > 0 && fs_stat_at(v->work_fd, c->path, 0, &st) == 0 &&
+	       st.born_ns > e.work_ctime_ns;
 }
 
 static int view_changes(struct atoll_participant *p, struct view *v)
