@@ -19,7 +19,6 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#define RECORDS    "sessions"
 #define RECORD_MAX (64u << 10)
 
 void mirror_done(struct mirror *m)
@@ -53,9 +52,9 @@ int mirrors_place(const char *given, char **ret, struct error *err)
 
 static int open_records(struct atoll *a, int *ret_fd, struct error *err)
 {
-	int r = fs_private_dir_at(a->home_fd, RECORDS, ret_fd);
+	int r = fs_private_dir_at(a->home_fd, STORE_SESSIONS, ret_fd);
 
-	return r < 0 ? error_sys(err, r, "open the store's directory", RECORDS) : 0;
+	return r < 0 ? error_sys(err, r, "open the store's directory", STORE_SESSIONS) : 0;
 }
 
 static int take_text(const char *value, size_t len, char **ret)
@@ -237,7 +236,7 @@ int mirror_make(struct atoll *a, const char *place, const struct mirror *wish, s
 	if (r < 0)
 		return r;
 	if (flock(dir_fd, LOCK_SH) < 0)
-		return error_sys(err, -errno, "lock the store's directory", RECORDS);
+		return error_sys(err, -errno, "lock the store's directory", STORE_SESSIONS);
 	(void)snprintf(m.plan, sizeof(m.plan), "%s", wish->plan);
 	m.root = xasprintf("%s/%s", place, m.plan);
 	m.label = xstrdup(wish->label);
@@ -310,7 +309,7 @@ int mirrors_sweep(struct atoll *a, struct error *err)
 		return 0;
 	r = dirlist_read(dir_fd, &list);
 	if (r < 0)
-		return error_sys(err, r, "read the store's directory", RECORDS);
+		return error_sys(err, r, "read the store's directory", STORE_SESSIONS);
 	for (size_t i = 0; i < list.n; i++) {
 		cleanup_mirror struct mirror m = MIRROR_INIT;
 
@@ -333,7 +332,7 @@ int mirrors_list(struct atoll *a, mirror_fn fn, void *user, struct error *err)
 		return r;
 	r = dirlist_read(dir_fd, &list);
 	if (r < 0)
-		return error_sys(err, r, "read the store's directory", RECORDS);
+		return error_sys(err, r, "read the store's directory", STORE_SESSIONS);
 	for (size_t i = 0; r >= 0 && i < list.n; i++) {
 		cleanup_mirror struct mirror m = MIRROR_INIT;
 

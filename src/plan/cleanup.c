@@ -6,7 +6,7 @@
  *
  * A plan is *settled* when its user has decided about all of it: it committed, or
  * `run` made it and it was rolled back; no change is uncommitted, no file is private to it, no commit can be undone, no
- * process owns it. `clean` removes settled plans. One whose last undo data expires goes with that by itself:
+ * process owns it, and no client on another machine has a session with it. `clean` removes settled plans. One whose last undo data expires goes with that by itself:
  * one question to an index finds the commits that expired, and only their plans are looked at, once for each
  * such commit. Both decide under the plan's lock, which they do not wait for, from what the store says then.
  *
@@ -135,6 +135,16 @@ static bool has_private_files(struct atoll *a, const struct plan_row *row)
 	return plan_private_files(&p, &home, &files, NULL) < 0 || files.n > 0 || files.cut;
 }
 
+/* A client sends to it what differs from what it sent before. When it cannot be told, it has one. */
+static bool has_session(const struct plan_op *op)
+{
+	char path[sizeof(STORE_SESSIONS) + 1 + PLAN_ID_LEN];
+	struct fs_stat st;
+
+	(void)snprintf(path, sizeof(path), STORE_SESSIONS "/%s", op->plan.id);
+	return fs_stat_at(op->a->home_fd, path, 0, &st) != -ENOENT;
+}
+
 static bool is_half_removed(const struct plan_op *op)
 {
 	for (size_t i = 0; i < op->boxes.n; i++)
@@ -157,7 +167,7 @@ static bool is_settled(const struct plan_op *op, bool expiry)
 		return false;
 	if (!d.any && !is_spent(op))
 		return false;
-	return !plan_op_has_work(op) && !has_private_files(op->a, &op->plan);
+	return !has_session(op) && !plan_op_has_work(op) && !has_private_files(op->a, &op->plan);
 }
 
 /* Without a lock, for a listing. */

@@ -73,6 +73,9 @@ char *store_user_dir(void);
 int store_make_dirs(const char *path);
 /* PATH (canonical) is the store, inside it, or contains it. */
 bool store_overlaps(const struct atoll *a, const char *path);
+/* In the store: a file for each plan that a client on another machine has a session with, named by the plan's id
+ * (daemon/mirror.h). */
+#define STORE_SESSIONS "sessions"
 /* When a wait that begins now must end (ticket.h's kind of deadline). */
 int64_t store_deadline(struct atoll *a);
 /* Tells the caller what is waited for, if he asked to be told. */

@@ -437,6 +437,19 @@ def a_plan_that_is_gone_is_replaced(top):
         w.one('replaced once')
 
 
+def an_idle_session_is_not_cleaned_away(top):
+    """All of its plan's work is committed, and none of it can be undone: a clean-up on that side leaves it all the same."""
+    with World(top) as w:
+        before = w.session()
+        done = w.run('exec', '--', 'sh', '-c', 'echo there >from-there')
+        same(done.returncode, 0, f'exec: {done.stderr}')
+        for words in (('clean', '--dry-run', '--json'), ('clean', '--json')):
+            said = w.there(*words)
+            same(said.returncode, 0, f'{words}: {said.stderr}')
+            need(before['plan'] not in said.stdout, f'{words} takes the plan of a session: {said.stdout}')
+        same(w.session()['plan'], before['plan'], 'the plan of the session')
+
+
 # ---- keys ----
 
 def keys_that_are_over_or_revoked_are_said_to_be(top):
@@ -491,6 +504,7 @@ if __name__ == '__main__':
         sto_06_a_detached_head_finds_its_session_by_ancestry,
         a_session_that_is_stopped_leaves_no_file,
         a_plan_that_is_gone_is_replaced,
+        an_idle_session_is_not_cleaned_away,
         keys_that_are_over_or_revoked_are_said_to_be,
         a_key_of_an_agent_will_do,
     ])
