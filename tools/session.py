@@ -23,6 +23,7 @@ MARK = "@session@"
 # Each stands for itself in the comparison, so that columns stay as wide as they are.
 MASKS = (
     (r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME"),
+    (r"\buntil (tomorrow |\d{4}-\d\d-\d\d )?\d\d:\d\d\b", "until WHEN"),
     (r"\b[0-9a-f]{16}(-\d+)?\b", "ID"),
     (r"\bAGE +", "AGE "),
     (r"\bSTATE +", "STATE "),

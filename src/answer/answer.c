@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What operations came to. */
 #include "answer/answer.h"
+#include "util/clock.h"
 
 #include <string.h>
 
@@ -114,6 +115,38 @@ void answer_decided(struct json *j, const struct atoll_plan *p, unsigned flags,
 	if (flags & ATOLL_DRY_RUN)
 		json_bool(j, "dry_run", true);
 	answer_result(j, res);
+}
+
+static int take_until(void *user, const struct atoll_plan_info *info)
+{
+	*(int64_t *)user = info->undo_until_ms;
+	return 0;
+}
+
+void answer_committed(struct json *j, struct atoll_plan *p, unsigned flags,
+                      const struct atoll_result *res)
+{
+	char text[CLOCK_TEXT_LEN];
+	int64_t until_ms = 0;
+	bool can = false;
+
+	answer_decided(j, p, flags, res);
+	if (flags & ATOLL_DRY_RUN)
+		return;
+	for (size_t i = 0; i < atoll_result_participants(res); i++) {
+		const struct atoll_participant_result *one = atoll_result_participant(res, i);
+
+		can |= one->outcome == ATOLL_OUTCOME_COMMITTED && !one->final;
+	}
+	if (can && !(flags & ATOLL_NO_UNDO))
+		(void)atoll_plan_show(p, take_until, &until_ms, NULL);
+	if (until_ms > 0 && until_ms != INT64_MAX) {
+		clock_format(until_ms, text);
+		json_string(j, "undo_until", text);
+	} else {
+		json_null(j, "undo_until");
+	}
+	json_bool(j, "can_undo", until_ms > 0);
 }
 
 /* Less than a listing shows: it has just been made. */

@@ -33,6 +33,9 @@ void answer_cause(struct json *j, const char *op, const char *path, int os_errno
 /* What commit, rollback, reset, refresh and stop came to. */
 void answer_decided(struct json *j, const struct atoll_plan *p, unsigned flags,
                     const struct atoll_result *res);
+/* Of a commit: the same, and until when it can be undone; not of a dry run. */
+void answer_committed(struct json *j, struct atoll_plan *p, unsigned flags,
+                      const struct atoll_result *res);
 /* A plan that was started: "plan", "opened", "sandboxes". */
 void answer_started(struct json *j, struct atoll_plan *p, bool opened);
 /* One plan, its sandboxes and its history. The members are there also when reading one of them fails;

@@ -46,30 +46,8 @@ static void put_ready(const struct cli *c)
 		if (p->changes > 0)
 			cli_say(c, "  %s (%s): %" PRIu64 " %s%s", p->root, p->strategy, p->changes,
 			        cli_plural(p->changes, "change", "changes"),
-			        p->final ? ", for good" : "");
+			        p->final ? ", cannot be undone" : "");
 	}
-}
-
-/* How it can be undone, if at all: behind the line that says that it is done. */
-static char *say_undo(const struct cli *c, size_t n, unsigned flags)
-{
-	const char *name = atoll_plan_name(c->plan), *strategy = "";
-	size_t final = 0;
-
-	for (size_t i = 0; i < atoll_result_participants(c->res); i++) {
-		const struct atoll_participant_result *p = atoll_result_participant(c->res, i);
-
-		if (!p->final || p->outcome != ATOLL_OUTCOME_COMMITTED)
-			continue;
-		strategy = p->strategy;
-		final++;
-	}
-	if (flags & ATOLL_NO_UNDO || final == n)
-		return xstrdup("for good");
-	if (final > 0)
-		return xasprintf("%s is final, undo the rest: atoll rollback %s --allow partial",
-		                 strategy, name);
-	return xasprintf("undo: atoll rollback %s", name);
 }
 
 /* Some of the plan's changes were not asked for. */
@@ -100,7 +78,7 @@ static void say_what(const struct cli *c, unsigned flags)
 	               : decide_count(c, ATOLL_OUTCOME_COMMITTED, &n_changes);
 	const char *changes = cli_plural(n_changes, "change", "changes");
 	const char *dirs = decide_noun(c, n);
-	cleanup_free char *undo = say_undo(c, n, flags);
+	cleanup_free char *undo = decide_undo_words(c, flags);
 
 	if (n == 0)
 		cli_say(c, "%s: %s", name,
@@ -223,6 +201,16 @@ static int commit_plan(struct cli *c, unsigned flags, int64_t retain_ms)
 	return r < 0 ? cli_fail(c, r) : 0;
 }
 
+static int commit_json(const struct cli *c, unsigned flags)
+{
+	struct json j;
+
+	cli_json_begin(c, &j);
+	answer_committed(&j, c->plan, flags, c->res);
+	cli_json_end(&j);
+	return EXIT_SUCCESS;
+}
+
 static int commit_run(struct cli *c)
 {
 	unsigned flags;
@@ -239,7 +227,7 @@ static int commit_run(struct cli *c)
 	if (status)
 		return status;
 	if (c->json)
-		return decide_json(c, flags);
+		return commit_json(c, flags);
 	say_what(c, flags);
 	cli_notes(c);
 	say_next(c, flags);

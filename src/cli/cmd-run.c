@@ -7,6 +7,7 @@
 #include "answer/summary.h"
 #include "cli/changes.h"
 #include "cli/command.h"
+#include "cli/decide.h"
 #include "cli/interrupt.h"
 #include "cli/pager.h"
 #include "cli/question.h"
@@ -179,6 +180,7 @@ static int keep(struct cli *c, uint64_t changes)
  * kept first. */
 static int commit(struct cli *c, uint64_t changes)
 {
+	cleanup_free char *undo = NULL;
 	const char *name = atoll_plan_name(c->plan);
 	int r = atoll_plan_keep(c->plan, c->res), status;
 
@@ -192,8 +194,9 @@ static int commit(struct cli *c, uint64_t changes)
 		return status;
 	}
 	cli_notes(c);
-	cli_say(c, "committed %s: %" PRIu64 " %s; undo: atoll rollback %s", name, changes,
-	        cli_plural(changes, "change", "changes"), name);
+	undo = decide_undo_words(c, 0);
+	cli_say(c, "committed %s: %" PRIu64 " %s; %s", name, changes,
+	        cli_plural(changes, "change", "changes"), undo);
 	cli_next(c, "atoll rm %s when it is no longer needed", name);
 	return 0;
 }

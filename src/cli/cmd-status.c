@@ -66,6 +66,8 @@ static void put_plan(const struct view *v, const struct atoll_plan_info *info)
 		put_line("at work  ", info->holder);
 	put_line("last     ", info->command);
 	(void)plan_undoable(v->c->plan, put_undoable, NULL, NULL);
+	if (info->batches == 0 && info->state == ATOLL_PLAN_COMMITTED)
+		(void)puts("commits  cannot be undone any more");
 	cli_age(info->used_ms, age);
 	clock_format(info->created_ms, created);
 	cli_size(info->bytes, size);

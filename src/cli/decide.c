@@ -2,6 +2,8 @@
 /* Flags and results of the commands that decide about a plan's work. */
 #include "cli/decide.h"
 
+#include "cli/plan-words.h"
+#include "util/mem.h"
 #include "util/strbuf.h"
 
 #include <stdlib.h>
@@ -70,6 +72,44 @@ const char *decide_noun(const struct cli *c, size_t n)
 		if (!is_directory(atoll_result_participant(c->res, i)))
 			return cli_plural(n, "resource", "resources");
 	return cli_plural(n, "directory", "directories");
+}
+
+static int take_until(void *user, const struct atoll_plan_info *info)
+{
+	*(int64_t *)user = info->undo_until_ms;
+	return 0;
+}
+
+char *decide_undo_words(const struct cli *c, unsigned flags)
+{
+	const char *name = atoll_plan_name(c->plan), *final = NULL;
+	char until[PLAN_UNTIL_LEN], when[PLAN_UNTIL_LEN + 8] = "";
+	int64_t until_ms = 0;
+	bool any = false;
+
+	for (size_t i = 0; i < atoll_result_participants(c->res); i++) {
+		const struct atoll_participant_result *p = atoll_result_participant(c->res, i);
+
+		if (p->outcome == ATOLL_OUTCOME_COMMITTED && p->final)
+			final = p->strategy;
+		any |= p->outcome == ATOLL_OUTCOME_COMMITTED && !p->final;
+	}
+	if (flags & ATOLL_NO_UNDO)
+		return xstrdup("it cannot be undone (--no-undo)");
+	if (final && !any)
+		return xasprintf("what is committed to %s cannot be undone", final);
+	(void)atoll_plan_show(c->plan, take_until, &until_ms, NULL);
+	if (until_ms == 0)
+		return xstrdup("it cannot be undone, since an earlier commit of the plan cannot");
+	if (until_ms != INT64_MAX) {
+		plan_until_words(until_ms, until);
+		(void)snprintf(when, sizeof(when), " until %s", until);
+	}
+	if (final)
+		return xasprintf("%s cannot be undone; undo the rest%s: atoll rollback %s --allow "
+		                 "partial",
+		                 final, when, name);
+	return xasprintf("undo%s: atoll rollback %s", when, name);
 }
 
 int decide_json(const struct cli *c, unsigned flags)

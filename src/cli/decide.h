@@ -21,6 +21,9 @@ size_t decide_count(const struct cli *c, enum atoll_outcome outcome, uint64_t *r
 /* What the participants are: "directory", "directories", or, of more kinds, "resource"s. */
 const char *decide_noun(const struct cli *c, size_t n);
 
+/* Of a commit: "undo until tomorrow 14:05: atoll ...", or that it cannot be undone. The caller frees. */
+char *decide_undo_words(const struct cli *c, unsigned flags);
+
 /* --json: the plan and the result. */
 int decide_json(const struct cli *c, unsigned flags);
 

@@ -97,7 +97,10 @@ static int fill_decided(struct json *j, void *arg)
 	const struct api_fill *f = arg;
 
 	answer_begin(j, j->out, f->format);
-	answer_decided(j, f->plan, f->flags, f->c->res);
+	if (strcmp(f->format, "commit") == 0)
+		answer_committed(j, f->plan, f->flags, f->c->res);
+	else
+		answer_decided(j, f->plan, f->flags, f->c->res);
 	json_close(j);
 	return 0;
 }

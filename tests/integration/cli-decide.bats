@@ -81,7 +81,8 @@ committed() {
 	plan_with_work
 	run atoll commit p
 	status_is 0
-	says 'committed p: 3 changes in 2 directories; undo: atoll rollback p'
+	says 'committed p: 3 changes in 2 directories; undo until '
+	says ': atoll rollback p'
 	says 'next: atoll rm p'
 	committed
 	run atoll commit p
@@ -183,11 +184,11 @@ committed() {
 	committed
 }
 
-@test "cli commit --no-undo is for good" {
+@test "cli commit --no-undo cannot be undone" {
 	plan_with_work
 	run atoll commit p --no-undo
 	status_is 0
-	says 'for good'
+	says 'it cannot be undone (--no-undo)'
 	committed
 	run atoll rollback p
 	status_is 1
@@ -359,7 +360,7 @@ print(*sqlite3.connect(sys.argv[1]).execute(
 	plan_with_work
 	run atoll commit p a/one
 	status_is 0
-	says 'committed p: 1 change in 1 directory; undo: atoll rollback p'
+	says 'committed p: 1 change in 1 directory; undo until '
 	says 'the other changes stay in the plan'
 	says 'next: atoll diff p shows what is left'
 	[ "$(cat a/one)" = changed ]

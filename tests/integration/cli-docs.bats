@@ -20,9 +20,11 @@ commands_in() {
 	mkdir bin
 	ln -s "$ATOLL" bin/atoll
 	PATH=$work/bin:$PATH
+	export TZ=UTC # every day has 24 hours
 	while IFS= read -r line; do
 		if [[ $line == '$ '* ]]; then
 			bash -e -c "${line#'$ '}" >said 2>&1 3>&-
+			sed -i 's/ until tomorrow [0-9:]*: / until tomorrow 14:05: /' said
 			continue
 		fi
 		grep -qxF -- "${line//\/home\/you/$work}" said || {

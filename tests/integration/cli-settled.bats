@@ -364,3 +364,41 @@ db.commit()' "$ATOLL_HOME/atoll.db"
 	no_plans
 	[ "$(cat changed/file)" = one ]
 }
+
+@test "commit_says_until_when: in local time, and when there is no undo" {
+	plan p
+	# It is about noon here.
+	export TZ=XXX$((10#$(date -u +%H) - 12))
+	while read -r retain form; do
+		change p
+		run atoll commit p --retain "$retain"
+		status_is 0
+		until=$("$ATOLL" list --json | jq -r '.plans[0].undo_until')
+		says "; undo until $(date -d "$until" "+$form"): atoll rollback p"
+	done <<-'ROWS'
+		1h %H:%M
+		24h tomorrow %H:%M
+		7d %Y-%m-%d %H:%M
+	ROWS
+	change p
+	run "$ATOLL" commit p --json
+	[ "$(jq -r .undo_until <<<"$output")" = "$("$ATOLL" list --json | jq -r '.plans[0].undo_until')" ]
+	jq -e .can_undo <<<"$output"
+	change p
+	run "$ATOLL" commit p --dry-run --json
+	[ "$(jq 'has("undo_until")' <<<"$output")" = false ]
+	run atoll commit p --retain never
+	says '; undo: atoll rollback p'
+	change p
+	run "$ATOLL" commit p --no-undo --json
+	jq -e '.undo_until == null and .can_undo == false' <<<"$output"
+	run atoll status p
+	says 'commits  cannot be undone any more'
+	change p
+	run atoll commit p
+	says '; it cannot be undone, since an earlier commit of the plan cannot'
+	mkdir project
+	cd project
+	run atoll run --here --commit -- sh -c 'echo new >file'
+	says ': 1 change; undo until tomorrow '
+}

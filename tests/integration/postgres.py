@@ -32,10 +32,10 @@ def a_plan_sees_its_own_changes_and_nobody_else_does(w):
     changes = {c['path']: (c['kind'], c['detail']) for c in w.json('diff', 'p')['changes'] if c['path'] != 'f'}
     same(changes, {'public.t': ('changed', '3 rows added, 1 deleted'), 'public.u': ('added', '')}, 'diff')
     w.sql('delete from t where id > 6; drop table u')
-    need('for good' in w.must('commit', 'p', '--dry-run').err, 'a dry run says that it will be final')
+    need('cannot be undone' in w.must('commit', 'p', '--dry-run').err, 'a dry run says that it will be final')
     w.expect('old', 'a dry run')
     done = w.must('commit', 'p')
-    need('postgres is final' in done.err and '--allow partial' in done.err, f'{done}')
+    need('postgres cannot be undone; undo the rest until' in done.err and '--allow partial' in done.err, f'{done}')
     w.expect('new', 'committed')
     same(w.prepared(), [], 'prepared')
     same(w.cluster.sql("select count(*) from pg_class where relname like '%atoll%'"), '0', 'nothing of ours stays')
