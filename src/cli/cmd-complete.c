@@ -318,6 +318,13 @@ static void offer_option(const struct line *l)
 	offer_options(l, common_options, NULL);
 }
 
+/* The first word of a command whose PLAN may be left out. */
+static void offer_plan_or_path(const struct line *l)
+{
+	(void)puts("files");
+	offer_plans(l, "");
+}
+
 static void offer_word(const struct line *l)
 {
 	cleanup_free char *name = NULL;
@@ -327,6 +334,8 @@ static void offer_word(const struct line *l)
 		(void)printf("command %zu\n", l->program);
 	else if (kind == VALUE_COMMAND && l->command->stop_at)
 		(void)printf("command %zu\n", l->n);
+	else if (kind == VALUE_PLAN && l->command->paths_follow)
+		offer_plan_or_path(l);
 	else
 		offer_value(l, "", name);
 }

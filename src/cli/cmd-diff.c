@@ -133,8 +133,7 @@ static void say_ways_out(const struct view *v)
 {
 	const char *name = atoll_plan_name(v->c->plan);
 
-	cli_say(v->c, "%" PRIu64 " %s with what somebody else changed meanwhile",
-	        v->diff.totals.conflicts,
+	cli_say(v->c, "%" PRIu64 " %s with what changed outside the plan", v->diff.totals.conflicts,
 	        cli_plural(v->diff.totals.conflicts, "conflict", "conflicts"));
 	if (!v->diff.select.conflicts_only) {
 		cli_next(v->c, "atoll diff %s --conflicts", name);
@@ -142,7 +141,7 @@ static void say_ways_out(const struct view *v)
 	}
 	cli_next(v->c, "atoll commit %s --ours PATH: the plan's version", name);
 	cli_next(v->c, "atoll commit %s --theirs PATH: what is there now", name);
-	cli_next(v->c, "atoll refresh %s: bring in what somebody else changed", name);
+	cli_next(v->c, "atoll refresh %s: bring in what changed outside", name);
 	cli_next(v->c, "atoll discard %s: drop the changes and begin again", name);
 }
 
@@ -274,8 +273,8 @@ static const struct option_row options[] = {
 	{ "patch", NULL, "the changed lines, as git shows them" },
 	{ "unified", "LINES", "with so many lines around them (default: 3)" },
 	{ "conflicts", NULL,
-	  "only what was changed outside the plan, too, both sides; with --patch, --stat or "
-	  "--name-status in that form" },
+	  "only what was changed outside the plan, too, both sides, and as a patch, with stat or\n"
+	  "with name-status where that is asked for as well" },
 	{ "exclude", "GLOB", "leave out what matches; may be repeated" },
 	{ "home", NULL, "the files that are private to the plan, which no commit takes along" },
 	{ "exit-code", NULL, "exit 1 when there are changes" },

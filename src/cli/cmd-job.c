@@ -66,7 +66,7 @@ static int list(struct cli *c)
 	int status;
 
 	if (c->args.n_words > 2)
-		return cli_fail_usage(c, "job list: '%s' is one word too many", c->args.words[2]);
+		return cli_fail_usage(c, "job list: unexpected argument '%s'", c->args.words[2]);
 	status = cli_open(c);
 	if (status)
 		return status;

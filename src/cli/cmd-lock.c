@@ -102,7 +102,7 @@ static int nothing_held(const struct cli *c)
 {
 	struct json j;
 
-	cli_say(c, "nobody holds plan %s; nothing was done", atoll_plan_name(c->plan));
+	cli_say(c, "plan %s is not locked; nothing was done", atoll_plan_name(c->plan));
 	if (c->json) {
 		cli_json_begin(c, &j);
 		cli_json_plan(c, &j);

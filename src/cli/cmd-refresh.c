@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* atoll refresh: what somebody else changed meanwhile comes into the plan. */
+/* atoll refresh: what changed outside comes into the plan. */
 #include "cli/decide.h"
 
 #include <inttypes.h>
@@ -33,8 +33,8 @@ static int refresh_run(struct cli *c)
 	(void)decide_count(c, ATOLL_OUTCOME_UNCHANGED, &taken);
 	left = count_conflicts(c);
 	if (taken > 0)
-		cli_say(c, "refreshed %s: %" PRIu64 " %s taken over", name, taken,
-		        cli_plural(taken, "entry was", "entries were"));
+		cli_say(c, "refreshed %s: %" PRIu64 " %s from outside came in", name, taken,
+		        cli_plural(taken, "change", "changes"));
 	else
 		cli_say(c, "refreshed %s", name);
 	if (left > 0)
@@ -53,7 +53,7 @@ const struct command cmd_refresh = {
 	.run = refresh_run,
 	.decides = true,
 	.words = "[PLAN]",
-	.summary = "take over into a plan what somebody else changed meanwhile",
+	.summary = "bring into a plan what changed outside",
 	.about =
 		"Only where the plan changed nothing: what both changed is named and stays a conflict.\n"
 		"No work is lost.",

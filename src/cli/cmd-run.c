@@ -344,7 +344,8 @@ static int run_run(struct cli *c)
 	if (failed)
 		return failed;
 	question_remember_terminal();
-	r = command_run(c, c->args.words, c->args.n_words, &exec, &status);
+	r = c->args.n_words ? command_run(c, c->args.words, c->args.n_words, &exec, &status)
+	                    : command_run_shell(c, &exec, &status);
 	interrupt_watch(c);
 	interrupt_hold(&held);
 	if (r < 0) {
@@ -385,17 +386,16 @@ static const struct option_row options[] = {
 const struct command cmd_run = {
 	.name = "run",
 	.run = run_run,
-	.words = "[--] COMMAND [ARGUMENT]...",
+	.words = "[--] [COMMAND] [ARGUMENT]...",
 	.everyday = true,
-	.summary = "start, run one command, show what it changed, and ask what to do",
+	.summary = "start, run a command or a shell, show what changed, and ask what to do",
 	.about =
-		"Without --dir, --git or --file: the project of the current directory, and a database\n"
+		"Without COMMAND: $SHELL, else /bin/sh. Without --dir, --git or --file: the project of the current directory, and a database\n"
 		"that is given comes beside it. On a terminal it asks: commit, show the diff, keep or\n"
 		"discard. Elsewhere, and with no option that says, the plan is kept. The exit status is\n"
 		"the command's; 125 when atoll itself failed or a commit was refused: the command's is\n"
 		"then in --json and --status-file.",
 	.options = options,
-	.min_words = 1,
 	.max_words = SIZE_MAX,
 	.stop_at = 1,
 	.own_exit = EXIT_OWN,

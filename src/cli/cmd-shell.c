@@ -10,7 +10,6 @@ static int shell_run(struct cli *c)
 {
 	struct atoll_exec_status status = { 0 };
 	struct atoll_exec exec = { 0 };
-	char fallback[] = "/bin/sh", *words[] = { getenv("SHELL"), NULL };
 	const char *name;
 	int failed, r;
 
@@ -20,11 +19,7 @@ static int shell_run(struct cli *c)
 	if (failed)
 		return failed;
 	name = atoll_plan_name(c->plan);
-	if (!words[0] || words[0][0] != '/')
-		words[0] = fallback;
-	if (isatty(STDERR_FILENO))
-		cli_say(c, "in plan %s; exit leaves it, nothing real has changed until then", name);
-	r = command_run(c, words, 1, &exec, &status);
+	r = command_run_shell(c, &exec, &status);
 	if (r < 0)
 		return cli_fail(c, r);
 	if (isatty(STDERR_FILENO))

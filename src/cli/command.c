@@ -149,6 +149,18 @@ static void put_on(const struct cli *c, FILE *f, command_put_fn put, void *ctx)
 	cli_json_end(&j);
 }
 
+int command_run_shell(struct cli *c, struct atoll_exec *exec, struct atoll_exec_status *ret)
+{
+	char fallback[] = "/bin/sh", *words[] = { getenv("SHELL"), NULL };
+
+	if (!words[0] || words[0][0] != '/')
+		words[0] = fallback;
+	if (isatty(STDERR_FILENO))
+		cli_say(c, "in plan %s: nothing outside changes until you commit",
+		        atoll_plan_name(c->plan));
+	return command_run(c, words, 1, exec, ret);
+}
+
 void command_report(const struct cli *c, command_put_fn put, void *ctx)
 {
 	if (c->status)

@@ -175,10 +175,10 @@ static int check_words(struct cli *c)
 	const struct command *cmd = c->command;
 
 	if (c->args.n_words < cmd->min_words)
-		return cli_fail_usage(c, "%s: too few words: atoll %s %s", cmd->name, cmd->name,
+		return cli_fail_usage(c, "%s: missing argument: atoll %s %s", cmd->name, cmd->name,
 		                      cmd->words);
 	if (c->args.n_words > cmd->max_words)
-		return cli_fail_usage(c, "%s: '%s' is one word too many: atoll %s%s%s", cmd->name,
+		return cli_fail_usage(c, "%s: unexpected argument '%s': atoll %s%s%s", cmd->name,
 		                      c->args.words[cmd->max_words], cmd->name,
 		                      *cmd->words ? " " : "", cmd->words);
 	return check_choices(c);
@@ -208,7 +208,7 @@ static int not_there(struct cli *c, bool by_option)
 {
 	struct error err = ERROR_INIT;
 
-	(void)error_set(&err, -ATOLL_E_INVALID, "%s works here, and at no remote%s",
+	(void)error_set(&err, -ATOLL_E_INVALID, "%s cannot be used with --remote%s",
 	                c->command->name, by_option ? "" : ", and $ATOLL_REMOTE is set");
 	error_hint(&err, "%s",
 	           by_option ? "without --remote it works on a plan of this machine"

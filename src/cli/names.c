@@ -147,7 +147,12 @@ static bool is_in_plan(const struct names *n, const char *full)
 
 static int names_nothing(const struct names *n, const char *word, struct error *err)
 {
-	(void)error_set(err, -ATOLL_E_NOT_FOUND, "'%s' names nothing in the plan", word);
+	if (n->look->c->is_picked)
+		(void)error_set(err, -ATOLL_E_NOT_FOUND,
+		                "'%s' is no plan, and names nothing in plan %s", word,
+		                atoll_plan_name(n->look->c->plan));
+	else
+		(void)error_set(err, -ATOLL_E_NOT_FOUND, "'%s' names nothing in the plan", word);
 	error_hint(err, "atoll diff %s shows what changed, atoll status %s its resources",
 	           atoll_plan_name(n->look->c->plan), atoll_plan_name(n->look->c->plan));
 	return -ATOLL_E_NOT_FOUND;

@@ -17,7 +17,7 @@ advises() {
 	atoll start p --dir a --dir b
 	advises 2 "unknown command 'nothing'" 'atoll help' help nothing
 	[[ $output != *'atoll help help'* ]]
-	advises 2 "'x' is one word too many: atoll list" 'atoll help list' list x
+	advises 2 "unexpected argument 'x': atoll list" 'atoll help list' list x
 	[[ ${lines[0]} != *' ' ]]
 	advises 1 'does not set core.pager; nothing was changed' 'atoll config list --show-origin' config unset core.pager
 	advises 1 "there is no strategy 'overlya'" "did you mean 'overlay'?" config set start.strategy overlya

@@ -737,7 +737,7 @@ print(*sqlite3.connect(sys.argv[1]).execute(
 	echo theirs >b/three
 	run atoll refresh p
 	status_is 0
-	says 'refreshed p: 1 entry was taken over'
+	says 'refreshed p: 1 change from outside came in'
 	says '1 conflict is left'
 	says "conflict: $work/a/one"
 	says 'next: atoll commit p --ours PATH'
@@ -988,7 +988,7 @@ error_is() {
 	run atoll refresh p
 	status_is 0
 	says 'refreshed p'
-	[[ $output != *'taken over'* && $output != *'conflict'* ]]
+	[[ $output != *'came in'* && $output != *'conflict'* ]]
 	says 'next: atoll diff p'
 	run atoll refresh p --json
 	status_is 0
@@ -1076,7 +1076,7 @@ conflicts() {
 	atoll exec p -- rm t/d/a
 	rm -r t/d
 	run atoll refresh p
-	says 'refreshed p: 1 entry was taken over'
+	says 'refreshed p: 1 change from outside came in'
 	[ -z "$(atoll diff p 2>/dev/null)" ]
 }
 

@@ -99,7 +99,7 @@ load cli
 	status_is 2
 	run atoll discard a b
 	status_is 2
-	says "'b' is one word too many"
+	says "unexpected argument 'b'"
 	run atoll commit p --allow everything
 	status_is 2
 	says 'special, setuid, partial'

@@ -92,7 +92,7 @@ plan p 2 $second true true" ]
 	says "ended pid $background \"hold-lock\" with SIGTERM; plan p is free"
 	ended "$background"
 	run -0 atoll lock break --yes p
-	says 'nobody holds plan p; nothing was done'
+	says 'plan p is not locked; nothing was done'
 	[ "$(atoll lock break --yes p --json | jq -r .broken)" = false ]
 	run -1 atoll lock break --yes nobody
 	run -0 atoll reset p

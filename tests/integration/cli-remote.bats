@@ -283,7 +283,7 @@ A  $work/p/new" ]
 		# shellcheck disable=SC2086
 		run atoll --remote big $words
 		[ "$status" -eq 2 ] || [ "$status" -eq 125 ]
-		says 'works here, and at no remote'
+		says 'cannot be used with --remote'
 	done
 	# Said by the environment it is only held against what would take another plan for the one meant.
 	export ATOLL_REMOTE=big

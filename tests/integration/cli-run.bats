@@ -38,6 +38,18 @@ the_plan() {
 	[ "$(cat file)" = old ]
 }
 
+@test "cli run without a command runs the shell" {
+	one_dir
+	SHELL=/bin/sh run atoll run --keep <<<'echo new >file; exit 3'
+	status_is 3
+	says 'kept 1 change in plan'
+	[ "$(cat file)" = old ]
+	[ "$(atoll list --json | jq -r '.plans[0].command')" = /bin/sh ]
+	SHELL=relative run atoll run --rollback --json <<<'echo new >file'
+	status_is 0
+	[ "$(tail -n 1 <<<"$output" | jq -r '.decision + " " + (.changes | tostring)')" = 'rolled back 1' ]
+}
+
 @test "cli rollback needs the name of the plan" {
 	one_dir
 	atoll run --keep -- sh -c 'echo new >file'

@@ -137,7 +137,7 @@ picked() {
 	# Not the beginning of a name: a path that is not there.
 	run atoll diff on
 	status_is 1
-	says "'on' names nothing in the plan"
+	says "'on' is no plan, and names nothing in plan first"
 	atoll stop first
 }
 

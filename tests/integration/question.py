@@ -393,6 +393,19 @@ def term_question_yes_or_no():
         need('q' in w.names(), 'it was stopped')
 
 
+def term_question_of_a_shell():
+    """`atoll run` alone: a shell, and then the question."""
+    with Runs() as w:
+        w.env['SHELL'] = '/bin/bash'
+        t = w.terminal(ATOLL, 'run')
+        t.expect(r'in plan \S+: nothing outside changes until you commit')
+        t.say('echo new >file; echo x$?y\r', 'x0y')
+        t.type('exit 0\r')
+        t.expect(QUESTION)
+        t.type('c\r')
+        same((t.end(), w.content()), (0, 'new\n'), 'the file')
+
+
 def term_question_discard():
     """Asks, also where the plan is named; without a name it takes the only one at work."""
     asked = r'drop 1 uncommitted change of plan (\S+) \(\d+ s ago: .*\)\? \[y/N\] $'
@@ -493,5 +506,6 @@ if __name__ == '__main__':
         term_question_rm,
         term_question_rm_running,
         term_question_rm_all,
+        term_question_of_a_shell,
         term_question_discard,
     )]))
