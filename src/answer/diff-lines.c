@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #define MODE_BITS 07777u
 
@@ -263,6 +264,35 @@ static void put_time(struct strbuf *sb, int64_t seconds)
 	strbuf_puts(sb, text);
 }
 
+#define SHOWN_LEN   4096u /* bytes of a text that is shown beside the other */
+#define SHOWN_LINES 20u
+
+/* One side of a conflict, when it is a short text; of others the size is said. */
+static void put_side(struct strbuf *sb, const struct diff_view *v,
+                     const struct atoll_change *change, enum atoll_side side)
+{
+	cleanup_close int fd = FD_NONE;
+	char data[SHOWN_LEN + 1];
+	struct text t = { .data = data };
+	struct stat st;
+	ssize_t n;
+
+	if (atoll_change_open(change, side, &fd) < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+		return;
+	while (t.len < sizeof(data) && (n = read(fd, data + t.len, sizeof(data) - t.len)) > 0)
+		t.len += (size_t)n;
+	if (t.len > SHOWN_LEN || text_is_binary(&t) || text_lines(&t) > SHOWN_LINES)
+		return;
+	for (size_t at = 0; at < t.len;) {
+		const char *end = memchr(data + at, '\n', t.len - at);
+		size_t len = end ? (size_t)(end - data) - at : t.len - at;
+
+		strbuf_puts(sb, "     ");
+		diff_patch_line(sb, v, '|', data + at, len);
+		at += len + 1;
+	}
+}
+
 /* What is in the resource now. */
 static void put_theirs(struct strbuf *sb, const struct atoll_change *change)
 {
@@ -300,7 +330,10 @@ void diff_conflict(struct strbuf *sb, const struct diff_view *v, const struct at
 	diff_path(sb, change);
 	strbuf_puts(sb, "\n   ours:   ");
 	put_ours(sb, change);
-	strbuf_puts(sb, "\n   theirs: ");
+	strbuf_putc(sb, '\n');
+	put_side(sb, v, change, ATOLL_SIDE_NEW);
+	strbuf_puts(sb, "   theirs: ");
 	put_theirs(sb, change);
 	strbuf_putc(sb, '\n');
+	put_side(sb, v, change, ATOLL_SIDE_OLD);
 }

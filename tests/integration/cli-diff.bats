@@ -218,10 +218,12 @@ odd_edits='
 		shown --conflicts
 		[ "$(grep -c '^C' <<<"$output")" -eq 3 ]
 		! grep -q "app/two" <<<"$output"
-		grep -A 2 -F "C  $work/app/one" <<<"$output" >one
+		grep -A 4 -F "C  $work/app/one" <<<"$output" >one
+		grep -qx '     |ours' one
+		grep -qx '     |their longer text' one
 		grep -q '^   ours:   changed; 5 bytes' one
 		grep -q '^   theirs: changed; 18 bytes, written 20' one
-		grep -A 2 -F "C  $work/app/new" <<<"$output" | grep -q 'theirs: created; 7 bytes, written 20'
+		grep -A 4 -F "C  $work/app/new" <<<"$output" | grep -q 'theirs: created; 7 bytes, written 20'
 		grep -A 2 -F "C  $work/app/dir/" <<<"$output" | grep -q 'theirs: contains changes: dir/y'
 		for way in --ours --theirs 'atoll refresh p' 'atoll discard p'; do
 			[[ $stderr == *"$way"* ]]
