@@ -212,8 +212,9 @@ static void keep_value(struct item *i, const struct wire_message *m)
 	uint16_t n = wire_u16(&r);
 	uint32_t len = n > 0 ? wire_u32(&r) : UINT32_MAX;
 
-	if (!i->value && !r.bad && len <= r.left)
+	if (!i->has_row && !r.bad && len <= r.left)
 		i->value = xstrndup((const char *)r.at, len);
+	i->has_row = true;
 }
 
 /* The end of a question of ours. */

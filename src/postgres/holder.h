@@ -59,6 +59,7 @@ struct item {
 	bool forward;     /* messages go to the client */
 	answer_fn done;   /* NULL: must not fail */
 	struct wire_buf error;
+	bool has_row; /* the first one has come; VALUE is of that, and NULL if it was */
 	char *value;
 };
 

@@ -141,6 +141,8 @@ SESSIONS = {
                'begin;\nset local application_name = \'x\';\ncommit;\nshow application_name;\n',
     'dying routines': 'create procedure c() language plpgsql as $$ begin insert into t values (40); commit; end $$;\n'
                       'begin;\ncall c();\nrollback;\nbegin;\ndo $$ begin rollback; end $$;\nrollback;\n',
+    'local and definitions': "begin;\nset local lock_timeout = '4s';\ncreate table u(i int);\ncommit;\ntable u;\nbegin;\n"
+                             "set local application_name = 'x';\nalter table u add j int;\ncommit;\ntable u;\nshow application_name;\n",
     'advice': 'explain (costs off) select * from t;\nshow transaction_read_only;\n',
 }
 
