@@ -94,12 +94,14 @@ void batch_note_done(struct client *c, const struct verb *v)
 {
 	cleanup_free char *known = NULL;
 
+	locals_note_done(c, v);
 	if (v->flags & SQL_PREPARES && v->name) {
 		known = batch_name(c, c->statements, v->name);
 		if (!promises_put(&c->promises, &c->statements, v->name, known))
 			(void)named_put(&c->statements, v->name, known, NULL);
-	} else if (v->flags & SQL_CURSOR && !(v->flags & SQL_HOLD) && v->name &&
-	           !named_find(c->portals, v->name)) {
+	} else if (v->flags & SQL_HOLD && v->name) {
+		(void)named_put(&c->holdable, v->name, v->name, NULL);
+	} else if (v->flags & SQL_CURSOR && v->name && !named_find(c->portals, v->name)) {
 		(void)named_put(&c->portals, v->name, v->name, NULL);
 	}
 }
@@ -243,6 +245,9 @@ static int parse_own(struct client *c, const char *name, struct verb *v)
 {
 	if (!settled(c))
 		return 0;
+	/* The one before is forgotten even where this one is refused. */
+	if (!*name)
+		named_drop(&c->statements, name);
 	if (verb_refuse_failed(c, v->kind))
 		return 1;
 	if (*name && named_find(c->statements, name)) {
@@ -447,7 +452,7 @@ static int take_execute(struct client *c, const struct wire_message *m)
 
 	if (p && verb_is_run_here(c, p->verb.kind, p->verb.flags))
 		return execute_here(c, p);
-	if (p && verb_has_prelude(p->verb.kind)) {
+	if (p && verb_has_prelude(p->verb.kind, p->verb.flags)) {
 		if (!settled(c))
 			return 0;
 		verb_prelude(c, &p->verb);
@@ -460,8 +465,8 @@ static int take_execute(struct client *c, const struct wire_message *m)
 	c->executed = true;
 	if (!p)
 		return 1;
-	verb_note(c, p->verb.flags);
-	if (p->verb.flags & (SQL_PREPARES | SQL_CURSOR))
+	verb_note(c, &p->verb);
+	if (p->verb.flags & (SQL_PREPARES | SQL_CURSOR) || c->locals)
 		copy_verb(&sent->verb, &p->verb);
 	sent->copy = p->verb.flags & SQL_COPY;
 	c->copies += sent->copy;

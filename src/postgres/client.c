@@ -83,15 +83,16 @@ void client_free(struct client *c)
 	named_clear(&c->statements);
 	named_clear(&c->portals);
 	named_clear(&c->mentioned);
+	named_clear(&c->holdable);
 	settings_clear(&c->settings);
 	settings_clear(&c->startup);
-	settings_clear(&c->locals);
+	settings_clear(&c->customs);
+	locals_clear(c);
 	sql_done(&c->sql);
 	free(c->script);
 	promises_done(&c->promises);
 	settings_clear(&c->reported);
 	settings_clear(&c->changed);
-	free(c->verb_name);
 	free(c);
 }
 
@@ -249,7 +250,7 @@ void client_ready(struct client *c)
 		(void)wire_put_ready(&c->out, status);
 }
 
-static void refuse(struct client *c, const char *sqlstate, const char *message, const char *hint)
+void client_refuse(struct client *c, const char *sqlstate, const char *message, const char *hint)
 {
 	(void)wire_put_error(&c->out, "FATAL", sqlstate, message, hint);
 	c->closing = true;
@@ -260,7 +261,7 @@ void client_lost(struct client *c, const char *why)
 	cleanup_free char *text = xasprintf("the sandbox's transaction is gone: %s", why);
 
 	if (!c->dead && !c->closing)
-		refuse(c, "57P01", text, "atoll discard begins again");
+		client_refuse(c, "57P01", text, "atoll discard begins again");
 }
 
 /* ---- start-up ---- */
@@ -338,12 +339,13 @@ static bool take_parameters(struct client *c, struct wire_reader *r)
 			r->bad = true;
 	}
 	if (r->bad) {
-		refuse(c, "08P01", "this start-up message is not for a sandbox", NULL);
+		client_refuse(c, "08P01", "this start-up message is not for a sandbox", NULL);
 	} else if (strcmp(user, backend_user(c->h->b)) != 0) {
-		refuse(c, "28000", "the sandbox's transaction belongs to another role",
-		       "PGUSER names it");
+		client_refuse(c, "28000", "the sandbox's transaction belongs to another role",
+		              "PGUSER names it");
 	} else if (strcmp(database ? database : user, backend_database(c->h->b)) != 0) {
-		refuse(c, "3D000", "the sandbox holds another database", "PGDATABASE names it");
+		client_refuse(c, "3D000", "the sandbox holds another database",
+		              "PGDATABASE names it");
 	}
 	return !c->closing;
 }
@@ -424,8 +426,8 @@ static void take_proof(struct client *c, const struct wire_message *m)
 	bool fine = m->type == 'p' && (first ? begin_proof(c, &r, &out) : end_proof(c, &r, &out));
 
 	if (!fine) {
-		refuse(c, "28P01", "this is not the password of the plan's database",
-		       "PGPASSWORD and DATABASE_URL have it, in commands of the plan");
+		client_refuse(c, "28P01", "this is not the password of the plan's database",
+		              "PGPASSWORD and DATABASE_URL have it, in commands of the plan");
 		return;
 	}
 	put_authentication(c, first ? AUTHENTICATION_SASL_MORE : AUTHENTICATION_SASL_END, out.buf,
@@ -448,7 +450,7 @@ static void take_startup(struct client *c, const struct wire_message *m)
 	} else if (code == CANCEL_REQUEST) {
 		cancel(c, &r);
 	} else if (code >> 16 != PROTOCOL_3 >> 16) {
-		refuse(c, "0A000", "only version 3 of the protocol is spoken here", NULL);
+		client_refuse(c, "0A000", "only version 3 of the protocol is spoken here", NULL);
 	} else if (take_parameters(c, &r)) {
 		if (code != PROTOCOL_3) {
 			static const unsigned char minor[8] = { 0 };
@@ -504,7 +506,7 @@ static int take_message(struct client *c, const struct wire_message *m)
 		return 1;
 	}
 	if (!strchr("dcfBCDEFHPQS", m->type)) {
-		refuse(c, "08P01", "this is not a message of the protocol", NULL);
+		client_refuse(c, "08P01", "this is not a message of the protocol", NULL);
 		return 1;
 	}
 	if (strchr("dcf", m->type))
@@ -513,7 +515,8 @@ static int take_message(struct client *c, const struct wire_message *m)
 		/* It passes over Sync and Flush, and would hang up because of anything else: the
 		 * connection is not this client's alone. */
 		if (m->type != 'S' && m->type != 'H')
-			refuse(c, "08P01", "only data may be sent while a COPY takes them", NULL);
+			client_refuse(c, "08P01", "only data may be sent while a COPY takes them",
+			              NULL);
 		return 1;
 	}
 	if (c->holds > 0)
@@ -533,7 +536,7 @@ static int take_message(struct client *c, const struct wire_message *m)
 		const char *text = wire_text(&r);
 
 		if (r.bad)
-			refuse(c, "08P01", "a query without its end", NULL);
+			client_refuse(c, "08P01", "a query without its end", NULL);
 		else
 			script_start(c, text);
 		return 1;
@@ -587,7 +590,7 @@ static int take_next(struct client *c)
 	else
 		r = c->proving ? wire_peek(&c->in, "", &m) : wire_peek_startup(&c->in, &m);
 	if (r < 0)
-		refuse(c, "08P01", "this is not a message of the protocol", NULL);
+		client_refuse(c, "08P01", "this is not a message of the protocol", NULL);
 	if (r <= 0)
 		return 0;
 	if (c->proving)

@@ -10,6 +10,7 @@
  *   batch.c     the extended protocol
  *   names.c     its prepared statements and portals
  *   settings.c  what SET leaves behind, kept per client
+ *   locals.c    what SET LOCAL hides, kept per transaction
  */
 #ifndef POSTGRES_CLIENT_H
 #define POSTGRES_CLIENT_H
@@ -57,18 +58,17 @@ struct client {
 	bool throttled;     /* what it sent waits until the server has taken more */
 
 	enum unit unit;
-	bool failed;            /* the block: nothing but its end is allowed */
-	bool errored;           /* something in the script or batch at hand failed */
-	bool constraints;       /* SET CONSTRAINTS was used in the unit */
-	bool cursors;           /* DECLARE was */
-	bool sets;              /* SET was: a rollback changes settings back */
-	bool read_only;         /* the block, by its own words */
-	struct setting *locals; /* what SET LOCAL hid */
-	bool chain;             /* AND CHAIN */
+	bool failed;          /* the block: nothing but its end is allowed */
+	bool errored;         /* something in the script or batch at hand failed */
+	bool constraints;     /* SET CONSTRAINTS was used in the unit */
+	bool sets;            /* SET was: a rollback changes settings back */
+	bool read_only;       /* the block, by its own words */
+	struct local *locals; /* what SET LOCAL hid (locals.c) */
+	bool chain;           /* AND CHAIN */
 	bool chain_read_only;
+	bool chain_failed;
 	void (*then)(struct client *c, bool ok); /* after the end of the unit */
 	const char *verb_tag; /* of the statement that is carried out as a question */
-	char *verb_name;      /* what the SET LOCAL at hand is about */
 
 	/* a simple query */
 	bool in_script;
@@ -89,20 +89,23 @@ struct client {
 	bool skip;      /* to the next Sync */
 	bool forwarded; /* the server knows of the batch: it wants a Sync */
 	bool effects;   /* something was bound or executed */
-	bool executed;  /* something was executed: what follows is in a pipeline */
+	bool executed; /* something was executed, in the unit; what follows in the batch is in a pipeline */
 	bool syncing;   /* a Sync of ours is under way */
 	bool flushed;   /* since the last message */
 	size_t copies;  /* COPYs whose end is not known */
 	bool copy_over; /* their data is */
 	struct promises promises;
 	struct named *statements, *portals;
+	struct named *holdable;  /* cursors WITH HOLD that it has declared */
 	struct named *mentioned; /* by the text of a statement that was parsed: EXECUTE name */
 
 	struct setting *settings;
 	struct setting *startup;  /* what it came with: for it, these are the defaults */
 	struct setting *reported; /* what it was told of them */
 	struct setting *changed;  /* what it is to be told when it is ready */
-	bool settings_old;        /* the server knows better */
+	struct setting
+		*customs;  /* names of settings of no module, which the server does not list */
+	bool settings_old; /* the server knows better */
 	bool backslashes;
 };
 
@@ -126,6 +129,8 @@ void client_answer(struct client *c, const struct wire_message *m);
 void client_stream(struct client *c, const void *data, size_t len);
 void client_parameter(struct client *c, const struct wire_message *m);
 void client_lost(struct client *c, const char *why);
+/* Nothing more is done for it. */
+void client_refuse(struct client *c, const char *sqlstate, const char *message, const char *hint);
 
 /* ---- what is said to it ---- */
 
@@ -153,19 +158,22 @@ void unit_commit(struct client *c, void (*then)(struct client *c, bool ok));
 void unit_roll_back(struct client *c, void (*then)(struct client *c, bool ok));
 /* Is it inside a transaction block, for the server that it takes us for? */
 bool unit_in_block(const struct client *c);
+void unit_read_only(struct client *c);
+/* The same back; false: not allowed any more. */
+bool unit_read_write(struct client *c);
 /* An error of ours: inside a block the server thinks so, too. */
 void unit_fail(struct client *c, const char *sqlstate, const char *message);
 
 /* ---- verbs.c ---- */
 
 /* Notes what the words of a statement that is executed mean for the unit. */
-void verb_note(struct client *c, unsigned flags);
+void verb_note(struct client *c, const struct verb *v);
 /* Never reaches the server, not even to be prepared. */
 bool verb_is_ours(enum sql_kind kind);
 /* Is it executed by us, here and now? */
 bool verb_is_run_here(const struct client *c, enum sql_kind kind, unsigned flags);
 /* Executed by the server, but something comes first. */
-bool verb_has_prelude(enum sql_kind kind);
+bool verb_has_prelude(enum sql_kind kind, unsigned flags);
 void verb_prelude(struct client *c, const struct verb *v);
 /* Is it allowed in a block that has failed? */
 bool verb_is_exit(enum sql_kind kind);
@@ -219,11 +227,37 @@ void settings_clear(struct setting **list);
 bool settings_switch(struct client *c);
 /* SQL that sets what the client came with; only NAME, unless that is NULL. */
 void settings_add_startup(struct client *c, struct strbuf *sql, const char *name);
-/* SQL that puts back what SET LOCAL hid. */
-void settings_restore_locals(struct client *c, struct strbuf *sql);
-/* The setting that the words of a SET LOCAL name. Caller frees. */
+/* SQL that sets all of LIST. */
+void settings_add_all(struct strbuf *sql, const struct setting *list, bool local);
+/* SQL for an expression, as the server's own bytes; settings_read() has them back. */
+#define SETTINGS_HEX(text)                              \
+	"pg_catalog.encode(pg_catalog.convert_to(" text \
+	", pg_catalog.getdatabaseencoding()), 'hex')"
+/* A name and its value; joined by commas. */
+#define SETTINGS_PAIR(name, value) SETTINGS_HEX(name) " || '=' || " SETTINGS_HEX(value)
+void settings_read(const char *pairs,
+                   void (*take)(struct client *c, const char *name, const char *value),
+                   struct client *c);
+/* A name that may be that of a setting of no module. */
+void settings_note_custom(struct client *c, const char *name);
+/* SQL for an array of the names in LIST. */
+void settings_add_names(struct strbuf *sql, const struct setting *list);
+/* The setting that the words of a SET name. Caller frees. */
 char *settings_name(const char *name);
 void settings_add_literal(struct strbuf *sql, const char *text);
 void settings_add_name(struct strbuf *sql, const char *name);
+
+/* ---- locals.c ---- */
+
+/* The transaction at hand has set NAME for itself; VALUE is what it was. */
+void locals_hide(struct client *c, const char *name, const char *value);
+/* A statement was carried out: SET, RESET and savepoints count. */
+void locals_note_done(struct client *c, const struct verb *v);
+/* SQL that puts back what is hidden. */
+void locals_add_restore(const struct client *c, struct strbuf *sql);
+void locals_clear(struct client *c);
+/* Each set_config() in TEXT that names its setting, and whether for the transaction. */
+void locals_read(const char *text, void (*take)(void *user, const char *name, bool local),
+                 void *user);
 
 #endif

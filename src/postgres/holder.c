@@ -15,7 +15,8 @@
 /* A word in the server's log, and nowhere else. */
 #define NOTE "pg_catalog.pg_logical_emit_message(true, 'atoll', '')"
 /* It has its number from the beginning: what it changes has that or a greater one. */
-#define BEGIN "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_catalog.txid_current(), " NOTE
+#define BEGIN \
+	"BEGIN ISOLATION LEVEL REPEATABLE READ, READ WRITE; SELECT pg_catalog.txid_current(), " NOTE
 
 /* What the server has not written down it forgets when it dies, numbers of transactions included, and
  * gives them out again; what became of that number would then say nothing of ours. So the log is on disk
@@ -171,12 +172,14 @@ void holder_ask_aside(struct holder *h, struct client *c, const char *sql, answe
 
 void holder_savepoint(struct holder *h)
 {
+	cleanup_free char *sql = NULL;
+
 	if (h->fresh)
 		return;
-	holder_ask(h, NULL,
-	           h->savepoint ? "RELEASE " HOLDER_SAVEPOINT ";SAVEPOINT " HOLDER_SAVEPOINT
-	                        : "SAVEPOINT " HOLDER_SAVEPOINT,
-	           NULL);
+	/* The end of a transaction closes cursors, also those that its functions have opened. */
+	sql = xasprintf("%s%sSAVEPOINT " HOLDER_SAVEPOINT, h->held ? "" : "CLOSE ALL;",
+	                h->savepoint ? "RELEASE " HOLDER_SAVEPOINT ";" : "");
+	holder_ask(h, NULL, sql, NULL);
 	h->savepoint = h->fresh = true;
 }
 

@@ -61,6 +61,14 @@ void named_clear(struct named **list)
 	}
 }
 
+void named_clear_names(struct named **list)
+{
+	struct named *unnamed = take_out(list, "");
+
+	named_clear(list);
+	*list = unnamed;
+}
+
 struct named *named_put(struct named **list, const char *name, const char *server_name,
                         struct named **ret_before)
 {

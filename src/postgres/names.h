@@ -38,6 +38,7 @@ struct named *named_put(struct named **list, const char *name, const char *serve
                         struct named **ret_before);
 void named_drop(struct named **list, const char *name);
 void named_clear(struct named **list);
+void named_clear_names(struct named **list); /* but for the one without a name */
 
 /* A message that the server has yet to answer. */
 struct promise {

@@ -192,8 +192,8 @@ static bool goes_along(const struct client *c, size_t i)
 {
 	const struct sql_statement *s = &c->sql.v[i];
 
-	return !is_alone(s) && !verb_has_prelude(s->kind) && !script_executed(c, c->script, s) &&
-	       !verb_is_run_here(c, s->kind, s->flags);
+	return !is_alone(s) && !verb_has_prelude(s->kind, s->flags) &&
+	       !script_executed(c, c->script, s) && !verb_is_run_here(c, s->kind, s->flags);
 }
 
 /* Is NAME another than when the query came? The client was last informed before that. */
@@ -265,8 +265,12 @@ static void send_statements(struct client *c)
 			to++;
 	if (reads_otherwise(c, c->sql.v[to - 1].end))
 		return;
-	for (size_t i = c->at; i < to; i++)
-		verb_note(c, c->sql.v[i].flags);
+	for (size_t i = c->at; i < to; i++) {
+		cleanup_verb struct verb v = verb_read(c->script, &c->sql.v[i]);
+
+		verb_note(c, &v);
+	}
+	c->executed = true;
 	c->running = to - c->at;
 	if (to - c->at > 1 || (may_be_several(c, c->at) && !is_alone(&c->sql.v[c->at])))
 		send_run(c, to);
@@ -309,7 +313,7 @@ void script_step(struct client *c)
 		verb_run(c, executed);
 		return;
 	}
-	if (verb_has_prelude(executed->kind))
+	if (verb_has_prelude(executed->kind, executed->flags))
 		verb_prelude(c, executed);
 	send_statements(c);
 }

@@ -62,7 +62,7 @@ void settings_add_literal(struct strbuf *sql, const char *text)
 		strbuf_puts(sql, "pg_catalog.convert_from(pg_catalog.decode('");
 		for (; *text; text++)
 			strbuf_printf(sql, "%02x", (unsigned char)*text);
-		strbuf_puts(sql, "', 'hex'), pg_catalog.current_setting('client_encoding'))");
+		strbuf_puts(sql, "', 'hex'), pg_catalog.getdatabaseencoding())");
 		return;
 	}
 	strbuf_puts(sql, strchr(text, '\\') ? " E'" : "'");
@@ -94,10 +94,56 @@ static void add_set(struct strbuf *sql, const struct setting *s, bool local)
 	strbuf_puts(sql, local ? ", true); " : ", false); ");
 }
 
-void settings_restore_locals(struct client *c, struct strbuf *sql)
+void settings_add_all(struct strbuf *sql, const struct setting *list, bool local)
 {
-	for (const struct setting *s = c->locals; s; s = s->next)
-		add_set(sql, s, true);
+	for (; list; list = list->next)
+		add_set(sql, list, local);
+}
+
+void settings_note_custom(struct client *c, const char *name)
+{
+	if (strchr(name, '.'))
+		settings_add(&c->customs, name, "");
+}
+
+void settings_add_names(struct strbuf *sql, const struct setting *list)
+{
+	strbuf_puts(sql, "ARRAY[");
+	for (; list; list = list->next) {
+		settings_add_literal(sql, list->name);
+		strbuf_puts(sql, list->next ? ", " : "");
+	}
+	strbuf_puts(sql, "]::pg_catalog.text[]");
+}
+
+/* Bytes from hexadecimal digits, up to something else; *AT is behind them. */
+static char *read_hex(const char **at)
+{
+	struct strbuf sb = STRBUF_INIT;
+	unsigned byte;
+
+	for (; isxdigit((unsigned char)(*at)[0]) && isxdigit((unsigned char)(*at)[1]); *at += 2) {
+		char digits[3] = { (*at)[0], (*at)[1], '\0' };
+
+		byte = (unsigned)strtoul(digits, NULL, 16);
+		strbuf_putc(&sb, (char)byte);
+	}
+	return strbuf_take(&sb);
+}
+
+void settings_read(const char *pairs,
+                   void (*take)(struct client *c, const char *name, const char *value),
+                   struct client *c)
+{
+	while (*pairs) {
+		cleanup_free char *name = read_hex(&pairs), *value = NULL;
+
+		pairs += *pairs == '=';
+		value = read_hex(&pairs);
+		take(c, name, value);
+		if (*pairs++ != ',')
+			return;
+	}
 }
 
 void settings_add_startup(struct client *c, struct strbuf *sql, const char *name)
@@ -117,6 +163,7 @@ char *settings_name(const char *name)
 		{ "schema", "search_path" },
 		{ "names", "client_encoding" },
 		{ "session", "session_authorization" },
+		{ "authorization", "session_authorization" },
 	};
 
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
@@ -127,6 +174,11 @@ char *settings_name(const char *name)
 
 /* ---- changing over ---- */
 
+static void keep(struct client *c, const char *name, const char *value)
+{
+	settings_add(&c->settings, name, value);
+}
+
 /* The settings of the client before are on record; nobody's are in effect. */
 static void saved(struct client *c, const struct answer *a)
 {
@@ -134,38 +186,48 @@ static void saved(struct client *c, const struct answer *a)
 
 	c->holds--;
 	c->h->settings = NULL;
-	if (!before || !a->ok || !a->value)
+	if (!a->ok)
+		holder_rollback(c->h);
+	if (!before)
 		return;
+	if (!a->ok) {
+		client_refuse(before, wire_error_field(a->error, 'C'),
+		              "a plan could not keep the settings of this session",
+		              wire_error_field(a->error, 'M'));
+		return;
+	}
 	settings_clear(&before->settings);
 	before->settings_old = false;
-	/* name, newline, length, newline, value: one after another */
-	for (const char *p = a->value; *p;) {
-		const char *eol = strchr(p, '\n');
-		cleanup_free char *name = xstrndup(p, eol ? (size_t)(eol - p) : 0);
-		char *end;
-		size_t len = eol ? strtoul(eol + 1, &end, 10) : 0;
-		cleanup_free char *value = NULL;
-
-		if (!eol || strlen(end) < len + 1)
-			return;
-		value = xstrndup(end + 1, len);
-		settings_add(&before->settings, name, value);
-		p = end + 1 + len;
-	}
+	settings_read(a->value ? a->value : "", keep, before);
 }
 
+/*
+ * What comes first is set last (settings_add()): the encoding goes before strings, what only a superuser may set
+ * before roles, and the session's role before that of SET ROLE. The server does not list the latter two, nor
+ * settings of no module, of which it knows only those that it is asked for by name.
+ */
 static void save(struct client *c)
 {
+	cleanup_strbuf struct strbuf sql = STRBUF_INIT;
+
 	c->holds++;
-	holder_ask(
-		c->h, c,
-		"SELECT pg_catalog.string_agg(name || E'\\n' || pg_catalog.octet_length(setting) "
-		"|| E'\\n' || setting, '') FROM (SELECT name, "
-		"pg_catalog.current_setting(name) AS setting FROM pg_catalog.pg_settings WHERE "
-		"source = 'session' AND name !~ '^(transaction_|atoll\\.|seed$)' UNION ALL "
-		"SELECT 'role', pg_catalog.current_setting('role') WHERE "
-		"pg_catalog.current_setting('role') <> 'none') s",
-		saved);
+	strbuf_puts(&sql,
+	            "SELECT pg_catalog.string_agg(" SETTINGS_PAIR(
+			    "n",
+			    "v") ", ',' ORDER BY o) "
+	                         "FROM (SELECT 0, 'role', pg_catalog.current_setting('role') WHERE "
+	                         "pg_catalog.current_setting('role') <> 'none' UNION ALL SELECT 1, "
+	                         "'session_authorization', session_user WHERE session_user <> ");
+	settings_add_literal(&sql, backend_user(c->h->b));
+	strbuf_puts(&sql,
+	            " UNION ALL SELECT CASE name WHEN 'client_encoding' THEN 3 ELSE 2 END, name, "
+	            "pg_catalog.current_setting(name) FROM pg_catalog.pg_settings WHERE "
+	            "source = 'session' AND name !~ '^(transaction_|seed$)' UNION ALL SELECT 2, "
+	            "name, pg_catalog.current_setting(name, true) FROM pg_catalog.unnest(");
+	settings_add_names(&sql, c->h->settings->customs);
+	strbuf_puts(&sql,
+	            ") name WHERE pg_catalog.current_setting(name, true) IS NOT NULL) s (o, n, v)");
+	holder_ask(c->h, c, strbuf_str(&sql), saved);
 }
 
 static void applied(struct client *c, const struct answer *a)
@@ -198,8 +260,7 @@ bool settings_switch(struct client *c)
 	}
 	holder_savepoint(h);
 	strbuf_puts(&sql, "SET SESSION AUTHORIZATION DEFAULT; RESET ROLE; RESET ALL; ");
-	for (const struct setting *s = c->settings; s; s = s->next)
-		add_set(&sql, s, false);
+	settings_add_all(&sql, c->settings, false);
 	c->holds++;
 	h->fresh = false;
 	holder_ask(h, c, strbuf_str(&sql), applied);

@@ -158,8 +158,8 @@ static void note_word(struct lexer *x, struct word w)
 {
 	size_t bare = w.start + (x->text[w.start] == '"');
 
-	if (word_is(x, w, "set_config"))
-		x->flags |= SQL_SETS;
+	if (word_is(x, w, "set_config") || word_is(x, w, "\"set_config\""))
+		x->flags |= SQL_SETS | SQL_CONFIG;
 	if (word_is(x, w, "pg_notify"))
 		x->flags |= SQL_NOTIFIES;
 	x->snapshot |= word_is(x, w, "pg_export_snapshot");
@@ -250,7 +250,7 @@ static size_t take_modes(const struct lexer *x, size_t i, struct sql_statement *
 		{ { "isolation", "level", "read", "committed" }, 0 },
 		{ { "isolation", "level", "read", "uncommitted" }, 0 },
 		{ { "read", "only" }, SQL_READ_ONLY },
-		{ { "read", "write" }, 0 },
+		{ { "read", "write" }, SQL_READ_WRITE },
 		{ { "not", "deferrable" }, 0 },
 		{ { "deferrable" }, 0 },
 	};
@@ -265,6 +265,8 @@ static size_t take_modes(const struct lexer *x, size_t i, struct sql_statement *
 			m++;
 			continue;
 		}
+		if (modes[m].flag & (SQL_READ_ONLY | SQL_READ_WRITE))
+			s->flags &= ~(SQL_READ_ONLY | SQL_READ_WRITE);
 		s->flags |= modes[m].flag;
 		i += n;
 		m = 0;
@@ -272,7 +274,7 @@ static size_t take_modes(const struct lexer *x, size_t i, struct sql_statement *
 	return i;
 }
 
-/* What SET LOCAL or RESET is about, from the word I on. */
+/* What SET or RESET is about, from the word I on. */
 static void classify_setting(const struct lexer *x, struct sql_statement *s, size_t i)
 {
 	struct word w;
@@ -301,14 +303,19 @@ static void classify_set(const struct lexer *x, struct sql_statement *s)
 	} else if (nth_is(x, 1, "local")) {
 		s->kind = SQL_SET_LOCAL;
 		classify_setting(x, s, 2);
+	} else {
+		classify_setting(x, s, nth_is(x, 1, "session") && x->n_words > 2 ? 2 : 1);
 	}
 }
 
 /* A name, the word I, perhaps after SAVEPOINT. One with escapes is no word: it could be ours. */
 static void classify_savepoint(const struct lexer *x, struct sql_statement *s, size_t i)
 {
+	i += nth_is(x, i, "savepoint") && x->n_words > i + 1;
 	s->kind = SQL_SAVEPOINT;
-	must_end(x, s, nth_is(x, i, "savepoint") && x->n_words > i + 1 ? i + 2 : i + 1);
+	s->name_start = word_at(x, i).start;
+	s->name_end = word_at(x, i).end;
+	must_end(x, s, i + 1);
 }
 
 static void classify_end(const struct lexer *x, struct sql_statement *s, enum sql_kind kind)
@@ -441,6 +448,14 @@ static void classify_vacuum(const struct lexer *x, struct sql_statement *s)
 		s->kind = SQL_VACUUM;
 }
 
+static bool changes_rows(const struct lexer *x)
+{
+	for (size_t i = 0; i < x->n_words; i++)
+		if (nth_is(x, i, "insert") || nth_is(x, i, "update") || nth_is(x, i, "delete"))
+			return true;
+	return false;
+}
+
 static void classify(const struct lexer *x, struct sql_statement *s)
 {
 	static const struct {
@@ -505,6 +520,9 @@ static void classify(const struct lexer *x, struct sql_statement *s)
 	/* CREATE TABLE ... AS, behind a list of columns of any length. */
 	for (size_t i = 1; nth_is(x, 0, "create") && i < x->n_words; i++)
 		s->flags |= nth_is(x, i, "as") || i + 1 == N_WORDS ? SQL_EARLY : 0;
+	/* WITH that changes rows is carried out before its rows are described. */
+	if (nth_is(x, 0, "with") && changes_rows(x))
+		s->flags &= ~SQL_QUERY;
 	if (s->kind == SQL_RESET)
 		classify_setting(x, s, 1);
 	if (s->kind == SQL_DISCARD_ALL)

@@ -51,12 +51,14 @@ enum sql_kind {
 #define SQL_EXECUTES     0x8000u /* EXECUTE name */
 #define SQL_SERIALIZABLE 0x0800u /* for a transaction or the session */
 #define SQL_COPY         0x1000u
-#define SQL_QUERY        0x2000u  /* SELECT, VALUES, TABLE, WITH: rows are described first */
-#define SQL_VERBOSE      0x4000u  /* VACUUM VERBOSE */
-#define SQL_PREPARABLE   0x10000u /* may stand behind PREPARE name AS */
-#define SQL_EARLY        0x20000u /* the server looks at what it names when it parses it */
-#define SQL_EXPLAINS     0x40000u /* EXPLAIN EXECUTE name, CREATE TABLE ... AS EXECUTE name */
-#define SQL_ENDS_IDLE    0x80000u /* names a setting by which the server would end the session */
+#define SQL_QUERY        0x2000u   /* SELECT, VALUES, TABLE, WITH: rows are described first */
+#define SQL_VERBOSE      0x4000u   /* VACUUM VERBOSE */
+#define SQL_PREPARABLE   0x10000u  /* may stand behind PREPARE name AS */
+#define SQL_EARLY        0x20000u  /* the server looks at what it names when it parses it */
+#define SQL_EXPLAINS     0x40000u  /* EXPLAIN EXECUTE name, CREATE TABLE ... AS EXECUTE name */
+#define SQL_ENDS_IDLE    0x80000u  /* names a setting by which the server would end the session */
+#define SQL_CONFIG       0x100000u /* set_config() is in it */
+#define SQL_READ_WRITE   0x200000u
 #define SQL_MENTIONS \
 	(SQL_PREPARES | SQL_EXECUTES | SQL_EXPLAINS) /* the name of a prepared statement */
 
@@ -65,8 +67,8 @@ struct sql_statement {
 	size_t stop;       /* behind the semicolon, or the end of the text */
 	enum sql_kind kind;
 	unsigned flags;
-	/* The word that DEALLOCATE, PREPARE, EXECUTE, RESET and SET LOCAL are about, as written; what
-	 * VACUUM is to look at. */
+	/* The word that DEALLOCATE, PREPARE, EXECUTE, SET, RESET and SAVEPOINT are about, as written;
+	 * what VACUUM is to look at. */
 	size_t name_start, name_end;
 };
 

@@ -9,6 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+static bool is_read_only_by_default(const struct client *c)
+{
+	static const char name[] = "default_transaction_read_only";
+	const char *value = settings_get(c->changed, name);
+
+	if (!value)
+		value = settings_get(c->reported, name);
+	return value && strcmp(value, "on") == 0;
+}
+
 bool unit_begin(struct client *c)
 {
 	struct holder *h = c->h;
@@ -28,6 +38,26 @@ bool unit_begin(struct client *c)
 	h->fresh = false;
 	c->unit = UNIT_IMPLICIT;
 	c->failed = false;
+	if (is_read_only_by_default(c))
+		unit_read_only(c);
+	return true;
+}
+
+void unit_read_only(struct client *c)
+{
+	c->read_only = true;
+	holder_ask(c->h, NULL, "SET TRANSACTION READ ONLY", NULL);
+}
+
+/* Not by its opposite, which the server refuses behind a savepoint. */
+bool unit_read_write(struct client *c)
+{
+	if (!c->read_only)
+		return true;
+	if (c->executed)
+		return false;
+	holder_rollback(c->h);
+	c->h->fresh = c->read_only = false;
 	return true;
 }
 
@@ -61,8 +91,8 @@ void unit_fail(struct client *c, const char *sqlstate, const char *message)
 static void forget_unit(struct client *c)
 {
 	c->unit = UNIT_NONE;
-	c->failed = c->constraints = c->cursors = c->executed = c->sets = c->read_only = false;
-	settings_clear(&c->locals);
+	c->failed = c->constraints = c->executed = c->sets = c->read_only = false;
+	locals_clear(c);
 	named_clear(&c->portals);
 	if (c->h->owner == c)
 		c->h->owner = NULL;
@@ -88,15 +118,6 @@ static void close_named(struct holder *h, const struct named *list, char what)
 		return;
 	holder_send(h, NULL, 'S', NULL, 0);
 	holder_expect(h, NULL);
-}
-
-/* The end of a transaction closes its cursors and portals, the release of a savepoint does not. */
-static void close_portals(struct client *c)
-{
-	if (c->cursors && !c->h->held)
-		holder_ask(c->h, NULL, "CLOSE ALL", NULL);
-	else
-		close_named(c->h, c->portals, 'P');
 }
 
 static void finish(struct client *c, bool ok)
@@ -133,7 +154,6 @@ void unit_roll_back(struct client *c, void (*then)(struct client *c, bool ok))
 
 static void committed(struct client *c)
 {
-	close_portals(c);
 	holder_savepoint(c->h);
 	finish(c, true);
 }
@@ -147,11 +167,36 @@ static void not_committed(struct client *c, const struct answer *a)
 	unit_roll_back(c, c->then);
 }
 
+static void others_known(struct client *c, const struct answer *a)
+{
+	c->holds--;
+	if (a->ok && a->value && *a->value)
+		holder_ask(c->h, NULL, a->value, NULL);
+	if (a->ok)
+		committed(c);
+	else
+		not_committed(c, a);
+}
+
+/* Beside cursors WITH HOLD, which stay, the others are closed one by one. */
+static void close_cursors(struct client *c)
+{
+	if (!c->h->held) {
+		committed(c);
+		return;
+	}
+	c->holds++;
+	holder_ask(c->h, c,
+	           "SELECT pg_catalog.string_agg(pg_catalog.format('CLOSE %I', name), '; ') FROM "
+	           "pg_catalog.pg_cursors WHERE NOT is_holdable AND name <> ''",
+	           others_known);
+}
+
 static void deferred_again(struct client *c, const struct answer *a)
 {
 	c->holds--;
 	if (a->ok)
-		committed(c);
+		close_cursors(c);
 	else
 		not_committed(c, a);
 }
@@ -159,35 +204,39 @@ static void deferred_again(struct client *c, const struct answer *a)
 /* What a COMMIT does and the release of a savepoint does not is done. */
 static void worked(struct client *c, const struct answer *a)
 {
-	cleanup_free char *sql = NULL;
+	cleanup_strbuf struct strbuf sql = STRBUF_INIT;
 
 	c->holds--;
 	if (!a->ok) {
 		not_committed(c, a);
 		return;
 	}
-	if (c->constraints || c->h->deferrable)
-		c->h->deferrable = a->value && *a->value;
-	if (!c->h->deferrable) {
-		committed(c);
+	if (!c->constraints && !c->h->deferrable) {
+		close_cursors(c);
 		return;
 	}
-	sql = xasprintf("SET CONSTRAINTS %s DEFERRED", a->value);
+	/* "t" where some are deferred from the beginning, and the names of others. */
+	c->h->deferrable = a->value && *a->value == 't';
+	strbuf_puts(&sql, "SET CONSTRAINTS ALL DEFERRED");
+	if (a->value && *a->value && a->value[1])
+		strbuf_printf(&sql, "; SET CONSTRAINTS %s IMMEDIATE", a->value + 1);
 	c->holds++;
-	holder_ask(c->h, c, sql, deferred_again);
+	holder_ask(c->h, c, strbuf_str(&sql), deferred_again);
 }
 
 /*
- * Constraints that are deferred from the beginning, by their names. A transaction begins with them
- * deferred and all others immediate, and there is no statement that says just this. A name that is
- * used twice in a schema cannot be said of the one alone: such constraints stay immediate.
+ * A transaction begins with those constraints deferred that are so from the beginning, and all others
+ * immediate, and there is no statement that says just this. So all are deferred, also those that come to be
+ * later, and the others made immediate by their names. A name that is used twice in a schema cannot be said
+ * of the one alone: such constraints are immediate.
  */
-#define DEFERRED                                                                     \
-	"SELECT pg_catalog.string_agg(pg_catalog.format('%I.%I', s, c), ', ') FROM " \
-	"(SELECT n.nspname, c.conname FROM pg_catalog.pg_constraint c JOIN "         \
-	"pg_catalog.pg_namespace n ON n.oid = c.connamespace WHERE "                 \
-	"pg_catalog.has_schema_privilege(n.oid, 'USAGE') GROUP BY 1, 2 HAVING "      \
-	"pg_catalog.bool_or(c.condeferred) AND pg_catalog.bool_and(c.condeferred)) d (s, c); "
+#define CONSTRAINTS                                                                                \
+	"SELECT pg_catalog.concat(pg_catalog.bool_or(d), pg_catalog.string_agg(pg_catalog.format(" \
+	"'%I.%I', s, c), ', ') FILTER (WHERE i)) FROM (SELECT n.nspname, c.conname, "              \
+	"pg_catalog.bool_or(c.condeferred), pg_catalog.bool_or(c.condeferrable AND NOT "           \
+	"c.condeferred) FROM pg_catalog.pg_constraint c JOIN pg_catalog.pg_namespace n ON "        \
+	"n.oid = c.connamespace WHERE pg_catalog.has_schema_privilege(n.oid, 'USAGE') AND "        \
+	"c.contype IN ('f', 'p', 'u', 'x', 't') GROUP BY 1, 2) q (s, c, d, i); "
 
 void unit_commit(struct client *c, void (*then)(struct client *c, bool ok))
 {
@@ -195,10 +244,10 @@ void unit_commit(struct client *c, void (*then)(struct client *c, bool ok))
 
 	c->then = then;
 	if (c->constraints || c->h->deferrable)
-		strbuf_puts(&sql, "SET CONSTRAINTS ALL IMMEDIATE; " DEFERRED);
-	settings_restore_locals(c, &sql);
+		strbuf_puts(&sql, "SET CONSTRAINTS ALL IMMEDIATE; " CONSTRAINTS);
+	locals_add_restore(c, &sql);
 	if (sql.len == 0) {
-		committed(c);
+		close_cursors(c);
 		return;
 	}
 	c->holds++;
@@ -257,4 +306,5 @@ void unit_close(struct client *c)
 		forget_unit(c);
 	}
 	close_named(c->h, c->statements, 'S');
+	close_named(c->h, c->holdable, 'P');
 }

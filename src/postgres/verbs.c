@@ -13,11 +13,15 @@
 #include <string.h>
 #include <strings.h>
 
-void verb_note(struct client *c, unsigned flags)
+void verb_note(struct client *c, const struct verb *v)
 {
-	c->settings_old |= (flags & SQL_SETS) != 0;
-	c->sets |= (flags & SQL_SETS) != 0;
-	c->cursors |= (flags & SQL_CURSOR) != 0;
+	unsigned flags = v->flags;
+	bool sets = flags & (SQL_SETS | SQL_EXECUTES | SQL_DEFINES);
+
+	c->settings_old |= sets;
+	c->sets |= sets;
+	if (flags & SQL_SETS && v->name)
+		settings_note_custom(c, v->name);
 	c->h->held |= (flags & SQL_HOLD) != 0;
 	c->h->deferrable |= (flags & SQL_DEFINES) != 0;
 	c->h->notified |= (flags & SQL_NOTIFIES) != 0;
@@ -54,11 +58,14 @@ struct verb verb_read(const char *text, const struct sql_statement *s)
 {
 	struct verb v = { .kind = s->kind, .flags = s->flags };
 
-	if (s->flags & (SQL_MENTIONS | SQL_CURSOR))
+	if (s->flags & SQL_CONFIG)
+		v.text = xstrndup(text + s->start, s->end - s->start);
+	if (s->flags & (SQL_MENTIONS | SQL_CURSOR | SQL_SETS))
 		v.name = sql_name(text + s->name_start, s->name_end - s->name_start);
 	if (s->kind == SQL_PLAIN)
 		return v;
 	free(v.name);
+	free(v.text);
 	v.text = xstrndup(text + s->start, s->end - s->start);
 	v.name = s->kind == SQL_VACUUM
 	                 ? xstrndup(text + s->name_start, s->name_end - s->name_start)
@@ -92,19 +99,23 @@ bool verb_refuse_failed(struct client *c, enum sql_kind kind)
 
 /* ---- BEGIN, COMMIT, ROLLBACK ---- */
 
-static void set_read_only(struct client *c)
+static bool set_mode(struct client *c, const struct verb *v)
 {
-	c->read_only = true;
-	holder_ask(c->h, NULL, "SET TRANSACTION READ ONLY", NULL);
+	if (v->flags & SQL_READ_ONLY)
+		unit_read_only(c);
+	if (!(v->flags & SQL_READ_WRITE) || unit_read_write(c))
+		return true;
+	unit_fail(c, "25001", "transaction read-write mode must be set before any query");
+	return false;
 }
 
 static void run_begin(struct client *c, const struct verb *v)
 {
 	if (c->unit == UNIT_BLOCK)
 		client_warn(c, "25001", "there is already a transaction in progress");
+	if (!set_mode(c, v))
+		return;
 	c->unit = UNIT_BLOCK;
-	if (v->flags & SQL_READ_ONLY)
-		set_read_only(c);
 	client_tag(c, v->flags & SQL_START ? "START TRANSACTION" : "BEGIN");
 }
 
@@ -114,7 +125,9 @@ static void follow_chain(struct client *c)
 	if (c->chain && unit_begin(c)) {
 		c->unit = UNIT_BLOCK;
 		if (c->chain_read_only)
-			set_read_only(c);
+			unit_read_only(c);
+		else if (!c->chain_failed)
+			(void)unit_read_write(c);
 	}
 	c->chain = false;
 }
@@ -145,7 +158,9 @@ static void run_end(struct client *c, const struct verb *v)
 	if (c->unit != UNIT_BLOCK)
 		client_warn(c, "25P01", "there is no transaction in progress");
 	c->chain = (v->flags & SQL_CHAIN) != 0;
-	c->chain_read_only = c->read_only;
+	/* One that has failed hands on nothing: the next begins as any other. */
+	c->chain_failed = c->failed;
+	c->chain_read_only = c->read_only && !c->failed;
 	if (commits && !c->failed)
 		unit_commit(c, after_commit);
 	else
@@ -244,9 +259,8 @@ static void run_set_transaction(struct client *c, const struct verb *v)
 {
 	if (!unit_in_block(c))
 		client_warn(c, "25P01", "SET TRANSACTION can only be used in transaction blocks");
-	if (v->flags & SQL_READ_ONLY)
-		set_read_only(c);
-	client_tag(c, "SET");
+	if (set_mode(c, v))
+		client_tag(c, "SET");
 }
 
 static void add_deallocate(struct strbuf *sql, const char *name)
@@ -261,7 +275,7 @@ static void add_deallocate_all(struct client *c, struct strbuf *sql)
 	for (const struct named *s = c->statements; s; s = s->next)
 		if (!verb_is_ours(s->verb.kind) && *s->server_name)
 			add_deallocate(sql, s->server_name);
-	named_clear(&c->statements);
+	named_clear_names(&c->statements);
 }
 
 static void run_deallocate(struct client *c, const struct verb *v)
@@ -297,6 +311,7 @@ static void run_discard(struct client *c, const struct verb *v)
 	strbuf_puts(&sql, "CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; ");
 	settings_add_startup(c, &sql, NULL);
 	add_deallocate_all(c, &sql);
+	named_clear(&c->portals);
 	ask(c, strbuf_str(&sql), "DISCARD ALL");
 }
 
@@ -319,6 +334,7 @@ static void run_reset(struct client *c, const struct verb *v)
 		return;
 	strbuf_printf(&sql, "%s; ", v->text);
 	settings_add_startup(c, &sql, strcmp(name, "all") == 0 ? NULL : name);
+	locals_note_done(c, v);
 	ask(c, strbuf_str(&sql), "RESET");
 }
 
@@ -343,35 +359,57 @@ static void run_vacuum(struct client *c, const struct verb *v)
 /* What SET LOCAL is about to hide. */
 static void local_known(struct client *c, const struct answer *a)
 {
-	if (a->ok && !settings_get(c->locals, c->verb_name))
-		settings_add(&c->locals, c->verb_name, a->value ? a->value : "");
+	if (a->ok)
+		settings_read(a->value ? a->value : "", locals_hide, c);
+}
+
+static void ask_hidden(struct client *c, const struct setting *names)
+{
+	cleanup_strbuf struct strbuf sql = STRBUF_INIT;
+
+	strbuf_puts(
+		&sql,
+		"SELECT pg_catalog.string_agg(" SETTINGS_PAIR(
+			"n",
+			"coalesce(pg_catalog.current_setting(n, true), '')") ", ',') "
+									     "FROM pg_catalog.unnest(");
+	settings_add_names(&sql, names);
+	strbuf_puts(&sql, ") n");
+	holder_ask_aside(c->h, c, strbuf_str(&sql), local_known);
 }
 
 static void before_set_local(struct client *c, const struct verb *v)
 {
-	cleanup_strbuf struct strbuf sql = STRBUF_INIT;
+	cleanup_free char *name = settings_name(v->name);
+	struct setting *names = NULL;
 
-	free(c->verb_name);
-	c->verb_name = settings_name(v->name);
-	strbuf_puts(&sql, "SELECT pg_catalog.current_setting(");
-	settings_add_literal(&sql, c->verb_name);
-	strbuf_puts(&sql, ", true)");
-	holder_ask_aside(c->h, c, strbuf_str(&sql), local_known);
+	settings_add(&names, name, "");
+	ask_hidden(c, names);
+	settings_clear(&names);
 }
 
-void verb_prelude(struct client *c, const struct verb *v)
-{
-	bool local = v->kind == SQL_SET_LOCAL;
+struct configs {
+	struct client *c;
+	struct setting *locals;
+};
 
-	if (c->failed)
-		return;
-	if (!unit_in_block(c))
-		client_warn(c, "25P01",
-		            local ? "SET LOCAL can only be used in transaction blocks"
-		                  : "SET CONSTRAINTS can only be used in transaction blocks");
+static void take_config(void *user, const char *name, bool local)
+{
+	struct configs *found = user;
+
+	settings_note_custom(found->c, name);
 	if (local)
-		before_set_local(c, v);
-	c->constraints |= !local;
+		settings_add(&found->locals, name, "");
+}
+
+static void before_set_config(struct client *c, const struct verb *v)
+{
+	struct configs found = { .c = c };
+
+	locals_read(v->text, take_config, &found);
+	if (found.locals)
+		ask_hidden(c, found.locals);
+	settings_clear(&found.locals);
 }
 
 /* ---- which is which ---- */
@@ -409,9 +447,28 @@ bool verb_is_ours(enum sql_kind kind)
 	return verbs[kind].where == HERE;
 }
 
-bool verb_has_prelude(enum sql_kind kind)
+bool verb_has_prelude(enum sql_kind kind, unsigned flags)
 {
-	return verbs[kind].where == PRELUDE;
+	return verbs[kind].where == PRELUDE || flags & SQL_CONFIG;
+}
+
+void verb_prelude(struct client *c, const struct verb *v)
+{
+	bool local = v->kind == SQL_SET_LOCAL;
+
+	if (c->failed)
+		return;
+	if (v->flags & SQL_CONFIG)
+		before_set_config(c, v);
+	if (verbs[v->kind].where != PRELUDE)
+		return;
+	if (!unit_in_block(c))
+		client_warn(c, "25P01",
+		            local ? "SET LOCAL can only be used in transaction blocks"
+		                  : "SET CONSTRAINTS can only be used in transaction blocks");
+	if (local)
+		before_set_local(c, v);
+	c->constraints |= !local;
 }
 
 bool verb_is_run_here(const struct client *c, enum sql_kind kind, unsigned flags)
@@ -426,6 +483,6 @@ void verb_run(struct client *c, const struct verb *v)
 {
 	if (verb_refuse_failed(c, v->kind))
 		return;
-	verb_note(c, v->flags);
+	verb_note(c, v);
 	verbs[v->kind].run(c, v);
 }

@@ -105,6 +105,10 @@ SESSIONS = {
                 'begin;\nset constraints d_r_fkey immediate;\ninsert into d values (4, 99);\ncommit;\nbegin;\n'
                 'insert into d values (5, 99);\ninsert into t values (99);\ncommit;\nset constraints all deferred;\n'
                 'select * from d;\n',
+    'deferred from its making': 'create table d(id int primary key);\ndrop table d;\nbegin;\ncreate table d(r int references t deferrable initially deferred);\n'
+                                'insert into d values (99);\ninsert into t values (99);\ncommit;\nbegin;\ninsert into d values (98);\ncommit;\n'
+                                'create table e(id int unique deferrable);\ninsert into e values (1), (2);\nupdate e set id = 3 - id;\n'
+                                'begin;\ninsert into e values (1);\nrollback;\n',
     'deferrable': 'create table e(id int unique deferrable, n int);\ninsert into e values (1, 1), (2, 2);\n'
                   'update e set id = 3 - id;\nbegin;\nset constraints all deferred;\nupdate e set id = 2;\n'
                   'update e set id = n;\ncommit;\ninsert into e values (1);\nselect * from e;\n',
@@ -141,8 +145,30 @@ SESSIONS = {
                'begin;\nset local application_name = \'x\';\ncommit;\nshow application_name;\n',
     'dying routines': 'create procedure c() language plpgsql as $$ begin insert into t values (40); commit; end $$;\n'
                       'begin;\ncall c();\nrollback;\nbegin;\ndo $$ begin rollback; end $$;\nrollback;\n',
+    'local by function': "begin;\nselect set_config('app.tenant', '1', true);\ncommit;\nselect current_setting('app.tenant', true);\n"
+                         "select set_config('work_mem', '9MB', true);\nshow work_mem;\nbegin;\nselect set_config('app.a', '2,(3', true), "
+                         "set_config( 'app.b' , 'x''y' ,\n true ), set_config('app.c', '4', false);\ncommit;\n"
+                         "select current_setting('app.a'), current_setting('app.b'), current_setting('app.c');\n",
+    'local, and then not': "select set_config('work_mem', '3MB', true)\\; select set_config('work_mem', '2MB', false);\nshow work_mem;\n"
+                           'begin read only;\nselect 1/0;\ncommit and chain;\nshow transaction_read_only;\nrollback;\n',
+    'local and not': "begin;\nset local work_mem = '1MB';\nset work_mem = '2MB';\ncommit;\nshow work_mem;\n"
+                     "begin;\nset work_mem = '3MB';\nset local work_mem = '4MB';\ncommit;\nshow work_mem;\n"
+                     "begin;\nsavepoint a;\nset local work_mem = '5MB';\nsavepoint b;\nset work_mem = '6MB';\nrollback to b;\ncommit;\nshow work_mem;\n"
+                     "begin;\nset local work_mem = '7MB';\nsavepoint b;\nset work_mem = '8MB';\nrelease b;\nshow work_mem;\ncommit;\nshow work_mem;\n"
+                     "begin;\nset local work_mem = '9MB';\nreset work_mem;\ncommit;\nshow work_mem;\n"
+                     "begin;\nset local time zone 'CET';\nset time zone 'EST';\ncommit;\nshow timezone;\n"
+                     "set local work_mem = '10MB'\\; set work_mem = '11MB';\nshow work_mem;\n",
     'local and definitions': "begin;\nset local lock_timeout = '4s';\ncreate table u(i int);\ncommit;\ntable u;\nbegin;\n"
                              "set local application_name = 'x';\nalter table u add j int;\ncommit;\ntable u;\nshow application_name;\n",
+    'read only by default': 'set default_transaction_read_only = on;\ninsert into t values (40);\nbegin;\ninsert into t values (41);\nrollback;\n'
+                            'begin read write;\ninsert into t values (42);\ncommit;\nbegin;\nset transaction read write;\n'
+                            'insert into t values (43);\ncommit and chain;\ninsert into t values (44);\ncommit;\nbegin;\ncommit and chain;\n'
+                            'show transaction_read_only;\nrollback;\nset session characteristics as transaction read write;\n'
+                            'insert into t values (45);\nselect id from t where id > 39;\nbegin read only;\nset transaction read write;\n'
+                            'insert into t values (46);\ncommit;\nbegin read only;\nselect 1;\nset transaction read write;\nrollback;\n',
+    'cursors of functions': 'create function f() returns refcursor language plpgsql as $$ declare c cursor for select * from t order by 1; '
+                            'begin open c; return c; end $$;\nbegin;\nselect f();\nfetch 1 in c;\ncommit;\nbegin;\nselect f();\n'
+                            'fetch 2 in c;\nrollback;\nselect f();\nselect f();\nfetch 1 in c;\n',
     'advice': 'explain (costs off) select * from t;\nshow transaction_read_only;\n',
 }
 
@@ -485,6 +511,9 @@ CONVERSATIONS = {
                                   (describe(b'S', b'') + SYNC, 1), (query(b'rollback'), 1), (BEGIN, 1),
                                   (parse(b'', b'delete from n') + execute(b'nothing') + parse(b'', b'select 1') + SYNC, 1),
                                   (describe(b'S', b'') + SYNC, 1), (query(b'rollback'), 1)],
+    'refused in a failed block': [(parse(b'', b'rollback') + SYNC, 1), (query(b'begin; select 1/0'), 1), (parse(b'', b'rollback and chain') + SYNC, 1),
+                                  (parse(b'', b'start transaction') + SYNC, 1), (bind(b'', b'') + execute(b'') + SYNC, 1)],
+    'discarded': [(run(b'discard all') + execute(b'') + SYNC, 1)],
     'names in one breath': [(parse(b'', b'prepare a1 as select 1') + bind(b'', b'') + execute(b'') + parse(b'a1', b'select 2') + SYNC, 1),
                             (query(b'deallocate all'), 1), (query(b'deallocate a1'), 1)],
     'passed over': [(run(b'select 1/0') + query(b'select 1') + SYNC, 1), (parse(b'x', b'commit') + bind(b'nothing', b'nothing') +
@@ -875,6 +904,39 @@ def statements_of_one_name_are_each_clients_own(cluster, top):
         asyncio.run(use_names_of_two(holder))
 
 
+def settings_are_each_clients_own(cluster, top):
+    """Those that the server does not list, too, and in whatever encoding."""
+    cluster.sql(TABLE)
+    cluster.sql('create role sue superuser login; create role bob; grant bob to app', user='postgres')
+    ask = (b"select current_setting('my.x'), current_setting('by.call'), session_user, current_user, current_setting('work_mem'), "
+           b"current_setting('session_replication_role'), current_setting('search_path')")
+    cluster.role = 'sue'
+    try:
+        with Holder(cluster, top) as holder, raw_client(holder) as one, raw_client(holder) as two:
+            def said(client, *texts):
+                for text in texts:
+                    client.sendall(query(text))
+                    got = read_until(client, b'Z')
+                    need(b'E' not in [kind for kind, _ in got], f'{text}: {got}')
+                return b''.join(body for kind, body in got if kind == b'D')
+
+            said(one, b"set client_encoding = latin1", b"set my.x = '\xfc'; set work_mem = '9MB'", b'set search_path = "s\xfc", public',
+                 b"select set_config('by.call', 'y', false)", b'set session_replication_role = replica; set session authorization app; set role bob')
+            mine = said(one, ask)
+            for word in (b'\xfc', b'y', b'app', b'bob', b'9MB', b'replica', b's\xfc'):
+                need(word in mine, f'{word!r} in {mine!r}')
+            for _ in range(2):
+                theirs = said(two, ask.replace(b"'my.x'", b"'my.x', true").replace(b"'by.call'", b"'by.call', true"))
+                need(b'sue' in theirs and not any(w in theirs for w in (b'app', b'bob', b'9MB', b'replica')), f'{theirs!r}')
+                same(said(one, ask), mine, 'after another client')
+            said(one, b'reset role; reset session authorization')
+            said(two, b'select 1')
+            need(b'sue' in said(one, ask), 'the role that it began with')
+    finally:
+        cluster.role = Cluster.role
+        cluster.sql('drop role sue, bob', user='postgres')
+
+
 def what_a_client_sets_does_not_end_the_transaction(cluster, top):
     """The transaction is idle whenever no client does anything."""
     cluster.sql(TABLE)
@@ -909,7 +971,8 @@ TESTS = [sessions_are_told_what_a_server_tells, messages_are_those_of_a_server, 
          what_was_sent_before_a_terminate_is_carried_out, long_settings_and_many_constraints_are_kept,
          the_end_of_the_server_is_said, what_cannot_be_prepared_is_known, what_a_plan_cannot_do_it_says,
          a_query_is_read_as_it_came_or_refused, roles_without_a_schema,
-         statements_of_one_name_are_each_clients_own, what_a_client_sets_does_not_end_the_transaction]
+         statements_of_one_name_are_each_clients_own, settings_are_each_clients_own,
+         what_a_client_sets_does_not_end_the_transaction]
 
 
 def attempt(number, test, cluster, top):

@@ -13,6 +13,7 @@ import ast
 import itertools
 import multiprocessing
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -35,6 +36,7 @@ PATIENCE = 60   # seconds, for an answer
 IMPATIENCE = 1  # the same while a sequence is made small: that it hangs is known then
 WORST = 12      # kinds of differences that are made small by each worker
 NAME = 'sequence'  # of the clients' application: without one the server would say the holder's
+PIECES = 7      # of so many sessions, in one the messages arrive in pieces
 EVERY = 20      # seconds between signs of life
 
 
@@ -114,7 +116,7 @@ class Pair:
     """Two equal databases, and the ways to them: the first directly, the second through a holder."""
 
     def __init__(self, cluster, top, number, control):
-        self.cluster, self.top, self.control = cluster, top, control
+        self.cluster, self.top, self.control, self.pieces = cluster, top, control, None
         self.names = [f'direct{number}', f'inside{number}']
         for name in self.names:
             cluster.sql(f'create database {name} owner {cluster.role}', user='postgres', database='postgres')
@@ -132,8 +134,18 @@ class Pair:
 
     def connect(self, holder, patience):
         ways = zip((self.cluster.socket, holder.clients), self.names)
-        return [pgwire.Peer(way, self.cluster.role, name, patience=patience, application_name=NAME)
+        pair = [pgwire.Peer(way, self.cluster.role, name, patience=patience, application_name=NAME)
                 for way, name in ways]
+        pair[1].pieces = self.pieces
+        return pair
+
+    @staticmethod
+    def leave(pair, messages):
+        """None, or how the two differ in that. What they were answered is not looked at."""
+        left = [peer.leave(messages) for peer in pair]
+        for peer in pair:
+            peer.socket.close()
+        return None if left[0] == left[1] else ([(b'?', str(left[0]).encode())], [(b'?', str(left[1]).encode())])
 
     def exchange(self, bursts, holder, patience):
         peers = {}
@@ -141,8 +153,14 @@ class Pair:
             for i, (client, wait, items) in enumerate(bursts):
                 if client not in peers:
                     peers[client] = self.connect(holder, patience)
+                messages = [m for _, part in items for m in part]
+                if messages[-1] == pgwire.TERMINATE:
+                    differs = self.leave(peers.pop(client), messages[:-1])
+                    if differs:
+                        return i, *differs
+                    continue
                 for peer in peers[client]:
-                    peer.send([m for _, messages in items for m in messages])
+                    peer.send(messages)
                 if not wait:
                     continue
                 want, got = (peer.answers() + knowledge(peer) for peer in peers[client])
@@ -256,6 +274,7 @@ def work(cluster, top, number, given, out):
         pair, known = Pair(cluster, top, number, given.control), set()
         for seed in given.seeds[number::WORKERS]:
             bursts = pgsequence.session(seed, PER_SESSION, given.without)
+            pair.pieces = random.Random(seed) if seed % PIECES == 3 else None
             found = pair.compare(bursts)
             out.put((seed, None))
             if not found:

@@ -11,7 +11,9 @@ import re
 
 import pgwire
 
-SCHEMA = '''drop table if exists d, t, x;
+SCHEMA = '''drop table if exists d, t, x cascade;
+create or replace function f() returns refcursor language plpgsql as
+$$ declare held cursor for select * from t order by id; begin open held; return held; end $$;
 create table t(id int primary key, v text);
 create table d(id int primary key, r int references t deferrable initially deferred);
 insert into t select i, 'v' || i from generate_series(1, 5) i;'''
@@ -29,7 +31,8 @@ EFFECTS = ("select * from t order by id", "select * from d order by id",
            "select to_regclass('x')", PREPARED_VIEW,
            CURSORS_VIEW,
            "select current_setting('work_mem'), current_setting('application_name'), current_setting('timezone'), "
-           "current_setting('transaction_read_only'), current_setting('client_min_messages')")
+           "current_setting('transaction_read_only'), current_setting('client_min_messages'), "
+           "coalesce(current_setting('app.x', true), '')")
 
 STATEMENTS, PORTALS = ('', '', 's1', 's2', 'S x'), ('', '', 'p1', 'p2')
 # Names of PREPARE and DECLARE are not those of Parse and Bind: what of the latter is about the transaction the server
@@ -46,13 +49,22 @@ ROWS = ['select 1', 'select * from t order by id', 'select count(*) from t', "in
         'delete from t where id = {id}', 'select id from t where id > {id} order by 1 for update',
         'select generate_series(1, 4)', 'insert into d values ({id}, {id})', 'insert into d values ({id}, 99)',
         'delete from d', 'table d', 'values (1), (2), (3)', 'create table x(i int)', 'drop table x',
-        'insert into x values ({id})', 'truncate d', 'select v, id from t where id = {id}']
+        'insert into x values ({id})', 'truncate d', 'select v, id from t where id = {id}',
+        "with w as (update t set v = 'w{id}' where id > {id} returning id) select count(*) from w",
+        "do $$ begin insert into d values ({id}, 1); exception when others then raise notice 'caught'; end $$",
+        "insert into t values ({id}, repeat('long', 7000))", "select repeat('long', 70{id}0)",
+        'select i from generate_series(1, 120) i', 'alter table x add column if not exists j int', 'create view y as table t',
+        'drop table if exists d', 'create table if not exists d(id int primary key, r int references t deferrable initially deferred)']
 WRONG = ['select 1/0', 'select bogus', 'selec 1', "insert into t values (1, 'dup')", "select 'x'::int",
          'select 1/(id - 3) from t order by id', "do $$ begin raise exception 'no'; end $$"]
 ODD = ['', '-- nothing', "do $$ begin raise notice 'yes'; end $$", 'select \';\', $x$ ; commit; $x$',
        'explain (costs off) select * from t', 'lock table t in share mode']
 SESSION = ["set work_mem = '{id}MB'", "set local work_mem = '8{id}kB'", 'reset work_mem', 'show work_mem', 'reset all',
            "set application_name = 'n{id}'", "set local application_name = 'l{id}'", 'show application_name',
+           "set app.x = 'x{id}'", "set local app.x = 'l{id}'", "select set_config('app.x', 'f{id}', true)",
+           "select coalesce(current_setting('app.x', true), '')", "select set_config('app.x', 's{id}', false)",
+           'set default_transaction_read_only = on', 'set default_transaction_read_only = off',
+           'set session characteristics as transaction read only', 'reset default_transaction_read_only',
            "select set_config('work_mem', '2MB', false)", "select set_config('work_mem', '3MB', true)",
            "set timezone = 'UTC'", "set local time zone 'CET'", 'show transaction_read_only', 'discard plans',
            'set constraints all immediate', 'set constraints all deferred', 'set constraints d_r_fkey immediate',
@@ -65,8 +77,10 @@ CURSOR = ['declare {cursor} cursor for select * from t order by id', 'declare {c
           'declare {cursor} scroll cursor for values (1), (2), (3)', 'fetch {cursor}', 'fetch 2 from {cursor}',
           'fetch all in {cursor}', 'fetch backward 1 from {cursor}', 'move {cursor}', 'close {cursor}', 'close all',
           CURSORS_VIEW,
-          'declare {cursor} cursor with hold for select id from t order by id']
-COPY_OUT = ['copy (select * from t order by id) to stdout', 'copy (select 1 union select 2) to stdout', 'copy (select 1/(id - 3) from t order by id) to stdout']
+          'declare {cursor} cursor with hold for select id from t order by id', 'select f()', 'fetch held',
+          'fetch 2 from {cursor}', 'close held']
+COPY_OUT = ['copy (select i, repeat(i::text, 50) from generate_series(1, 150) i) to stdout',
+            'copy (select id from t order by id) to stdout (format binary)', 'copy (select * from t order by id) to stdout', 'copy (select 1 union select 2) to stdout', 'copy (select 1/(id - 3) from t order by id) to stdout']
 COPY_IN = ['copy t from stdin', 'copy t(id) from stdin', 'copy nothing from stdin', 'copy d from stdin']
 PARAMETERS = [('select $1::int', 1), ('insert into t values ($1, $2)', 2), ('select * from t where id = $1', 1),
               ('delete from t where id > $1', 1), ("update t set v = $2 where id = $1::int returning v", 2)]
@@ -74,13 +88,12 @@ FUNCTIONS = [(177, (2, 3)), (1397, (-4,)), (154, (1, 0)), (154, (9, 2)), (999999
 
 # What no sequence has, since a plan answers otherwise. Pattern -> why.
 LEFT_OUT = {
-    r'set_config\(.*true\)': 'that a setting is local is known when SET LOCAL says so',
     r'client_min_messages': 'warnings of the holder do not ask for it',
-    r'read (only|write)': 'a plan does not follow it through SET TRANSACTION outside of blocks, a second BEGIN, AND CHAIN',
+    r'read write': 'a plan refuses it behind a SET of the same transaction, too',
 }
 # The same, of messages of the extended protocol.
 NOT_PARSED = {
-    r'(deallocate|discard) all': 'takes the statement without a name, too',
+    r'discard all': 'a server commits behind it at once, a plan with the rest of the pipeline',
 }
 # The same, of sessions with two clients: the plan's transaction has one session for both.
 NOT_SHARED = {
@@ -168,11 +181,13 @@ class Maker:
         formats = r.choice([(), (), (0,), (1,)])
         if name in self.copies:
             self.copies.add('portal ' + portal)
-        return f'Bind {portal!r} to {name!r} {values} {formats}', [pgwire.bind(portal, name, values, formats)]
+        binary = r.random() < 0.15
+        return (f'Bind {portal!r} to {name!r} {values} {formats}' + ' binary' * binary,
+                [pgwire.bind(portal, name, values, formats, binary)])
 
     def execute(self, portal):
         r = self.random
-        rows = r.choice([0, 0, 0, 1, 2])
+        rows = r.choice([0, 0, 0, 1, 2, 100])
         messages = [pgwire.execute(portal, rows)]
         if 'portal ' + portal in self.copies:
             messages += self.data(r.random() < 0.3)
@@ -226,12 +241,24 @@ class Maker:
                 items.append(('Flush', [pgwire.FLUSH]))
             if r.random() < 0.08:
                 items.append(('Sync', [pgwire.SYNC]))
+            if r.random() < 0.02:
+                items.append(self.function())
         end = r.random()
         if end < 0.85:
             items.append(('Sync', [pgwire.SYNC]))
         elif end < 0.92:
             items.append(('Flush', [pgwire.FLUSH]))
         self.add(items, end < 0.92 and r.random() < 0.9)
+
+    def function(self):
+        oid, values = self.random.choice(FUNCTIONS)
+        return f'FunctionCall {oid} {values}', [pgwire.call(oid, values)]
+
+    def leave(self):
+        """The client takes its leave behind what it says, and another one comes."""
+        r = self.random
+        items = [self.simple()] if r.random() < 0.5 else self.piece() + [('Sync', [pgwire.SYNC])] * (r.random() < 0.7)
+        self.add([*items, ('Terminate', [pgwire.TERMINATE])])
 
     def settle(self):
         self.add([('Sync', [pgwire.SYNC]), ("Query 'rollback'", [pgwire.query('rollback')])])
@@ -244,11 +271,12 @@ class Maker:
         kind = r.random()
         if kind < 0.48:
             self.add([self.simple() for _ in range(r.choices([1, 2], [9, 1])[0])])
-        elif kind < 0.98:
+        elif kind < 0.97:
             self.batch()
+        elif kind < 0.985:
+            self.add([self.function()])
         else:
-            oid, values = r.choice(FUNCTIONS)
-            self.add([(f'FunctionCall {oid} {values}', [pgwire.call(oid, values)])])
+            self.leave()
 
     def sequence(self):
         for _ in range(self.random.randint(2, 8)):
@@ -324,7 +352,7 @@ def shrink_queries(bursts, fails):
 
 def is_whole(bursts):
     """Can each burst that waits be answered: does it end with what makes the server send its answers?"""
-    return all(items[-1][0].split()[0] in ('Sync', 'Flush', 'Query', 'FunctionCall') for _, wait, items in bursts if wait)
+    return all(items[-1][0].split()[0] in ('Sync', 'Flush', 'Query', 'FunctionCall', 'Terminate') for _, wait, items in bursts if wait)
 
 
 def shrink(bursts, differs):

@@ -20,7 +20,7 @@ VERSION_3, SSL_REQUEST = 196608, 80877103
 SOURCE_FIELDS = b'FLRS'
 # The last answer to each message of the extended protocol.
 LAST = {b'P': (b'1',), b'B': (b'2',), b'C': (b'3',), b'D': (b'T', b'n'), b'E': (b'C', b'I', b's')}
-SILENT = (b'd', b'c', b'f', b'H')
+SILENT = (b'd', b'c', b'f', b'H', b'X')
 COPY_ENDS = (b'c', b'f')
 
 
@@ -38,11 +38,11 @@ def parse(name, sql, types=()):
     return b'P', text(name, sql) + struct.pack(f'!H{len(types)}I', len(types), *types)
 
 
-def bind(portal, name, values=(), result_formats=()):
-    """VALUES: text, or None."""
-    body = text(portal, name) + struct.pack('!HH', 0, len(values))
+def bind(portal, name, values=(), result_formats=(), binary=False):
+    """VALUES: text, or None; BINARY: numbers are sent as int4."""
+    body = text(portal, name) + (struct.pack('!HHH', 1, 1, len(values)) if binary else struct.pack('!HH', 0, len(values)))
     for value in values:
-        data = b'' if value is None else str(value).encode()
+        data = struct.pack('!i', value) if binary and isinstance(value, int) else b'' if value is None else str(value).encode()
         body += struct.pack('!i', -1 if value is None else len(data)) + data
     return b'B', body + struct.pack(f'!H{len(result_formats)}H', len(result_formats), *result_formats)
 
@@ -75,7 +75,7 @@ def fail(why='enough'):
     return b'f', text(why)
 
 
-SYNC, FLUSH, COPY_DONE = (b'S', b''), (b'H', b''), (b'c', b'')
+SYNC, FLUSH, COPY_DONE, TERMINATE = (b'S', b''), (b'H', b''), (b'c', b''), (b'X', b'')
 
 
 def encode(kind, body):
@@ -142,7 +142,7 @@ class Peer:
         self.buffer, self.at = b'', 0
         self.parameters = {}  # as the server has reported them last
         self.unanswered, self.skipping, self.status = collections.deque(), False, b''
-        self.password = password
+        self.password, self.pieces = password, None
         words = text('user', user, 'database', database, *(w for pair in settings.items() for w in pair)) + b'\0'
         self.socket.sendall(struct.pack('!II', len(words) + 8, VERSION_3) + words)
         self.hello = self.start()
@@ -172,7 +172,12 @@ class Peer:
         return got
 
     def write(self, messages):
-        self.socket.sendall(b''.join(encode(*m) for m in messages))
+        sent = b''.join(encode(*m) for m in messages)
+        while self.pieces and len(sent) > 1:  # a random.Random: as they might arrive
+            size = self.pieces.choice([1, 2, 5, 6, 40, 400, 4000, 40000])
+            self.socket.sendall(sent[:size])
+            sent = sent[size:]
+        self.socket.sendall(sent)
 
     def read(self):
         """The next message that is not the report of a parameter."""
@@ -192,6 +197,18 @@ class Peer:
             if not piece:
                 raise EOFError('the server has closed the connection')
             self.buffer, self.at = self.buffer[self.at:] + piece, 0
+
+    def leave(self, messages):
+        """Sends them and a Terminate; true when the server has then closed the connection."""
+        try:
+            self.write([*messages, TERMINATE])
+            while self.socket.recv(1 << 18):
+                pass
+        except ConnectionError:
+            pass
+        except OSError:
+            return False
+        return True
 
     # What has to be answered yet: kinds of messages, in their order.
 
