@@ -210,3 +210,28 @@ CONTROLS=(forged remoded attributed swapped)
 		atoll stop --force p
 	done
 }
+
+# What an undo took for the batch's is on disk before its decision, and recovery looks for that.
+@test "der_01 cli an undo that is killed is finished with what it found" {
+	outside_tmp
+	for strategy in overlay copy; do
+		for point in txn.undo.prepared txn.undo.after-decision dir.undo.op dir.undo.attrs txn.undo.undone; do
+			echo "$strategy $point"
+			began "$strategy"
+			cd tree
+			atoll commit p
+			for file in one new/n; do
+				cp -p "$file" .anew
+				touch -d 2005-05-05 .anew
+				mv .anew "$file"
+			done
+			run env ATOLL_CRASHPOINT="$point" "$ATOLL" rollback p
+			[ "$status" -eq 137 ]
+			atoll recover
+			[ "$point" != txn.undo.prepared ] || { ours_is_there && atoll rollback p; }
+			originals_are_there
+			cd ..
+			atoll stop --force p
+		done
+	done
+}
