@@ -9,6 +9,7 @@
 #include "fs/atomic.h"
 #include "fs/content.h"
 #include "fs/copy.h"
+#include "fs/mount.h"
 #include "fs/resolve.h"
 #include "fs/xattr.h"
 #include "util/cleanup.h"
@@ -129,9 +130,22 @@ static struct fs_stat original_of(const struct first *f)
 	};
 }
 
+/* Where copies share their blocks, to read more than that costs more than to make the copy. */
+#define READ_MAX (64u << 10)
+
+static bool shares_blocks(int dir_fd)
+{
+	struct mount_info mount;
+
+	return mount_info(dir_fd, &mount) < 0 || strcmp(mount.name, "btrfs") == 0 ||
+	       strcmp(mount.name, "xfs") == 0 || strcmp(mount.name, "bcachefs") == 0;
+}
+
 /* Of the copy: whatever becomes of the original, the view was made of this. */
 static void take_content(const struct tree_both *at, struct base_entry *e, struct fs_stat *made)
 {
+	if (made->size > READ_MAX && shares_blocks(at->work_fd))
+		return;
 	fs_content_take(at->work_fd, e->name, made);
 	e->src.content = made->content;
 	/* Some cannot be given to a copy. */

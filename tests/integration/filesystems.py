@@ -494,6 +494,22 @@ def der_03_both_make(place, kind, who):
     case.atoll('commit', 'q', '--yes', code=3)
 
 
+def der_03_large_clones_are_not_read(place, kind):
+    """Where a copy shares its blocks, start reads no large file for the record of what it holds."""
+    at = place.mount(kind, 'fs')
+    case = Case('root', 'copy', at / 'root', at / 'home')
+    case.root.mkdir()
+    for name, size in (('large', 1 << 20), ('small', 1 << 10)):
+        (case.root / name).write_bytes(b'x' * size)
+    case.atoll('start', 'p', '--dir', str(case.root), '--strategy', 'copy')
+    case.exec('echo new >large; echo new >small')
+    sh('sleep 0.02; touch large small', cwd=case.root)
+    said = case.atoll('commit', 'p', '--yes', code=3)
+    conflicts = sorted(Path(line.split(': ')[1]).name for line in said.splitlines() if 'conflict: ' in line)
+    if conflicts != ['large']:
+        raise Broken(f'conflicts: {conflicts}: {said}')
+
+
 def fill_up(folder):
     """Not a block is left on FOLDER's filesystem, once what it was about to write is written."""
     with open(folder / 'filler', 'wb', buffering=0) as filler:
@@ -578,6 +594,7 @@ def all_tests():
             yield f'der_03_swapped_by_somebody_{kind}_{who}', lambda p, k=kind, w=who: der_03_swapped_by_somebody(p, k, w)
         yield f'der_03_plans_apart_{who}', lambda p, w=who: der_03_plans_apart(p, 'ext4', w)
         yield f'der_03_both_make_{who}', lambda p, w=who: der_03_both_make(p, 'ext4', w)
+    yield 'der_03_large_clones_are_not_read', lambda p: der_03_large_clones_are_not_read(p, 'xfs')
     yield 'ovl_04_05_hung_mount_below_root', lambda p: ovl_04_05_hung_mount_below(p, None, 'root', 'overlay')
     yield 'ovl_04_05_hung_mount_below_user', lambda p: ovl_04_05_hung_mount_below(p, None, 'user', 'overlay')
     for strategy in ('overlay', 'copy'):
