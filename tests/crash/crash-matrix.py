@@ -552,7 +552,7 @@ def settle(scenario, world, allowed, number, point):
     scenario.look(world, point)
     scenario.finish(world, state)
     if not isinstance(scenario, Stop):
-        world.stop_and_count()
+        world.stop_and_count(purged='purge' in following)
 
 
 def guard(label, body):
