@@ -382,8 +382,9 @@ ATOLL_API int atoll_plan_paths(struct atoll_plan *p, atoll_path_fn fn, void *use
 /* History of a plan, oldest first: commits, failures, commands. Times are UTC. */
 struct atoll_event {
 	int64_t at_ms;
-	const char *what;    /* "start" "add" "exec" "commit" "rollback" "reset" "recover" ... */
-	int code;            /* 0, or the negative code it ended with */
+	const char
+		*what; /* "start" "exec" "commit" "dry-run" "undo" "redo" "rollback" "reset" ... */
+	int code;      /* 0, or the negative code it ended with */
 	const char *message; /* or "" */
 };
 typedef int (*atoll_event_fn)(void *user, const struct atoll_event *event);
@@ -683,7 +684,7 @@ ATOLL_API int atoll_plan_digest(struct atoll_plan *p, char ret_digest[ATOLL_DIGE
 #define ATOLL_NO_UNDO             0x10u  /* do not keep what undo needs */
 #define ATOLL_DRY_RUN             0x20u  /* prepare, then withdraw */
 #define ATOLL_FORCE               0x40u  /* stop: drop uncommitted work */
-#define ATOLL_KEEP_THEIRS         0x80u  /* rollback: leave entries somebody changed since */
+#define ATOLL_KEEP_THEIRS         0x80u  /* undo, rollback: leave entries changed since by others */
 #define ATOLL_FF_ONLY             0x200u /* git: a branch somebody else moved, too, is a conflict */
 #define ATOLL_KEEP_WORK           0x100u /* rollback: what was committed is uncommitted work again */
 #define ATOLL_ALLOW_GIT_PROGRAMS  0x400u /* hooks and settings by which git runs programs */
@@ -725,6 +726,17 @@ ATOLL_API int atoll_plan_commit_with(struct atoll_plan *p, const struct atoll_co
 /* Drops the work; on a committed plan puts the originals back first. With ATOLL_KEEP_WORK it puts
  * them back and drops nothing: what was committed is work again, and the plan is open. */
 ATOLL_API int atoll_plan_rollback(struct atoll_plan *p, unsigned flags, struct atoll_result *res);
+/*
+ * Takes the last commit of the plan back, alone; called again, the one before. Uncommitted changes, of this and
+ * of other plans, stay as they are. FLAGS: ATOLL_ALLOW_PARTIAL, ATOLL_KEEP_THEIRS. -ATOLL_E_CONFLICT, with nothing
+ * changed: what it committed was changed since, or another plan committed later on the same entries, which the
+ * message names. -ATOLL_E_STATE: there is no commit to undo. What redo needs is kept as long as the commit could
+ * have been undone.
+ */
+ATOLL_API int atoll_plan_undo(struct atoll_plan *p, unsigned flags, struct atoll_result *res);
+/* Carries the last commit that was undone out again, with the same checks. -ATOLL_E_CONFLICT, with nothing
+ * changed: what the undo put back was changed since. -ATOLL_E_UNSUPPORTED: a custom strategy took part. */
+ATOLL_API int atoll_plan_redo(struct atoll_plan *p, struct atoll_result *res);
 /* Takes over into the workspaces what somebody else changed meanwhile, where the plan changed nothing;
  * what both changed is named by notes and stays a conflict. No work is lost. */
 ATOLL_API int atoll_plan_refresh(struct atoll_plan *p, struct atoll_result *res);

@@ -134,18 +134,23 @@ static int check_not_inside(struct cli *c)
 	return cli_fail_error(c, &err);
 }
 
-int cli_open_plan_settled(struct cli *c)
+int cli_open_plan_by(struct cli *c, int (*find)(struct cli *c))
 {
 	int status = cli_open(c);
 
 	if (status)
 		return status;
 	settle(c);
-	status = which_plan(c);
+	status = find(c);
 	if (status)
 		return status;
 	cleanup_retention(c->atoll, atoll_plan_id(c->plan));
 	return check_not_inside(c);
+}
+
+int cli_open_plan_settled(struct cli *c)
+{
+	return cli_open_plan_by(c, which_plan);
 }
 
 unsigned cli_policy(const struct cli *c)

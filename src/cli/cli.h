@@ -102,6 +102,8 @@ int cli_open_settled(struct cli *c);
 int cli_open_plan(struct cli *c);
 /* The same for a command that needs the plan's lock. */
 int cli_open_plan_settled(struct cli *c);
+/* Where FIND sets c->plan: 0, or an exit status after it said why not. */
+int cli_open_plan_by(struct cli *c, int (*find)(struct cli *c));
 /* ATOLL_DENY_* that the settings ask for. */
 unsigned cli_policy(const struct cli *c);
 /* True when it may be done: --yes, or no terminal to ask at, or the answer was yes. */
@@ -198,6 +200,7 @@ extern const struct command cmd_lock;
 extern const struct command cmd_log;
 extern const struct command cmd_open;
 extern const struct command cmd_recover;
+extern const struct command cmd_redo;
 extern const struct command cmd_refresh;
 extern const struct command cmd_remote;
 extern const struct command cmd_rollback;
@@ -208,6 +211,7 @@ extern const struct command cmd_start;
 extern const struct command cmd_status;
 extern const struct command cmd_rm;
 extern const struct command cmd_token;
+extern const struct command cmd_undo;
 extern const struct command cmd_version;
 
 /* What `atoll help CMD` prints; CMD may be NULL. Returns an exit status. */

@@ -268,7 +268,7 @@ const struct command cmd_commit = {
 		"With PATHs only what lies at or below them is committed, all of it or nothing; the rest\n"
 		"stays in the plan, and more commits may follow.\n"
 		"What somebody else changed meanwhile is not overwritten: exit 3 names the paths, and\n"
-		"nothing is changed. A commit can be undone with rollback as long as undo.retention\n"
+		"nothing is changed. A commit can be undone with undo as long as undo.retention\n"
 		"says (atoll config), or --retain.",
 	.options = options,
 	.pick = PICK_AT_WORK,

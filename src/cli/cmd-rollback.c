@@ -4,7 +4,9 @@
 #include "cli/there.h"
 
 #include "util/cleanup.h"
+#include "util/mem.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 static const struct decide_flag flag_table[] = {
@@ -93,6 +95,23 @@ static int undo(struct cli *c, unsigned flags)
 	return EXIT_SUCCESS;
 }
 
+/* Its commits it takes back unasked; what was never committed is gone afterwards. */
+static bool may_drop(const struct cli *c)
+{
+	int64_t changes = atoll_plan_diff(c->plan, NULL, NULL, NULL);
+	cleanup_free char *question = NULL;
+
+	if (changes == 0)
+		return true;
+	question = changes < 0
+	                   ? xasprintf("drop the uncommitted changes of plan %s, too?",
+	                               atoll_plan_name(c->plan))
+	                   : xasprintf("drop %" PRId64 " uncommitted %s of plan %s, too?", changes,
+	                               cli_plural((uint64_t)changes, "change", "changes"),
+	                               atoll_plan_name(c->plan));
+	return cli_confirm(c, question);
+}
+
 static int rollback_run(struct cli *c)
 {
 	unsigned flags;
@@ -100,7 +119,13 @@ static int rollback_run(struct cli *c)
 
 	if (status == 0)
 		status = cli_open_plan_settled(c);
-	return status ? status : undo(c, flags);
+	if (status)
+		return status;
+	if (!(flags & ATOLL_KEEP_WORK) && !may_drop(c)) {
+		cli_say(c, "nothing was changed");
+		return EXIT_FAILURE;
+	}
+	return undo(c, flags);
 }
 
 static const struct option_row options[] = {
@@ -161,10 +186,12 @@ const struct command cmd_rollback = {
 	.run = rollback_run,
 	.decides = true,
 	.words = "PLAN",
-	.everyday = true,
-	.summary = "undo a plan's commits and drop its work",
-	.about = "The very files that were there before come back. If one of them was changed by\n"
-		 "somebody since the commit, nothing is undone and exit 3 names it.",
+	.summary = "undo all commits of a plan and drop its work, in one step",
+	.about =
+		"For scripts: atoll undo takes commits back one by one and keeps the work. The very files\n"
+		"that were there before come back. If one of them was changed since the commit, nothing is\n"
+		"undone and exit 3 names it. On a terminal it asks before it drops uncommitted changes.\n"
+		"What it undid cannot be done again.",
 	.options = options,
 	.min_words = 1,
 	.max_words = 1,

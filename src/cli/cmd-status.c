@@ -168,8 +168,7 @@ static void say_next(const struct view *v)
 		cli_next(v->c, "atoll diff %s, then atoll commit %s or atoll discard %s", name,
 		         name, name);
 	else if (v->undoable)
-		cli_next(v->c, "atoll rollback %s undoes it; atoll rm %s makes it final", name,
-		         name);
+		cli_next(v->c, "atoll undo %s undoes it; atoll rm %s makes it final", name, name);
 	else if (v->state == ATOLL_PLAN_COMMITTED)
 		cli_next(v->c, "atoll rm %s when it is no longer needed", name);
 	else

@@ -106,10 +106,10 @@ char *decide_undo_words(const struct cli *c, unsigned flags)
 		(void)snprintf(when, sizeof(when), " until %s", until);
 	}
 	if (final)
-		return xasprintf("%s cannot be undone; undo the rest%s: atoll rollback %s --allow "
+		return xasprintf("%s cannot be undone; undo the rest%s: atoll undo %s --allow "
 		                 "partial",
 		                 final, when, name);
-	return xasprintf("undo%s: atoll rollback %s", when, name);
+	return xasprintf("undo%s: atoll undo %s", when, name);
 }
 
 int decide_json(const struct cli *c, unsigned flags)

@@ -33,6 +33,8 @@ static const struct command *const commands[] = {
 	&cmd_log,
 	/* decide */
 	&cmd_commit,
+	&cmd_undo,
+	&cmd_redo,
 	&cmd_rollback,
 	&cmd_discard,
 	&cmd_refresh,

@@ -31,7 +31,7 @@ static const struct other_word words[] = {
 	{ "update", "bring in what changed outside", "refresh" },
 	{ "sync", "bring in what changed outside", "refresh" },
 	{ "rebase", "bring in what changed outside", "refresh" },
-	{ "revert", "undo a plan's commits", "rollback PLAN" },
+	{ "revert", "take the last commit back", "undo" },
 	{ "delete", "end a plan", "rm PLAN" },
 	{ "remove", "end a plan", "rm PLAN" },
 	{ "end", "end a plan", "rm PLAN" },

@@ -14,8 +14,8 @@ static void say(const struct there_run *t)
 	if (o->pulled == 0)
 		cli_say(t->c, "%s: nothing is pending there", name);
 	else
-		cli_say(t->c, "committed %" PRIu64 " %s from %s; undo: atoll rollback %s",
-		        o->pulled, cli_plural(o->pulled, "change", "changes"), name, o->plan_name);
+		cli_say(t->c, "committed %" PRIu64 " %s from %s; undo: atoll undo %s", o->pulled,
+		        cli_plural(o->pulled, "change", "changes"), name, o->plan_name);
 }
 
 static int commit_run(struct cli *c)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Deciding: commit, rollback, reset, refresh. A commit is of what somebody has looked at: the digest of
+ * Deciding: commit, undo, redo, rollback, reset, refresh. A commit is of what somebody has looked at: the digest of
  * the diff comes in If-Match, and the library commits only what has it.
  */
 #include "daemon/api.h"
@@ -207,7 +207,53 @@ static int rollback(struct call *c)
 	return r < 0 ? r : api_decided(c, p, "rollback", flags);
 }
 
+struct undo {
+	const char **allow;
+	bool keep_theirs;
+};
+
+static const struct body_member undo_members[] = {
+	BODY_MAY(BODY_TEXTS, struct undo, allow),
+	BODY_MAY(BODY_BOOL, struct undo, keep_theirs),
+	BODY_END,
+};
+
+static int undo(struct call *c)
+{
+	cleanup_body struct body b = BODY_INIT;
+	cleanup_plan struct atoll_plan *p = NULL;
+	struct undo want = { 0 };
+	unsigned flags = 0;
+	int r = body_read(c, &b, undo_members, &want);
+
+	if (r == 0)
+		r = api_words(c, "allow", want.allow, rollback_words, &flags);
+	if (r == 0)
+		r = call_plan(c, 0, &p);
+	if (r != 0)
+		return r < 0 ? r : 0;
+	flags |= want.keep_theirs ? ATOLL_KEEP_THEIRS : 0;
+	api_settle(c, p);
+	r = atoll_plan_undo(p, flags, c->res);
+	return r < 0 ? r : api_decided(c, p, "undo", flags);
+}
+
 static const struct body_member no_members[] = { BODY_END };
+
+static int redo(struct call *c)
+{
+	cleanup_body struct body b = BODY_INIT;
+	cleanup_plan struct atoll_plan *p = NULL;
+	int r = body_read(c, &b, no_members, NULL);
+
+	if (r == 0)
+		r = call_plan(c, 0, &p);
+	if (r != 0)
+		return r < 0 ? r : 0;
+	api_settle(c, p);
+	r = atoll_plan_redo(p, c->res);
+	return r < 0 ? r : api_decided(c, p, "redo", 0);
+}
 
 static int decide(struct call *c, const char *format,
                   int (*verb)(struct atoll_plan *p, struct atoll_result *res))
@@ -239,6 +285,8 @@ static int refresh(struct call *c)
 
 const struct route decide_routes[] = {
 	{ "POST", "/v1/plans/{plan}/commit", MAY_REVIEW, ROUTE_STORE, KIB(1024), commit },
+	{ "POST", "/v1/plans/{plan}/undo", MAY_REVIEW, ROUTE_STORE, KIB(16), undo },
+	{ "POST", "/v1/plans/{plan}/redo", MAY_REVIEW, ROUTE_STORE, KIB(16), redo },
 	{ "POST", "/v1/plans/{plan}/rollback", MAY_REVIEW, ROUTE_STORE, KIB(16), rollback },
 	{ "POST", "/v1/plans/{plan}/reset", MAY_AGENT, ROUTE_STORE, KIB(16), reset },
 	{ "POST", "/v1/plans/{plan}/refresh", MAY_AGENT, ROUTE_STORE, KIB(16), refresh },

@@ -77,7 +77,7 @@ extern const struct route auth_routes[];   /* api-auth.c: /v1/sandboxes/{sandbox
 extern const struct route key_routes[];    /* api-keys.c: /v1/keys */
 extern const struct route plan_routes[];   /* api-plans.c */
 extern const struct route diff_routes[];   /* api-diff.c */
-extern const struct route decide_routes[]; /* api-decide.c: commit, rollback, reset, refresh */
+extern const struct route decide_routes[]; /* api-decide.c: commit, undo, reset, ... */
 extern const struct route log_routes[];    /* api-log.c */
 extern const struct route event_routes[];  /* api-events.c */
 extern const struct route job_routes[];    /* api-jobs.c */

@@ -96,7 +96,8 @@ static int hash_xattrs(const struct tree_compare *t, const char *path, uint64_t 
 static bool is_as_left(const struct tree_compare *t, const char *path, const struct fs_stat *base,
                        struct fs_stat *now)
 {
-	return tree_same(base, now) || (t->left_by_us && t->left_by_us(t->left_ctx, path, now)) ||
+	return tree_same(base, now) ||
+	       (t->left_by_us && t->left_by_us(t->left_ctx, path, base, now)) ||
 	       fs_content_same(t->orig_fd, path, base, now);
 }
 

@@ -25,7 +25,8 @@ struct tree_compare {
 	unsigned threads;               /* 0: default */
 	/* Is NOW how we left the original PATH ourselves, its content and metadata those of the
 	 * base? NULL: we never touched one. */
-	bool (*left_by_us)(const void *ctx, const char *path, const struct fs_stat *now);
+	bool (*left_by_us)(const void *ctx, const char *path, const struct fs_stat *base,
+	                   const struct fs_stat *now);
 	const void *left_ctx;
 };
 /* Fills CS, sorted. A change of an entry that could not be read (BASE_UNREADABLE) is in the set

@@ -139,7 +139,8 @@ static int identify_named(const struct addition *add, struct sandbox_row *row, s
 		                                 .strategy = add->strategy->name,
 		                                 .root = add->resource->root,
 		                                 .area = "",
-		                                 .work = "" };
+		                                 .work = "",
+		                                 .store_fd = FD_NONE };
 	cleanup_participant struct atoll_participant *part = NULL;
 	cleanup_free char *id = NULL;
 	char hash[HASH_TEXT_LEN];

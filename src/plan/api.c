@@ -15,6 +15,7 @@
 #include "plan/hold.h"
 #include "plan/job.h"
 #include "plan/news.h"
+#include "plan/plan-undo.h"
 #include "strategy/strategy.h"
 #include "util/cleanup.h"
 
@@ -507,6 +508,18 @@ int atoll_plan_rollback(struct atoll_plan *p, unsigned flags, struct atoll_resul
 	if (flags & ~(ATOLL_ALLOW_PARTIAL | ATOLL_KEEP_THEIRS | ATOLL_KEEP_WORK))
 		return refuse(res, "rollback does not know this flag");
 	ANSWER(check_plan(p, res), plan_rollback(p, flags, res, &err));
+}
+
+int atoll_plan_undo(struct atoll_plan *p, unsigned flags, struct atoll_result *res)
+{
+	if (flags & ~(ATOLL_ALLOW_PARTIAL | ATOLL_KEEP_THEIRS))
+		return refuse(res, "undo does not know this flag");
+	ANSWER(check_plan(p, res), plan_undo(p, flags, res, &err));
+}
+
+int atoll_plan_redo(struct atoll_plan *p, struct atoll_result *res)
+{
+	ANSWER(check_plan(p, res), plan_redo(p, res, &err));
 }
 
 int atoll_plan_reset(struct atoll_plan *p, struct atoll_result *res)

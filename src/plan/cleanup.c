@@ -29,6 +29,7 @@
 #include "plan/plan-stop.h"
 #include "plan/private-files.h"
 #include "plan/sandbox.h"
+#include "strategy/moves.h"
 #include "txn/recover.h"
 #include "txn/txn.h"
 #include "util/cleanup.h"
@@ -450,6 +451,22 @@ int cleanup_purge(struct atoll *a, unsigned flags, struct atoll_result *res, str
 		return error_prefix(err, r, "removed %d, but not everything", removed);
 	}
 	return removed;
+}
+
+/* ---- what undo and redo left word of ---- */
+
+void cleanup_moves(struct atoll *a)
+{
+	cleanup_free struct plan_row *rows = NULL;
+	int64_t oldest_ms = INT64_MAX;
+	size_t n = 0;
+
+	if (!moves_any(a->home_fd) || plan_rows(a, &rows, &n, NULL) < 0)
+		return;
+	for (size_t i = 0; i < n; i++)
+		if (rows[i].created_ms < oldest_ms)
+			oldest_ms = rows[i].created_ms;
+	moves_tidy(a->home_fd, oldest_ms);
 }
 
 /* ---- retention ---- */

@@ -141,7 +141,9 @@ int plan_commit(struct atoll_plan *p, const struct atoll_commit *commit, struct 
 	if (r < 0)
 		return r;
 	r = commit_locked(&op, commit, res, err);
-	if (!(commit->flags & ATOLL_DRY_RUN))
+	if (commit->flags & ATOLL_DRY_RUN)
+		op.verb = "dry-run"; /* for the history */
+	else
 		op.flags |= OP_DECIDES;
 	r = plan_op_end(&op, r, err);
 	cleanup_retention(p->a, p->id);

@@ -256,6 +256,7 @@ int plan_op_remove(struct plan_op *op, struct atoll_result *res, struct error *e
 	resource_locks_forget(op->resources, op->a);
 	plan_lock_forget(op->a, op->plan.id);
 	owner_drop(op->a, op->plan.id);
+	cleanup_moves(op->a);
 	return 0;
 }
 

@@ -241,6 +241,7 @@ void plan_exec_on_job(void (*began)(void *ctx), void *ctx);
 int plan_path(struct atoll_plan *p, const char *sandbox, char **ret_path, struct error *err);
 int plan_commit(struct atoll_plan *p, const struct atoll_commit *commit, struct atoll_result *res,
                 struct error *err);
+/* plan_undo() and plan_redo(): plan-undo.h. */
 int plan_rollback(struct atoll_plan *p, unsigned flags, struct atoll_result *res,
                   struct error *err);
 int plan_reset(struct atoll_plan *p, struct atoll_result *res, struct error *err);
@@ -311,6 +312,9 @@ int cleanup_retire(struct atoll *a, const struct plan_row *row, unsigned flags,
  * whose lock is free. The plan with the id EXCEPT, which the caller works on, stays; NULL: none. Failures
  * wait for the next time. */
 void cleanup_retention(struct atoll *a, const char *except);
+/* What is written down about entries that were moved away and back (strategy/moves.h), and older than every
+ * plan, goes. */
+void cleanup_moves(struct atoll *a);
 
 /* ---- redact.c ---- */
 

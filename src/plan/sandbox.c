@@ -427,7 +427,8 @@ int sandbox_open(struct sandbox *s, struct atoll *a, const char *plan_name,
 		                           .work = row->work,
 		                           .generation = row->generation,
 		                           .stale = row->stale,
-		                           .excludes = &s->excludes };
+		                           .excludes = &s->excludes,
+		                           .store_fd = a->home_fd };
 	int r = list_excludes(a->reg, row, &s->excludes, err);
 
 	return r < 0 ? r : participant_new(&opt, &s->part, err);

@@ -6,7 +6,7 @@
 
 #include <limits.h>
 
-#define COLUMNS "plan, number, state, flags, created_ms, retain_until_ms, released"
+#define COLUMNS "plan, number, state, flags, created_ms, retain_until_ms, released, turn"
 
 static void read_batch(struct cols *c, void *item)
 {
@@ -19,6 +19,7 @@ static void read_batch(struct cols *c, void *item)
 	row->created_ms = cols_int(c, INT64_MIN, INT64_MAX);
 	row->retain_until_ms = cols_int(c, INT64_MIN, INT64_MAX);
 	row->released = cols_bool(c);
+	row->turn = cols_int(c, INT64_MIN, INT64_MAX);
 }
 
 #define BATCH_ROWS ((struct rows){ .size = sizeof(struct batch_row), .read = read_batch })
@@ -124,11 +125,40 @@ int registry_batch_list_expired(struct registry *r, int64_t now_ms, registry_bat
                                 struct error *err)
 {
 	/* In the words of the partial index, or it would not be used. */
-	static const char sql[] = "SELECT " COLUMNS " FROM batch WHERE state = 3 AND released = 0 "
-				  "AND retain_until_ms > 0 AND retain_until_ms <= ?1 "
-				  "ORDER BY retain_until_ms";
+	static const char sql[] =
+		"SELECT " COLUMNS " FROM batch WHERE state IN (3, 6) "
+		"AND released = 0 AND retain_until_ms > 0 AND retain_until_ms <= ?1 "
+		"ORDER BY retain_until_ms";
 
 	return list(r, sql, ARGS(INT_VALUE(now_ms)), fn, ctx, err);
+}
+
+int registry_batch_list_latest(struct registry *r, enum batch_state state, registry_batch_fn fn,
+                               void *ctx, struct error *err)
+{
+	static const char sql[] = "SELECT " COLUMNS " FROM batch WHERE state = ?1 "
+				  "ORDER BY turn DESC, plan, number DESC";
+
+	return list(r, sql, ARGS(INT_VALUE(state)), fn, ctx, err);
+}
+
+int registry_batch_take_turn(struct registry *r, const char *plan, uint32_t number, int64_t now_ms,
+                             struct error *err)
+{
+	static const char last[] = "SELECT coalesce(max(turn), 0) FROM batch";
+	static const char sql[] = "UPDATE batch SET turn = ?3 WHERE plan = ?1 AND number = ?2";
+	int64_t turn = 0;
+	int k = rows_number(r, last, NO_ARGS, &turn, err);
+
+	if (k < 0)
+		return k;
+	/* After a clock that was set back it is the latest all the same. */
+	turn = turn < now_ms ? now_ms : turn + 1;
+	k = registry_write(r, sql, ARGS(TEXT_VALUE(plan), INT_VALUE(number), INT_VALUE(turn)), NULL,
+	                   NULL, err);
+	if (k == 0)
+		return not_found(plan, number, err);
+	return k < 0 ? k : 0;
 }
 
 int registry_batch_set_state(struct registry *r, const char *plan, uint32_t number,

@@ -393,6 +393,11 @@ int registry_locks_fd(const struct registry *r)
 	return r->locks_fd;
 }
 
+int registry_home_fd(const struct registry *r)
+{
+	return r->home_fd;
+}
+
 void registry_log_keep(struct registry *r, int64_t max_age_ms, int64_t max_rows)
 {
 	pthread_mutex_lock(&r->settings_mutex);

@@ -83,6 +83,9 @@ struct batch_row {
 	 * from created_ms, so that whoever finishes it knows how long was asked for. */
 	int64_t retain_until_ms;
 	bool released; /* undo data is gone */
+	/* When it was committed, undone or done again, last: of two batches, of whatever plans, the later
+	 * one has the greater. Set by registry_batch_take_turn(). */
+	int64_t turn;
 };
 
 enum part_answer { PART_PENDING = 0, PART_READY, PART_NO_CHANGE, PART_ANSWER_END_ };
@@ -130,6 +133,7 @@ void cleanup_registryp(struct registry **r);
 #define cleanup_registry __attribute__((__cleanup__(cleanup_registryp)))
 const char *registry_uuid(const struct registry *r); /* 32 hex digits, of the store */
 int registry_locks_fd(const struct registry *r);     /* directory of lock files, ours to use */
+int registry_home_fd(const struct registry *r);      /* the store's directory */
 /* Limit and notification for waits on the store lock. */
 typedef void (*registry_wait_fn)(void *user, const char *message);
 void registry_set_wait(struct registry *r, int64_t wait_ms, registry_wait_fn fn, void *user);
@@ -264,7 +268,13 @@ int registry_batch_list(struct registry *r, const char *plan, registry_batch_fn 
  * error or (half) removed, there are none. */
 int registry_batch_list_undoable(struct registry *r, const char *plan, registry_batch_fn fn,
                                  void *ctx, struct error *err);
-/* COMMITTED ones whose undo data is there and whose time has passed, the oldest first. */
+/* In STATE, of all plans, the latest first. */
+int registry_batch_list_latest(struct registry *r, enum batch_state state, registry_batch_fn fn,
+                               void *ctx, struct error *err);
+/* The batch becomes the latest. */
+int registry_batch_take_turn(struct registry *r, const char *plan, uint32_t number, int64_t now_ms,
+                             struct error *err);
+/* COMMITTED and UNDONE ones whose undo data is there and whose time has passed, the oldest first. */
 int registry_batch_list_expired(struct registry *r, int64_t now_ms, registry_batch_fn fn, void *ctx,
                                 struct error *err);
 int registry_batch_set_state(struct registry *r, const char *plan, uint32_t number,

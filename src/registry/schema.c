@@ -276,6 +276,18 @@ static const char version_10[] = "CREATE TABLE session ("
 				 "  UNIQUE (remote, root, branch)"
 				 ") STRICT;";
 
-const char *const schema_steps[SCHEMA_VERSION] = { version_1, version_2, version_3, version_4,
-	                                           version_5, version_6, version_7, version_8,
-	                                           version_9, version_10 };
+/*
+ * The order in which batches were committed, undone and done again, over all plans: undo takes the last
+ * of those that are committed, redo the last of those that are undone, whose data is kept for a time, too.
+ */
+_Static_assert(BATCH_UNDONE == 6, "the index names states by number");
+static const char version_11[] = "ALTER TABLE batch ADD COLUMN turn INTEGER NOT NULL DEFAULT 0;"
+				 "UPDATE batch SET turn = created_ms;"
+				 "CREATE INDEX batch_turn ON batch (turn);"
+				 "DROP INDEX batch_retained;"
+				 "CREATE INDEX batch_retained ON batch (retain_until_ms) "
+				 "WHERE state IN (3, 6) AND released = 0 AND retain_until_ms > 0;";
+
+const char *const schema_steps[SCHEMA_VERSION] = { version_1, version_2,  version_3, version_4,
+	                                           version_5, version_6,  version_7, version_8,
+	                                           version_9, version_10, version_11 };

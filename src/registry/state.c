@@ -33,9 +33,11 @@ static const struct step plan_steps[] = {
 	{ P(DECIDED), P(REVOKED), "taken back; nothing irrevocable was done" },
 	{ P(REVOKED), P(OPEN), "what was done is undone" },
 	{ P(COMMITTED), P(OPEN), "work left, or exec follows" },
-	{ P(OPEN) | P(COMMITTED), P(UNDOING), "rollback of batches: the decision" },
+	{ P(OPEN) | P(COMMITTED) | P(ROLLED_BACK), P(UNDOING),
+	  "undo, redo or rollback of batches: the decision" },
 	{ P(UNDOING), P(ROLLED_BACK), "undone, on every resource" },
-	{ P(UNDOING), P(COMMITTED), "the undo itself withdrawn" },
+	{ P(UNDOING), P(COMMITTED), "another batch stays committed, or this one is again" },
+	{ P(UNDOING), P(OPEN), "the same, and there are uncommitted changes" },
 	{ P(OPEN), P(ROLLED_BACK), "rollback, nothing committed: the work is dropped" },
 	{ P(ROLLED_BACK), P(OPEN), "exec or path follows" },
 	{ P(OPEN) | P(COMMITTED) | P(ROLLED_BACK), P(CLOSED), "stop" },
@@ -56,6 +58,7 @@ static const struct sandbox_step sandbox_steps[] = {
 	  { S(CREATED) | S(ACTIVE) | S(COMMITTED) | S(ERRORED), S(ROLLED_BACK) | S(ERRORED),
 	    "rollback; of one in error: tried again" } },
 	{ SANDBOX_VERB_RECOVER, { S(ERRORED), S(ACTIVE) | S(ROLLED_BACK), "recover, reset" } },
+	{ SANDBOX_VERB_REDO, { S(ROLLED_BACK), S(COMMITTED), "redo" } },
 	{ SANDBOX_VERB_STOP,
 	  { S(PENDING) | S(CREATED) | S(ACTIVE) | S(COMMITTED) | S(ROLLED_BACK) | S(ERRORED),
 	    S(CLEANED_UP),
@@ -68,10 +71,12 @@ static const struct step batch_steps[] = {
 	{ B(DECIDED), B(COMMITTED), "carried out, on every resource" },
 	{ B(DECIDED), B(REVOKED), "taken back; nothing irrevocable was done" },
 	{ B(REVOKED), B(WITHDRAWN), "what was done is undone" },
-	{ B(COMMITTED), B(UNDOING), "rollback: the decision" },
+	{ B(COMMITTED), B(UNDOING), "undo, rollback: the decision" },
 	{ B(UNDOING), B(UNDONE), "undone, on every resource" },
 	{ B(UNDOING), B(REDOING), "the undo is withdrawn after its decision" },
+	{ B(UNDONE), B(REDOING), "redo: the decision" },
 	{ B(REDOING), B(COMMITTED), "what was undone is done again" },
+	{ B(REDOING), B(UNDOING), "the redo is withdrawn after its decision" },
 };
 
 #undef P
@@ -110,7 +115,8 @@ static const char *const verb_names[] = {
 	[SANDBOX_VERB_CREATE] = "create",     [SANDBOX_VERB_EXEC] = "exec",
 	[SANDBOX_VERB_PREPARE] = "prepare",   [SANDBOX_VERB_COMMIT] = "commit",
 	[SANDBOX_VERB_WITHDRAW] = "withdraw", [SANDBOX_VERB_ROLLBACK] = "rollback",
-	[SANDBOX_VERB_RECOVER] = "recover",   [SANDBOX_VERB_STOP] = "stop",
+	[SANDBOX_VERB_RECOVER] = "recover",   [SANDBOX_VERB_REDO] = "redo",
+	[SANDBOX_VERB_STOP] = "stop",
 };
 _Static_assert(COUNT(verb_names) == SANDBOX_VERB_END_, "a verb has no name");
 

@@ -9,7 +9,9 @@
  *                        DECIDED -> REVOKED -> OPEN  withdrawn after it, nothing irrevocable done
  *   COMMITTED -> OPEN                              work left, or exec follows
  *   COMMITTED, OPEN -> UNDOING -> ROLLED_BACK      batches undone
- *                      UNDOING -> COMMITTED        the undo itself withdrawn
+ *                      UNDOING -> COMMITTED        others stay committed, or the undo was withdrawn
+ *                      UNDOING -> OPEN             the same, beside uncommitted changes
+ *   COMMITTED, OPEN, ROLLED_BACK -> UNDOING        a redo, too: the batch says which it is
  *   OPEN -> ROLLED_BACK                            nothing committed: the work is dropped
  *   ROLLED_BACK -> OPEN                            exec or path follows
  *   OPEN, COMMITTED, ROLLED_BACK -> CLOSED         stop
@@ -29,9 +31,9 @@ enum batch_state {
 	BATCH_REVOKED,       /* decided, then taken back: being undone */
 	BATCH_COMMITTED,     /* done; undo data may exist */
 	BATCH_UNDOING,       /* decided: goes back */
-	BATCH_REDOING,       /* an undo withdrawn after its decision: goes forward again */
-	BATCH_UNDONE,        /* final */
-	BATCH_WITHDRAWN,     /* final: nothing changed */
+	BATCH_REDOING, /* decided: goes forward again, in a redo or after an undo that is withdrawn */
+	BATCH_UNDONE,    /* taken back; what a redo needs may exist */
+	BATCH_WITHDRAWN, /* final: nothing changed */
 	BATCH_STATE_END_
 };
 const char *batch_state_name(enum batch_state s);
@@ -51,6 +53,7 @@ enum sandbox_verb {
 	SANDBOX_VERB_WITHDRAW,
 	SANDBOX_VERB_ROLLBACK,
 	SANDBOX_VERB_RECOVER, /* recover, reset */
+	SANDBOX_VERB_REDO,
 	SANDBOX_VERB_STOP,
 	SANDBOX_VERB_END_
 };

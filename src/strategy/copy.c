@@ -30,6 +30,7 @@
 #include "fs/remove.h"
 #include "fs/resolve.h"
 #include "fs/stamp.h"
+#include "strategy/moves.h"
 #include "util/cleanup.h"
 #include "util/crashpoint.h"
 #include "util/limits.h"
@@ -246,6 +247,15 @@ static void view_done(struct view *v)
 	close_fd(&v->work_fd);
 }
 
+/* A batch of this plan left it so, or one of any plan moved it away and back. */
+static bool left_by_us(const void *ctx, const char *path, const struct fs_stat *base,
+                       const struct fs_stat *now)
+{
+	const struct view *v = ctx;
+
+	return dir_restored_known(&v->restored, path, now) || moves_same_entry(v->p, base, now);
+}
+
 static int view_open(struct atoll_participant *p, struct view *v)
 {
 	cleanup_close int base_fd = FD_NONE;
@@ -273,8 +283,8 @@ static int view_open(struct atoll_participant *p, struct view *v)
 		                      .orig_fd = v->root_fd,
 		                      .base = v->base,
 		                      .excludes = p->excludes,
-		                      .left_by_us = dir_restored_known,
-		                      .left_ctx = &v->restored };
+		                      .left_by_us = left_by_us,
+		                      .left_ctx = v };
 	return r;
 }
 
@@ -477,6 +487,8 @@ static int copy_prepare(struct atoll_participant *p)
 	if (r < 0)
 		return r;
 	work = work_path(p);
+	if (p->batch.redoing)
+		return dir_prepare_redo(p, work);
 	if (!p->batch.undoing)
 		return prepare_commit(p);
 	r = dir_prepare_undo(p, work);
@@ -495,7 +507,7 @@ static int copy_commit(struct atoll_participant *p)
 	cleanup_free char *work = work_path(p);
 	int r = dir_commit(p, work);
 
-	if (r < 0)
+	if (r < 0 || p->batch.alone)
 		return r;
 	if (!p->batch.redoing && !p->rest)
 		p->stale = true;
@@ -667,6 +679,8 @@ static int copy_refresh(struct atoll_participant *p)
 
 static int copy_finish(struct atoll_participant *p)
 {
+	if (p->batch.alone)
+		return 0;
 	copy_base_settle(p);
 	dir_say_theirs(p);
 	return 0;

@@ -521,6 +521,12 @@ static int late_writes(struct atoll_participant *p, struct dir_batch *b)
 	return r;
 }
 
+static bool is_left_alone(const struct atoll_participant *p, const struct dir_batch *b,
+                          const struct manifest_op *o, size_t k)
+{
+	return p->batch.alone && (o->flags & MANIFEST_WORK || (b->keep && b->keep[k]));
+}
+
 int dir_commit(struct atoll_participant *p, const char *work)
 {
 	struct dir_batch *b;
@@ -531,6 +537,9 @@ int dir_commit(struct atoll_participant *p, const char *work)
 		                                "the manifest of batch %u of '%s' is gone",
 		                                p->batch.number, p->root)
 		                    : r;
+	/* A redo leaves what its undo left, and no workspace has a part in it. */
+	if (p->batch.alone)
+		r = dir_read_keep(p, b);
 	if (!p->batch.recovering)
 		dir_mark_foreign(b, false);
 	progress_phase("committing", b->m.ops.n);
@@ -538,7 +547,7 @@ int dir_commit(struct atoll_participant *p, const char *work)
 		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
 
 		r = dir_op(p, b, k, &o);
-		if (r >= 0)
+		if (r >= 0 && !is_left_alone(p, b, &o, k))
 			r = apply_op(p, b, (struct dir_kth){ &o, k });
 		progress_add(1, 0);
 		crashpoint("dir.apply.op");
@@ -557,7 +566,7 @@ int dir_commit(struct atoll_participant *p, const char *work)
 	if (b->measured)
 		dir_note_size(p, b);
 	if (r >= 0)
-		r = dir_leaves_work(p, b);
+		r = p->batch.alone ? 0 : dir_leaves_work(p, b);
 	p->rest = r > 0;
 	if (r > 0)
 		dir_restore_work(b);

@@ -15,6 +15,7 @@
 #include "fs/content.h"
 #include "fs/resolve.h"
 #include "fs/walk.h"
+#include "strategy/moves.h"
 #include "util/cleanup.h"
 #include "util/escape.h"
 #include "util/mem.h"
@@ -68,9 +69,11 @@ static bool same_content(const struct fs_stat *was, const struct fs_stat *now)
 struct installing {
 	struct manifest_writer *w;
 	const struct dir_batch *b;
-	/* An undo was withdrawn: what was installed moved away and back, which shows on every ctime;
-	 * what somebody wrote to meanwhile, or put there, is not ours for that. NULL: none was. */
+	/* After a redo, or an undo that was withdrawn, what was installed moved away and back, which shows
+	 * on every ctime; what another process wrote to meanwhile, or put there, is not ours for that.
+	 * NULL: neither was. */
 	const struct manifest *was;
+	struct manifest *moves; /* with it: where that is noted */
 };
 
 /* NAME in DIR_FD is PATH. */
@@ -93,7 +96,9 @@ static int install_entry(struct installing *in, int dir_fd, const char *name, co
 		o.new_stat.content = before.content;
 	else if (st->ctime_ns != 0)
 		fs_content_take(dir_fd, name, &o.new_stat);
-	return manifest_writer_add(in->w, &o);
+	if (in->was)
+		r = moves_add(in->moves, path, &before, &o.new_stat);
+	return r < 0 ? r : manifest_writer_add(in->w, &o);
 }
 
 static int install_below(void *ctx, int dir_fd, const char *name, const char *path,
@@ -131,9 +136,9 @@ static int collect_op(struct dir_batch *b, const struct manifest_op *o, struct i
 
 #define INSTALLED_NEW "installed.new"
 
-static int write_record(struct dir_batch *b, const struct manifest *was)
+static int write_record(struct dir_batch *b, const struct manifest *was, struct manifest *moves)
 {
-	struct installing in = { .b = b, .was = was };
+	struct installing in = { .b = b, .was = was, .moves = moves };
 	int r = manifest_writer_open(b->batch_fd, INSTALLED_NEW, b->m.created_ns, &in.w);
 
 	for (size_t k = 0; k < b->m.ops.n && r >= 0; k++) {
@@ -153,7 +158,7 @@ static int write_record(struct dir_batch *b, const struct manifest *was)
 
 int dir_installed_write(struct atoll_participant *p, struct dir_batch *b)
 {
-	struct manifest was = MANIFEST_INIT;
+	struct manifest was = MANIFEST_INIT, moves = MANIFEST_INIT;
 	bool again;
 	int r = p->batch.redoing ? manifest_read(b->batch_fd, DIR_INSTALLED, "", &was, &p->err)
 	                         : -ENOENT;
@@ -163,11 +168,17 @@ int dir_installed_write(struct atoll_participant *p, struct dir_batch *b)
 		return r;
 	again = r >= 0;
 	error_done(&p->err);
-	r = write_record(b, again ? &was : NULL);
+	spool_spill_to(&moves.ops, b->area_fd);
+	r = write_record(b, again ? &was : NULL, &moves);
 	/* With the disk full there is what prepare has set aside for it. */
 	if (dir_make_room(b, r))
-		r = write_record(b, again ? &was : NULL);
+		r = write_record(b, again ? &was : NULL, &moves);
+	if (r >= 0)
+		r = moves_write(p, &moves);
 	manifest_done(&was);
+	manifest_done(&moves);
+	if (r < 0 && p->err.code)
+		return r;
 	if (r < 0)
 		return error_sys(&p->err, r, "record what was installed in", p->root);
 	return p->batch.sync ? syncset_add(p->batch.sync, b->batch_fd, DIR_INSTALLED) : 0;
@@ -305,17 +316,19 @@ int dir_note_undone(struct atoll_participant *p, const struct dir_batch *b)
 	return 0;
 }
 
-/* Where a newer batch of the same undo moved another name of it away, its ctime says nothing. */
-static bool same(const struct atoll_participant *p, const struct fs_stat *was,
-                 const struct fs_stat *now)
+/* Where a newer batch of the same undo moved another name of it away, its ctime says nothing; another undo
+ * or redo left word of what it did. */
+static bool same(struct atoll_participant *p, const struct fs_stat *was, const struct fs_stat *now)
 {
 	return fs_id_equal(was->id, now->id) &&
 	       (S_ISDIR(now->mode) || was->ctime_ns == now->ctime_ns ||
-	        (was->ctime_ns != 0 && same_content(was, now) && is_displaced(p, now->id)));
+	        (was->ctime_ns != 0 && same_content(was, now) &&
+	         (is_displaced(p, now->id) ||
+	          moves_same(p, now->id, was->ctime_ns, now->ctime_ns))));
 }
 
 struct check {
-	const struct atoll_participant *p;
+	struct atoll_participant *p;
 	const struct dir_batch *b;
 	const struct manifest *installed;
 	struct manifest *found;
@@ -451,6 +464,157 @@ int dir_installed_check(struct atoll_participant *p, struct dir_batch *b,
 	}
 	if (S_ISDIR(st.mode)) {
 		r = walk_tree(b->root_fd, o->path, check_entry, NULL, &c);
+		*ret_why = c.why;
+		if (r < 0)
+			return error_sys(&p->err, r, "look below", o->path);
+	}
+	return 0;
+}
+
+/* ---- what an undo put back, and whether it is there still ---- */
+
+#define BACK_NEW "back.new"
+
+struct backing {
+	struct installing in;
+	const struct manifest_op *o;
+};
+
+static int back_entry(struct backing *k, int dir_fd, const char *name, const char *path,
+                      const struct fs_stat *st)
+{
+	int r = strcmp(path, k->o->path) == 0 ? moves_add(k->in.moves, path, &k->o->old_stat, st)
+	                                      : 0;
+
+	return r < 0 ? r : install_entry(&k->in, dir_fd, name, path, st);
+}
+
+static int back_below(void *ctx, int dir_fd, const char *name, const char *path, unsigned char type)
+{
+	struct fs_stat st;
+	int r = fs_stat_at(dir_fd, name, FS_STAT_ID, &st);
+
+	(void)type;
+	if (r < 0)
+		return r == -ENOENT ? WALK_SKIP : r;
+	return back_entry(ctx, dir_fd, name, path, &st);
+}
+
+/* What stands at the target of O, if that is the original. */
+static int collect_back(struct dir_batch *b, const struct manifest_op *o, struct installing *in)
+{
+	struct backing k = { .in = *in, .o = o };
+	const char *name;
+	struct fs_stat st;
+	int fd, r = dir_parent(b, b->root_fd, o->path, &fd, &name);
+
+	if (r >= 0)
+		r = fs_stat_at(fd, name, FS_STAT_ID, &st);
+	if (r < 0 || !fs_id_equal(st.id, o->old_stat.id))
+		return r == -ENOENT || r == -ENOTDIR || r == -ELOOP ? 0 : r;
+	return S_ISDIR(st.mode) ? walk_tree(b->root_fd, o->path, back_below, NULL, &k)
+	                        : back_entry(&k, fd, name, o->path, &st);
+}
+
+static int write_back(struct dir_batch *b, struct manifest *moves)
+{
+	struct installing in = { .b = b, .moves = moves };
+	int r = manifest_writer_open(b->batch_fd, BACK_NEW, b->m.created_ns, &in.w);
+
+	for (size_t k = 0; k < b->m.ops.n && r >= 0; k++) {
+		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
+
+		r = manifest_get(&b->m, k, &o);
+		if (r >= 0 && o.old_stat.mode && !(o.flags & MANIFEST_WORK) &&
+		    !(b->keep && b->keep[k]))
+			r = collect_back(b, &o, &in);
+	}
+	if (r >= 0)
+		r = manifest_writer_finish(in.w);
+	manifest_writer_close(in.w);
+	return r < 0 ? r : fs_rename_over(b->batch_fd, BACK_NEW, DIR_BACK);
+}
+
+int dir_back_write(struct atoll_participant *p, struct dir_batch *b)
+{
+	struct manifest moves = MANIFEST_INIT;
+	int r;
+
+	spool_spill_to(&moves.ops, b->area_fd);
+	r = write_back(b, &moves);
+	if (r >= 0)
+		r = moves_write(p, &moves);
+	manifest_done(&moves);
+	if (r < 0)
+		return p->err.code ? r
+		                   : error_sys(&p->err, r, "record what was put back in", p->root);
+	return p->batch.sync ? syncset_add(p->batch.sync, b->batch_fd, DIR_BACK) : 0;
+}
+
+int dir_back_read(struct atoll_participant *p, struct dir_batch *b, struct manifest *ret)
+{
+	int r = manifest_read(b->batch_fd, DIR_BACK, "", ret, &p->err);
+
+	if (r != -ENOENT && r != -ATOLL_E_DAMAGED)
+		return r;
+	error_done(&p->err);
+	return error_set(&p->err, -ATOLL_E_RECOVERY_MISSING,
+	                 "the record of what was put back in '%s' is missing or damaged", p->root);
+}
+
+/* By identity and times alone: what takes its place is exchanged for the very entry that is on record. */
+static int check_back_below(void *ctx, int dir_fd, const char *name, const char *path,
+                            unsigned char type)
+{
+	struct check *c = ctx;
+	struct fs_stat st, was;
+	int r = fs_stat_at(dir_fd, name, FS_STAT_ID, &st), known;
+
+	(void)type;
+	if (r < 0)
+		return r == -ENOENT ? WALK_SKIP : r;
+	known = dir_installed_find(c->installed, path, &was);
+	if (known < 0 || (known > 0 && same(c->p, &was, &st)))
+		return known < 0 ? known : 0;
+	cleanup_free char *shown = escape_dup(path);
+	if (!c->why)
+		c->why = xasprintf(known ? "'%s' was changed since"
+		                         : "holds '%s', which was not there",
+		                   shown);
+	return WALK_SKIP;
+}
+
+int dir_back_check(struct atoll_participant *p, struct dir_batch *b, const struct manifest *back,
+                   const struct manifest_op *o, char **ret_why)
+{
+	struct check c = { .p = p, .b = b, .installed = back };
+	const char *name;
+	struct fs_stat st, was;
+	int fd, r = dir_parent(b, b->root_fd, o->path, &fd, &name);
+
+	if (r == -ENOENT || r == -ENOTDIR || r == -ELOOP) {
+		*ret_why = xstrdup("its directory is gone");
+		return 0;
+	}
+	if (r >= 0)
+		r = fs_stat_at(fd, name, FS_STAT_ID, &st);
+	if (r < 0 && r != -ENOENT)
+		return error_sys(&p->err, r, "look at", o->path);
+	if (!o->old_stat.mode || r == -ENOENT) {
+		if (!o->old_stat.mode != (r == -ENOENT))
+			*ret_why =
+				xstrdup(r == -ENOENT ? "was deleted since" : "was created since");
+		return 0;
+	}
+	r = dir_installed_find(back, o->path, &was);
+	if (r < 0)
+		return error_sys(&p->err, r, "read", DIR_BACK);
+	if (r == 0 || !same(p, &was, &st)) {
+		*ret_why = xstrdup("was changed since");
+		return 0;
+	}
+	if (S_ISDIR(st.mode)) {
+		r = walk_tree(b->root_fd, o->path, check_back_below, NULL, &c);
 		*ret_why = c.why;
 		if (r < 0)
 			return error_sys(&p->err, r, "look below", o->path);

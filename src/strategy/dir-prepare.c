@@ -678,8 +678,11 @@ int dir_check(struct atoll_participant *p, const char *work)
 {
 	struct policy pol = { .p = p };
 	struct dir_batch *b;
-	int r = dir_batch_load(p, work, &b);
+	int r;
 
+	if (p->batch.redoing && !p->batch.recovering)
+		return dir_prepare_redo(p, work);
+	r = dir_batch_load(p, work, &b);
 	/* After a crash there is nothing to compare with: that the manifest is the one decided on
 	 * is all that can be asked. */
 	for (size_t k = 0; r >= 0 && !p->batch.recovering && k < b->m.ops.n; k++) {

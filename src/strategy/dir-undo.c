@@ -17,6 +17,7 @@
 #include "util/progress.h"
 #include "util/crashpoint.h"
 #include "util/escape.h"
+#include "util/limits.h"
 #include "util/mem.h"
 
 /* ---- one operation ---- */
@@ -163,7 +164,7 @@ static int unstage_op(struct atoll_participant *p, struct dir_batch *b, struct d
 
 /* ---- the verbs ---- */
 
-static int read_keep(struct atoll_participant *p, struct dir_batch *b)
+int dir_read_keep(struct atoll_participant *p, struct dir_batch *b)
 {
 	cleanup_close int fd = openat(b->batch_fd, DIR_KEEP, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 	cleanup_free char *data = NULL;
@@ -189,7 +190,7 @@ int dir_keep(struct atoll_participant *p, const char *work, dir_keep_fn keep)
 	int r = dir_batch_load(p, work, &b);
 
 	if (r >= 0)
-		r = read_keep(p, b);
+		r = dir_read_keep(p, b);
 	if (r < 0)
 		return r;
 	r = keep(p, b);
@@ -269,7 +270,7 @@ int dir_undo(struct atoll_participant *p, const char *work)
 		                                "the undo data of '%s' is gone", p->root)
 		                    : r;
 	if (p->batch.undoing)
-		r = read_keep(p, b);
+		r = dir_read_keep(p, b);
 	if (r >= 0 && p->batch.undoing && !p->batch.recovering)
 		r = dir_installed_read(p, b, &installed);
 	if (r >= 0 && !p->batch.recovering)
@@ -301,6 +302,8 @@ int dir_undo(struct atoll_participant *p, const char *work)
 	if (r >= 0)
 		r = dir_apply_attrs(p, b, true);
 	crashpoint("dir.undo.attrs");
+	if (r >= 0 && p->batch.undoing)
+		r = dir_back_write(p, b);
 	if (r >= 0 && !p->batch.undoing)
 		r = dir_restored_write(p, b);
 	if (r >= 0 && !p->batch.undoing)
@@ -379,6 +382,30 @@ static int have_original(struct atoll_participant *p, struct dir_batch *b, struc
 	                 o->path);
 }
 
+/* What an undo took back, before it is done again. *ret_why: what became of it; NULL: nothing. */
+static int have_new(struct atoll_participant *p, struct dir_batch *b,
+                    const struct manifest *installed, struct dir_kth op, const char **ret_why)
+{
+	const struct manifest_op *o = op.o;
+	struct fs_stat st;
+	char slot[DIR_SLOT_LEN];
+	int r;
+
+	*ret_why = NULL;
+	if (!o->new_stat.mode)
+		return 0;
+	dir_slot_name(op.k, slot);
+	r = fs_stat_at(b->batch_fd, slot, FS_STAT_ID, &st);
+	/* It was deleted by another process before the undo. */
+	if (r == -ENOENT || (r >= 0 && !fs_id_equal(st.id, o->new_stat.id))) {
+		*ret_why = "was gone before the undo, so there is no version to bring back";
+		return 0;
+	}
+	if (r >= 0)
+		*ret_why = dir_undone_reason(b, installed, op, false, &r);
+	return r < 0 ? error_sys(&p->err, r, "look at what was taken back from", o->path) : 0;
+}
+
 /* Immutable entries and parents would refuse the exchange: found out now, not half-way. */
 static int movable(struct atoll_participant *p, struct dir_batch *b, const struct manifest_op *o)
 {
@@ -422,9 +449,11 @@ static int drop_keep(struct atoll_participant *p, struct dir_batch *b)
 	return r < 0 ? error_sys(&p->err, r, "remove", DIR_KEEP) : 0;
 }
 
+/* BACK: an undo has put them back. */
 static int check_attr(struct atoll_participant *p, struct dir_batch *b,
-                      const struct manifest_dir *d, bool *ret_changed)
+                      const struct manifest_dir *d, bool back, bool *ret_changed)
 {
+	const struct fs_stat *want = back ? &d->old_stat : &d->new_stat;
 	cleanup_close int fd = FD_NONE;
 	cleanup_xattrs struct xattrs x = XATTRS_INIT;
 	struct fs_stat st;
@@ -441,9 +470,9 @@ static int check_attr(struct atoll_participant *p, struct dir_batch *b,
 	}
 	if (r < 0)
 		return error_sys(&p->err, r, "look at", d->path);
-	*ret_changed = !fs_id_equal(st.id, d->old_stat.id) || st.mode != d->new_stat.mode ||
-	               st.uid != d->new_stat.uid || st.gid != d->new_stat.gid ||
-	               !xattrs_equal(&x, &d->new_xattrs);
+	*ret_changed = !fs_id_equal(st.id, d->old_stat.id) || st.mode != want->mode ||
+	               st.uid != want->uid || st.gid != want->gid ||
+	               !xattrs_equal(&x, back ? &d->old_xattrs : &d->new_xattrs);
 	return 0;
 }
 
@@ -480,7 +509,7 @@ static int undo_conflicts(struct atoll_participant *p, struct dir_batch *b,
 		if (r < 0)
 			r = error_sys(&p->err, r, "look at", path);
 		else
-			r = r > 0 ? 0 : check_attr(p, b, &b->m.dirs[i], &changed);
+			r = r > 0 ? 0 : check_attr(p, b, &b->m.dirs[i], false, &changed);
 		if (!changed)
 			continue;
 		(*ret_n)++;
@@ -523,9 +552,8 @@ int dir_prepare_undo(struct atoll_participant *p, const char *work)
 		r = error_set(&p->err, -ATOLL_E_CONFLICT,
 		              "%zu entr%s changed by somebody else since the commit", conflicts,
 		              conflicts == 1 ? "y was" : "ies were");
-		error_hint(&p->err,
-		           "atoll rollback %s --keep-theirs leaves them and undoes the rest",
-		           p->plan);
+		error_hint(&p->err, "atoll %s %s --keep-theirs leaves them and undoes the rest",
+		           p->batch.alone ? "undo" : "rollback", p->plan);
 	} else if (r >= 0) {
 		r = conflicts ? write_keep(p, b) : drop_keep(p, b);
 	}
@@ -536,4 +564,87 @@ int dir_prepare_undo(struct atoll_participant *p, const char *work)
 		r = dir_note_undone(p, b);
 	p->changes = r >= 0 ? b->m.ops.n : 0;
 	return r;
+}
+
+/* ---- before a redo is decided, and again right before it ---- */
+
+static void say_redo_conflict(struct atoll_participant *p, const char *path, const char *why,
+                              size_t *n)
+{
+	if ((*n)++ < LIMIT_CONFLICTS)
+		atoll_participant_note(p, ATOLL_NOTE_CONFLICT, path, why);
+}
+
+static int redo_conflict(struct atoll_participant *p, struct dir_batch *b,
+                         const struct manifest *installed, const struct manifest *back, size_t k,
+                         size_t *n)
+{
+	cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
+	cleanup_free char *why = NULL;
+	const char *slot_why = NULL;
+	int r = dir_op(p, b, k, &o);
+
+	if (r < 0 || o.flags & MANIFEST_WORK || (b->keep && b->keep[k]))
+		return r;
+	r = have_new(p, b, installed, (struct dir_kth){ &o, k }, &slot_why);
+	if (r >= 0)
+		r = movable(p, b, &o);
+	if (r >= 0)
+		r = dir_back_check(p, b, back, &o, &why);
+	if (r >= 0 && (why || slot_why))
+		say_redo_conflict(p, o.path, why ? why : slot_why, n);
+	return r;
+}
+
+static int redo_conflicts(struct atoll_participant *p, struct dir_batch *b,
+                          const struct manifest *installed, const struct manifest *back,
+                          size_t *ret_n)
+{
+	int r = 0;
+
+	for (size_t k = 0; k < b->m.ops.n && r >= 0; k++)
+		r = redo_conflict(p, b, installed, back, k, ret_n);
+	for (size_t i = 0; i < b->m.n_dirs && r >= 0; i++) {
+		bool changed = false;
+
+		if (!(b->m.dirs[i].flags & MANIFEST_DIR_ATTR))
+			continue;
+		r = check_attr(p, b, &b->m.dirs[i], true, &changed);
+		if (r >= 0 && changed)
+			say_redo_conflict(p, b->m.dirs[i].path, "its attributes were changed since",
+			                  ret_n);
+	}
+	return r;
+}
+
+int dir_prepare_redo(struct atoll_participant *p, const char *work)
+{
+	struct manifest installed = MANIFEST_INIT, back = MANIFEST_INIT;
+	size_t conflicts = 0;
+	struct dir_batch *b;
+	int r = dir_batch_load(p, work, &b);
+
+	if (r == -ENOENT || r == -ATOLL_E_DAMAGED) {
+		error_done(&p->err);
+		return error_set(&p->err, -ATOLL_E_RECOVERY_MISSING,
+		                 "the undo data of '%s' is gone or damaged", p->root);
+	}
+	if (r >= 0)
+		r = dir_read_keep(p, b);
+	if (r >= 0)
+		r = dir_installed_read(p, b, &installed);
+	if (r >= 0)
+		r = dir_back_read(p, b, &back);
+	if (r >= 0)
+		r = redo_conflicts(p, b, &installed, &back, &conflicts);
+	manifest_done(&installed);
+	manifest_done(&back);
+	p->changes = r >= 0 ? b->m.ops.n : 0;
+	if (r < 0 || !conflicts)
+		return r;
+	(void)error_set(&p->err, -ATOLL_E_CONFLICT,
+	                "%zu entr%s changed outside the plan since the undo", conflicts,
+	                conflicts == 1 ? "y was" : "ies were");
+	error_hint(&p->err, "put back what the undo left there, then atoll redo %s", p->plan);
+	return -ATOLL_E_CONFLICT;
 }

@@ -152,6 +152,60 @@ int dir_remove_batch(struct atoll_participant *p, struct dir_batch *b)
 	return r < 0 ? error_sys(&p->err, r, "remove", p->area) : 0;
 }
 
+/* The paths of a batch, whole and sorted. */
+static int list_paths(const struct dir_place *at, struct manifest *ret)
+{
+	cleanup_free char *name = xasprintf("%s/b%u", at->area, at->number);
+	cleanup_close int fd = open(name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct manifest m = MANIFEST_INIT;
+	int r = fd < 0 ? -errno : manifest_read(fd, MANIFEST_NAME, "", &m, NULL);
+
+	for (size_t k = 0; r >= 0 && k < m.ops.n; k++) {
+		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
+		struct manifest_op whole;
+
+		r = manifest_get(&m, k, &o);
+		if (r < 0 || o.flags & MANIFEST_WORK)
+			continue;
+		whole = o;
+		/* Paths below "/" are relative, as in any manifest. */
+		whole.path = xasprintf("%s/%s", at->root + (*at->root == '/'), o.path);
+		r = manifest_add_op(ret, &whole);
+	}
+	manifest_done(&m);
+	return r < 0 ? r : manifest_sort(ret);
+}
+
+bool dir_batches_meet(const struct dir_place *a, const struct dir_place *b)
+{
+	struct manifest of_a = MANIFEST_INIT, of_b = MANIFEST_INIT;
+	int r = list_paths(a, &of_a);
+	bool meet = false;
+
+	if (r >= 0)
+		r = list_paths(b, &of_b);
+	for (size_t k = 0; r >= 0 && !meet && k < of_a.ops.n; k++) {
+		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
+		cleanup_manifest_op struct manifest_op next = MANIFEST_OP_INIT;
+		struct manifest_op above;
+		size_t i = 0;
+
+		r = manifest_get(&of_a, k, &o);
+		if (r >= 0)
+			r = manifest_find_above(&of_b, o.path, &above);
+		meet = r > 0;
+		if (r == 0)
+			r = manifest_from(&of_b, o.path, &i);
+		if (r < 0 || meet || i == of_b.ops.n)
+			continue;
+		r = manifest_get(&of_b, i, &next);
+		meet = r >= 0 && path_below(next.path, o.path);
+	}
+	manifest_done(&of_a);
+	manifest_done(&of_b);
+	return meet;
+}
+
 void dir_note_size(struct atoll_participant *p, struct dir_batch *b)
 {
 	static const char *const records[] = { "",       MANIFEST_NAME, DIR_INSTALLED,

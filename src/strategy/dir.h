@@ -15,6 +15,8 @@
  *   bN/keep        operations an undo leaves alone (--keep-theirs)
  *   bN/found       entries that an undo takes for those of the batch because they hold the same, though
  *                  another process gave them other times or another inode: how they look (dir-found.c)
+ *   bN/back        after an undo of this batch alone: what it put back, entry by entry, of a directory
+ *                  with all below it; a redo compares with it
  *   bN.size        what all that takes (fs/usage.h)
  *   restored       how entries look that our own batches left in the resource: originals moved
  *                  away and back, and what a batch installed that left work behind
@@ -155,11 +157,15 @@ int dir_undo(struct atoll_participant *p, const char *work);
 int dir_abort(struct atoll_participant *p, const char *work);
 /* prepare of an undo: is everything still what we wrote, and is the undo data complete? */
 int dir_prepare_undo(struct atoll_participant *p, const char *work);
+/* prepare and check of a redo: is everything as the undo left it, and what it took back still there? */
+int dir_prepare_redo(struct atoll_participant *p, const char *work);
 /* Did this batch use up the workspace of generation p->generation, which is stale since? 1, 0, or it cannot
  * be told. */
 int dir_used_up(struct atoll_participant *p);
 /* keep: KEEP gets the batch with what --keep-theirs left alone; once more, with the room that was set aside,
  * when there was none. */
+/* Reads DIR_KEEP into B; absent: nothing was left alone. */
+int dir_read_keep(struct atoll_participant *p, struct dir_batch *b);
 typedef int (*dir_keep_fn)(struct atoll_participant *p, struct dir_batch *b);
 int dir_keep(struct atoll_participant *p, const char *work, dir_keep_fn keep);
 /* The entries of its slots return to a workspace that it had used up. */
@@ -175,6 +181,14 @@ int dir_list_now(struct atoll_participant *p, struct dir_batch *b, struct manife
 /* Removes a batch's directory: what undo needed, or (batch.undoing) the rest of an undone batch.
  * What is in its slots and nowhere else, or was written by somebody else, goes to conflicts/. */
 int dir_release(struct atoll_participant *p);
+/* Batch NUMBER of a tree, whosever it is. */
+struct dir_place {
+	const char *root, *area;
+	uint32_t number;
+};
+/* Are the two about the same entry, or one about something that is in what the other is about? When that cannot
+ * be told, they are not. */
+bool dir_batches_meet(const struct dir_place *a, const struct dir_place *b);
 /* Is anything under conflicts/? When it cannot be told, there is. */
 bool dir_keeps_conflicts(const char *area);
 
@@ -184,6 +198,7 @@ bool dir_keeps_conflicts(const char *area);
 #define DIR_INSTALLED "installed"
 #define DIR_KEEP      "keep"
 #define DIR_FOUND     "found"
+#define DIR_BACK      "back"
 #define DIR_WORK      "work"
 #define DIR_THEIRS    "theirs"
 #define DIR_USED      "used"
@@ -279,6 +294,12 @@ int dir_found_or_installed(const struct dir_batch *b, const struct manifest *ins
 int dir_found_add(struct manifest *found, const char *path, const struct fs_stat *now);
 /* With the next barrier, which is before the decision. Takes over what FOUND holds. */
 int dir_found_write(struct atoll_participant *p, struct dir_batch *b, struct manifest *found);
+/* What an undo of this batch alone put back: DIR_BACK, and moves.h. */
+int dir_back_write(struct atoll_participant *p, struct dir_batch *b);
+int dir_back_read(struct atoll_participant *p, struct dir_batch *b, struct manifest *ret);
+/* The same question before a redo: is the target of O still what BACK says? */
+int dir_back_check(struct atoll_participant *p, struct dir_batch *b, const struct manifest *back,
+                   const struct manifest_op *o, char **ret_why);
 /* dir-restored.c: what a batch that was taken back put back, so that the base record's ctimes do
  * not speak against it. The second is for struct tree_compare; RESTORED is the manifest read. */
 int dir_restored_write(struct atoll_participant *p, struct dir_batch *b);

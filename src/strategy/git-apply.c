@@ -97,13 +97,20 @@ static int swap_lines(struct atoll_participant *p, const struct git_record *rec,
 	return r;
 }
 
+/* For the reflog. */
+static const char *way(const struct atoll_participant *p, bool back)
+{
+	if (p->batch.alone)
+		return back ? "undo" : "redo";
+	return back ? "rollback" : "commit";
+}
+
 static int update_refs(struct atoll_participant *p, const struct git_record *rec, bool back,
                        bool first, bool only_try)
 {
 	cleanup_strbuf struct strbuf in = STRBUF_INIT;
 	cleanup_free char *objects = xasprintf("%s/b%u/objects", p->area, p->batch.number);
-	cleanup_free char *message =
-		xasprintf("atoll: %s of plan %s", back ? "rollback" : "commit", p->plan);
+	cleanup_free char *message = xasprintf("atoll: %s of plan %s", way(p, back), p->plan);
 	cleanup_strbuf struct strbuf list = STRBUF_INIT;
 	struct git_state *st;
 	struct git g;
@@ -158,7 +165,7 @@ int git_head_swap(struct atoll_participant *p, const struct git_record *rec, boo
 		return r;
 	if (strcmp(now, from_value(s, back)) != 0)
 		return foreign(p, s, back, now);
-	message = xasprintf("atoll: %s of plan %s", back ? "rollback" : "commit", p->plan);
+	message = xasprintf("atoll: %s of plan %s", way(p, back), p->plan);
 	g = GIT_AT(st->dir);
 	g.durable = true;
 	g.held_fd = st->busy_fd;

@@ -116,18 +116,42 @@ int git_objects_check_old(struct atoll_participant *p, const struct git_record *
 	return r;
 }
 
+/* Without what the repository's refs lead to. */
 static int add_known(struct atoll_participant *p, const struct git_state *st, struct strbuf *in)
 {
 	cleanup_git_map struct git_map now = GIT_MAP_INIT;
 	const struct git g = GIT_AT(st->dir);
 	int r = git_refs_read(p, &g, &now);
 
+	for (size_t i = 0; i < now.n && r >= 0; i++)
+		strbuf_printf(in, "^%s\n", now.v[i].value);
+	return r;
+}
+
+int git_objects_check_new(struct atoll_participant *p, const struct git_record *rec)
+{
+	cleanup_free char *objects = xasprintf("%s/b%u/objects", p->area, p->batch.number);
+	cleanup_strbuf struct strbuf ids = STRBUF_INIT, list = STRBUF_INIT;
+	struct git_state *st;
+	struct git g;
+	int r = git_state(p, &st);
+
+	list_ids(rec, false, &ids);
+	if (r < 0 || !ids.len)
+		return r;
+	r = add_known(p, st, &ids);
 	if (r < 0)
 		return r;
-	strbuf_puts(in, "--not\n");
-	for (size_t i = 0; i < now.n; i++)
-		strbuf_printf(in, "%s\n", now.v[i].value);
-	return 0;
+	g = GIT_AT(st->dir);
+	git_path_list(&list, objects);
+	g.alternates = access(objects, F_OK) == 0 ? strbuf_str(&list) : NULL;
+	r = git_do(p, &g, GIT_ARGS("rev-list", "--objects", "--quiet", "--stdin"), &ids, NULL);
+	if (r >= 0)
+		return 0;
+	error_done(&p->err);
+	return error_set(&p->err, -ATOLL_E_RECOVERY_MISSING,
+	                 "objects that the commit needs are gone from '%s': git has pruned them",
+	                 p->root);
 }
 
 /* Into the file STREAM of the batch. *ret_n: how many objects are in it. */

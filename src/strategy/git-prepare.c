@@ -60,7 +60,11 @@ static int check_outside(struct atoll_participant *p)
 	if (!what)
 		return 0;
 	(void)error_set(&p->err, -ATOLL_E_CONFLICT, "%s is under way in '%s'", what, p->root);
-	error_hint(&p->err, "end it, then atoll commit %s", p->plan);
+	error_hint(&p->err, "end it, then atoll %s %s",
+	           p->batch.redoing   ? "redo"
+	           : p->batch.undoing ? (p->batch.alone ? "undo" : "rollback")
+	                              : "commit",
+	           p->plan);
 	return -ATOLL_E_CONFLICT;
 }
 
@@ -280,6 +284,85 @@ static int judge_undo(struct atoll_participant *p, struct git_state *st)
 	return -ATOLL_E_CONFLICT;
 }
 
+/* ---- preparing a redo ---- */
+
+static size_t judge_again(struct atoll_participant *p, const struct git_record *rec,
+                          enum git_part part, const struct git_map *now)
+{
+	const struct git_swaps *swaps = &rec->parts[part];
+	size_t conflicts = 0;
+
+	for (size_t i = 0; i < swaps->n; i++) {
+		const struct git_swap *s = &swaps->v[i];
+		const char *is = git_map_get(now, s->key);
+		cleanup_free char *why = NULL;
+
+		if (strcmp(is, s->old_value) == 0)
+			continue;
+		why = xasprintf("is at %.17s, not at %.17s any more", *is ? is : "nothing",
+		                *s->old_value ? s->old_value : "nothing");
+		atoll_participant_note(p, ATOLL_NOTE_CONFLICT, s->key, why);
+		conflicts++;
+	}
+	return conflicts;
+}
+
+/* Is all of it where the undo put it? Entries of the stash are put on top of what is there. */
+static int judge_redo(struct atoll_participant *p, const struct git_state *st)
+{
+	cleanup_git_map struct git_map refs = GIT_MAP_INIT, index = GIT_MAP_INIT;
+	cleanup_free char *path = xasprintf("%s/index", st->dir), *head = NULL;
+	struct git_pair head_pair = { .key = "HEAD" };
+	struct git_map head_map = { .v = &head_pair, .n = 1 };
+	const struct git g = GIT_AT(st->dir);
+	size_t conflicts;
+	int r = git_refs_read(p, &g, &refs);
+
+	if (r >= 0)
+		r = git_head_read(p, st->dir_fd, "HEAD", &head);
+	if (r >= 0 && st->rec.parts[GIT_INDEX].n)
+		r = git_index_read(p, st->dir, path, &index);
+	if (r < 0)
+		return r;
+	head_pair.value = head;
+	conflicts = judge_again(p, &st->rec, GIT_REFS, &refs) +
+	            judge_again(p, &st->rec, GIT_HEAD, &head_map) +
+	            judge_again(p, &st->rec, GIT_INDEX, &index);
+	if (!conflicts)
+		return 0;
+	(void)error_set(&p->err, -ATOLL_E_CONFLICT,
+	                "%zu ref%s or staged file%s changed outside the plan since the undo",
+	                conflicts, conflicts == 1 ? "" : "s", conflicts == 1 ? " was" : "s were");
+	error_hint(&p->err, "move the refs back to where the undo put them, then atoll redo %s",
+	           p->plan);
+	return -ATOLL_E_CONFLICT;
+}
+
+static int prepare_redo(struct atoll_participant *p)
+{
+	const struct git_record *rec;
+	struct git_state *st;
+	struct git_hashes h;
+	int r = git_load(p, &rec, &h);
+
+	if (r >= 0)
+		r = git_state(p, &st);
+	if (r >= 0 && rec)
+		r = check_outside(p);
+	if (r >= 0 && rec)
+		r = judge_redo(p, st);
+	if (r >= 0 && rec)
+		r = git_objects_check_new(p, rec);
+	if (r >= 0)
+		r = git_files(p)->prepare(p);
+	if (r >= 0 && rec)
+		p->changes += git_count(rec);
+	git_load_end(p, &h);
+	return r;
+}
+
+/* ---- preparing an undo, as a whole ---- */
+
 static int prepare_undo(struct atoll_participant *p)
 {
 	const struct git_record *rec;
@@ -304,5 +387,7 @@ static int prepare_undo(struct atoll_participant *p)
 int git_prepare(struct atoll_participant *p)
 {
 	git_hide(p);
-	return p->batch.undoing ? prepare_undo(p) : prepare_commit(p);
+	return p->batch.redoing   ? prepare_redo(p)
+	       : p->batch.undoing ? prepare_undo(p)
+	                          : prepare_commit(p);
 }

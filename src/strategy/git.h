@@ -282,6 +282,9 @@ int git_objects_stage(struct atoll_participant *p, struct git_view *v, int batch
                       struct git_record *rec);
 /* Has the repository still what REC replaced? */
 int git_objects_check_old(struct atoll_participant *p, const struct git_record *rec);
+/* Before a redo: all that the batch's refs, index and stash need is in the batch or in the repository.
+ * -ATOLL_E_RECOVERY_MISSING: git has pruned it. */
+int git_objects_check_new(struct atoll_participant *p, const struct git_record *rec);
 /* What the batch adds: paths below `objects`. */
 int git_objects_list(struct atoll_participant *p, const struct git_record *rec,
                      struct strlist *ret);

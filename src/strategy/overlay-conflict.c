@@ -11,6 +11,7 @@
 #include "fs/atomic.h"
 #include "fs/content.h"
 #include "fs/resolve.h"
+#include "strategy/moves.h"
 #include "util/cleanup.h"
 #include "util/crashpoint.h"
 #include "util/escape.h"
@@ -143,7 +144,9 @@ static int judge(struct atoll_participant *p, const struct upper_compare *u,
 	const char *why = difference(rec, c);
 	int r = 0;
 
-	if (why && !(rec->flags & SUSPECTS) && dir_restored_known(&b->restored, c->path, &c->base))
+	if (why && !(rec->flags & SUSPECTS) &&
+	    (dir_restored_known(&b->restored, c->path, &c->base) ||
+	     moves_same_entry(p, &rec->old_stat, &c->base)))
 		why = NULL;
 	/* Of a suspect there is content only when it is the base's: a conflict that a refresh left. */
 	if (why && c->op != CHANGE_ATTR &&

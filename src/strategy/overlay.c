@@ -306,6 +306,8 @@ static int overlay_prepare(struct atoll_participant *p)
 	if (r < 0)
 		return r;
 	upper = overlay_layer_path(p, 'u');
+	if (p->batch.redoing)
+		return dir_prepare_redo(p, upper);
 	if (!p->batch.undoing)
 		return prepare_commit(p);
 	r = dir_prepare_undo(p, upper);
@@ -386,7 +388,7 @@ static int overlay_commit(struct atoll_participant *p)
 	cleanup_free char *upper = overlay_layer_path(p, 'u');
 	int r = dir_commit(p, upper);
 
-	if (r < 0)
+	if (r < 0 || p->batch.alone)
 		return r;
 	if (!p->batch.redoing && !p->rest)
 		p->stale = true;
@@ -490,6 +492,8 @@ static int overlay_finish(struct atoll_participant *p)
 {
 	cleanup_close int dir_fd = FD_NONE;
 
+	if (p->batch.alone)
+		return 0;
 	if (overlay_open_dir(p, p->work, &dir_fd) >= 0)
 		overlay_base_settle(p, dir_fd);
 	error_done(&p->err);

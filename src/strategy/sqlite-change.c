@@ -133,8 +133,28 @@ int sqldb_change_commit(struct atoll_participant *p, struct sqldb_change *c)
 /* ---- a step of a batch, from its files ---- */
 
 /* Is there anything to do? Undo goes from the newest batch to the oldest, redo back again. */
-static bool is_due(const struct sqldb_mark *m, uint64_t number, enum sqldb_step step)
+/*
+ * Of one batch alone the mark of an earlier step may be there still, or gone already. In the direction in which
+ * it was decided, only the mark of this very step says that it was done; when that is withdrawn, only the mark
+ * of the other step says that there is something to take back.
+ */
+static bool is_due_alone(const struct atoll_participant *p, const struct sqldb_mark *m,
+                         uint64_t number, enum sqldb_step step)
 {
+	bool redo = step == SQLDB_STEP_REDO;
+	enum sqldb_done here = redo ? SQLDB_DONE_COMMIT : SQLDB_DONE_UNDO;
+	enum sqldb_done there = redo ? SQLDB_DONE_UNDO : SQLDB_DONE_COMMIT;
+	bool withdrawn = p->batch.again != redo;
+
+	return withdrawn ? m->done == there && m->batch == number
+	                 : m->done != here || m->batch != number;
+}
+
+static bool is_due(const struct atoll_participant *p, const struct sqldb_mark *m, uint64_t number,
+                   enum sqldb_step step)
+{
+	if (p->batch.alone)
+		return is_due_alone(p, m, number, step);
 	switch (step) {
 	case SQLDB_STEP_COMMIT:
 		return m->done != SQLDB_DONE_COMMIT || m->batch < number;
@@ -167,8 +187,8 @@ static bool is_forward(enum sqldb_step step)
 }
 
 /* What an undo left out is left out when it is taken back, too. */
-static int read_changeset(struct atoll_participant *p, const struct sqldb_batch *b,
-                          enum sqldb_step step, void **ret, int *ret_len)
+int sqldb_change_read(struct atoll_participant *p, const struct sqldb_batch *b,
+                      enum sqldb_step step, void **ret, int *ret_len)
 {
 	cleanup_free void *data = NULL;
 	size_t len = 0;
@@ -204,7 +224,7 @@ static int step_rows(struct atoll_participant *p, struct sqldb_change *c,
                      const struct sqldb_batch *b, enum sqldb_step step)
 {
 	cleanup_sqlite void *changeset = NULL;
-	int len = 0, r = read_changeset(p, b, step, &changeset, &len);
+	int len = 0, r = sqldb_change_read(p, b, step, &changeset, &len);
 
 	if (r >= 0)
 		r = sqldb_rows_apply(p, c->live, changeset, len, NULL);
@@ -252,7 +272,7 @@ int sqldb_change_step(struct atoll_participant *p, const struct sqldb_batch *b,
 
 	if (r >= 0)
 		r = sqldb_mark_read(p, c->live, &mark);
-	if (r < 0 || !is_due(&mark, b->number, step))
+	if (r < 0 || !is_due(p, &mark, b->number, step))
 		return r;
 	if (!b->whole)
 		return step_rows(p, c, b, step);

@@ -261,10 +261,15 @@ int sqldb_change_commit(struct atoll_participant *p, struct sqldb_change *c);
 int sqldb_change_step(struct atoll_participant *p, const struct sqldb_batch *b,
                       enum sqldb_step step);
 
+/* The changeset of a step, which the caller frees with sqlite3_free(). */
+int sqldb_change_read(struct atoll_participant *p, const struct sqldb_batch *b,
+                      enum sqldb_step step, void **ret, int *ret_len);
+
 /* ---- sqlite-prepare.c ---- */
 
 int sqldb_prepare_commit(struct atoll_participant *p);
 int sqldb_prepare_undo(struct atoll_participant *p);
+int sqldb_prepare_redo(struct atoll_participant *p);
 /* The error of N conflicts that were noted. */
 int sqldb_conflict(struct atoll_participant *p, size_t n);
 

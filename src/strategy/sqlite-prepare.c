@@ -18,13 +18,16 @@ int sqldb_conflict(struct atoll_participant *p, size_t n)
 {
 	if (!n)
 		return 0;
+	if (p->batch.redoing)
+		return error_set(&p->err, -ATOLL_E_CONFLICT,
+		                 "%zu row%s changed outside the plan since the undo", n,
+		                 n == 1 ? " was" : "s were");
 	if (p->batch.undoing) {
 		(void)error_set(&p->err, -ATOLL_E_CONFLICT,
 		                "%zu row%s changed by somebody else since the commit", n,
 		                n == 1 ? " was" : "s were");
-		error_hint(&p->err,
-		           "atoll rollback %s --keep-theirs leaves them and undoes the rest",
-		           p->plan);
+		error_hint(&p->err, "atoll %s %s --keep-theirs leaves them and undoes the rest",
+		           p->batch.alone ? "undo" : "rollback", p->plan);
 		return -ATOLL_E_CONFLICT;
 	}
 	(void)error_set(&p->err, -ATOLL_E_CONFLICT,
@@ -372,4 +375,42 @@ int sqldb_prepare_undo(struct atoll_participant *p)
 	if (r >= 0)
 		strlist_add(&p->undone, number);
 	return r;
+}
+
+/* ---- redo ---- */
+
+static int try_again_whole(struct atoll_participant *p, struct sqldb_change *c,
+                           const struct sqldb_batch *b)
+{
+	char hash[HASH_TEXT_LEN];
+	int r = sqldb_hash(p, c->live, "main", hash);
+
+	if (r < 0 || strcmp(hash, b->old_hash) == 0)
+		return r;
+	atoll_participant_note(p, ATOLL_NOTE_CONFLICT, "", "changed outside the plan");
+	return error_set(&p->err, -ATOLL_E_CONFLICT,
+	                 "'%s' was changed outside the plan since the undo of a commit that "
+	                 "replaced the whole",
+	                 p->root);
+}
+
+int sqldb_prepare_redo(struct atoll_participant *p)
+{
+	cleanup_sqldb_change struct sqldb_change *c = sqldb_change_new();
+	cleanup_sqlite void *changeset = NULL;
+	struct sqldb_batch b;
+	int len = 0, r = sqldb_batch_read(p, p->batch.number, &b);
+
+	if (r == -ENOENT || r == -ATOLL_E_DAMAGED) {
+		error_done(&p->err);
+		return error_set(&p->err, -ATOLL_E_RECOVERY_MISSING,
+		                 "the undo data of '%s' is gone or damaged", p->root);
+	}
+	if (r >= 0)
+		r = sqldb_change_begin(p, c);
+	if (r >= 0 && b.whole)
+		return try_again_whole(p, c, &b);
+	if (r >= 0)
+		r = sqldb_change_read(p, &b, SQLDB_STEP_REDO, &changeset, &len);
+	return r < 0 ? r : sqldb_rows_apply(p, c->live, changeset, len, NULL);
 }

@@ -98,7 +98,9 @@ static int sqlite_reset(struct atoll_participant *p)
 
 static int sqlite_prepare(struct atoll_participant *p)
 {
-	return p->batch.undoing ? sqldb_prepare_undo(p) : sqldb_prepare_commit(p);
+	return p->batch.redoing   ? sqldb_prepare_redo(p)
+	       : p->batch.undoing ? sqldb_prepare_undo(p)
+	                          : sqldb_prepare_commit(p);
 }
 
 /* Nobody can change what we hold. Who recovers wants to know that everything is there. */
@@ -109,8 +111,9 @@ static int sqlite_check(struct atoll_participant *p)
 	struct sqldb_batch b;
 	int r;
 
+	/* Before a redo others may have come since it was tried. */
 	if (!p->batch.recovering)
-		return 0;
+		return p->batch.redoing ? sqldb_prepare_redo(p) : 0;
 	r = sqldb_batch_read(p, p->batch.number, &b);
 	if (r < 0 || !b.whole)
 		return r;

@@ -22,6 +22,8 @@ struct atoll_participant {
 	uint64_t generation;
 	bool stale;
 	const struct strlist *excludes;
+	int store_fd;        /* the store's directory */
+	struct moves *moves; /* read once they are asked for */
 
 	struct participant_batch batch;
 	struct error err; /* what the running verb said */

@@ -11,6 +11,7 @@
 
 #include "diff/live-database.h"
 #include "strategy/module.h"
+#include "strategy/moves.h"
 #include "util/cleanup.h"
 #include "util/mem.h"
 #include "util/strbuf.h"
@@ -204,6 +205,7 @@ int participant_new(const struct participant_options *opt, struct atoll_particip
 	p->generation = opt->generation;
 	p->stale = opt->stale;
 	p->excludes = opt->excludes;
+	p->store_fd = opt->store_fd;
 	p->merged_fd = FD_NONE;
 	*ret = p;
 	return 0;
@@ -232,6 +234,7 @@ void participant_free(struct atoll_participant *p)
 	strlist_done(&p->undone);
 	manifest_done(&p->put_back);
 	spool_done(&p->displaced);
+	moves_free(p->moves);
 	strlist_done(&p->undone_attrs);
 	free(p->id);
 	free(p->plan);
@@ -249,6 +252,18 @@ void cleanup_participantp(struct atoll_participant **p)
 bool participant_can(const struct atoll_participant *p, unsigned capability)
 {
 	return (p->ops->capabilities & capability) == capability;
+}
+
+bool participant_can_redo(const struct atoll_participant *p)
+{
+	static const struct atoll_strategy *const can[] = { &strategy_overlay, &strategy_copy,
+		                                            &strategy_git, &strategy_worktree,
+		                                            &strategy_sqlite };
+
+	for (size_t i = 0; i < sizeof(can) / sizeof(can[0]); i++)
+		if (p->ops == can[i])
+			return true;
+	return false;
 }
 
 void participant_set_batch(struct atoll_participant *p, const struct participant_batch *b)

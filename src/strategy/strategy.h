@@ -42,6 +42,7 @@ struct participant_options {
 	const char *work;    /* where the workspace lies: the area, or a directory in the store */
 	uint64_t generation; /* of the workspace */
 	bool stale;          /* the workspace is to be made anew before use */
+	int store_fd;        /* the store's directory, kept by the caller */
 	/* Paths below the root left alone, kept by the caller: directories of areas (strategy_is_area()), and
 	 * roots of other sandboxes. */
 	const struct strlist *excludes;
@@ -55,13 +56,17 @@ void cleanup_participantp(struct atoll_participant **p);
 #define cleanup_participant __attribute__((__cleanup__(cleanup_participantp)))
 
 bool participant_can(const struct atoll_participant *p, unsigned capability);
+/* It prepares a redo: prepare with batch.redoing. */
+bool participant_can_redo(const struct atoll_participant *p);
 /* What the next verb is about. SYNC collects what the next barrier must cover; RES takes notes. */
 struct participant_batch {
 	uint32_t number;
 	unsigned flags;
 	bool undoing;
 	bool recovering;
-	bool redoing;                   /* an undo is withdrawn: what it took back is done again */
+	bool redoing; /* what an undo took back is done again */
+	bool alone; /* an undo or redo of this batch only: the workspace is not asked nor touched */
+	bool again; /* which began as a redo */
 	bool decided;                   /* found so by recovery: it may have been committed */
 	const struct selection *select; /* of a commit being prepared; NULL: everything */
 	const char *manifest;           /* expected hash, or "" when not yet known */

@@ -100,6 +100,7 @@ static int make_participant(struct txn *t, struct txn_part *p, struct error *err
 			.generation = p->row.generation,
 			.stale = p->row.stale,
 			.excludes = p->excludes,
+			.store_fd = registry_home_fd(t->reg),
 		},
 		&p->part, err);
 }

@@ -194,6 +194,11 @@ static int64_t retain_until(const struct batch_row *b)
 	return b->retain_until_ms ? clock_real_ms() + b->retain_until_ms - b->created_ms : 0;
 }
 
+static int take_turn(struct txn *t, uint32_t number, struct error *err)
+{
+	return registry_batch_take_turn(t->reg, t->plan.id, number, clock_real_ms(), err);
+}
+
 static int do_committed(struct txn *t, const void *arg, struct error *err)
 {
 	int r = set_batch(t, BATCH_COMMITTED, err);
@@ -202,6 +207,8 @@ static int do_committed(struct txn *t, const void *arg, struct error *err)
 	t->batch.retain_until_ms = retain_until(&t->batch);
 	if (r >= 0)
 		r = registry_batch_update(t->reg, &t->batch, err);
+	if (r >= 0)
+		r = take_turn(t, t->batch.number, err);
 	for (size_t i = 0; i < t->n && r >= 0; i++) {
 		struct txn_part *p = &t->parts[i];
 
@@ -262,12 +269,14 @@ static int do_undoing(struct txn *t, const void *arg, struct error *err)
 	return r < 0 ? r : set_plan(t, ATOLL_PLAN_UNDOING, 0, err);
 }
 
+#define WAY (TXN_ALONE | TXN_OPEN | TXN_REDO)
+
 int record_undoing(struct txn *t, struct batch_row *batches, size_t n, unsigned flags,
                    struct error *err)
 {
 	for (size_t i = 0; i < n; i++) {
-		batches[i].flags &= ~(unsigned)ATOLL_KEEP_WORK;
-		batches[i].flags |= flags & ATOLL_KEEP_WORK;
+		batches[i].flags &= ~(ATOLL_KEEP_WORK | WAY);
+		batches[i].flags |= flags & (ATOLL_KEEP_WORK | WAY);
 	}
 	return record(t, do_undoing, &(struct batches){ batches, n }, err);
 }
@@ -282,10 +291,132 @@ int record_redoing(struct txn *t, const struct batch_row *batches, size_t n, str
 	return record(t, do_redoing, &(struct batches){ batches, n }, err);
 }
 
+/* ---- of one batch alone ---- */
+
+/* The way it went is over. Its data is kept as long as was asked for when it was committed. */
+static int forget_way(struct txn *t, const struct batch_row *b, struct error *err)
+{
+	struct batch_row row = *b;
+
+	row.flags &= ~WAY;
+	return registry_batch_update(t->reg, &row, err);
+}
+
+struct others {
+	struct txn *t;
+	uint32_t number; /* of the batch that does not count */
+	bool *committed; /* per t->parts: in another batch */
+	bool any;
+	struct error *err;
+};
+
+static int note_committed(void *ctx, const struct part_row *row)
+{
+	struct others *o = ctx;
+
+	for (size_t i = 0; i < o->t->n; i++)
+		if (row->answer == PART_READY && strcmp(o->t->parts[i].row.id, row->sandbox) == 0)
+			o->committed[i] = true;
+	return 0;
+}
+
+static int note_batch(void *ctx, const struct batch_row *row)
+{
+	struct others *o = ctx;
+
+	if (row->state != BATCH_COMMITTED || row->number == o->number)
+		return 0;
+	o->any = true;
+	return registry_part_list(o->t->reg, row->plan, row->number, note_committed, o, o->err);
+}
+
+/* What had nothing but this batch committed is as it was before the plan. Uncommitted changes are not
+ * asked. */
+static int settle_parts(struct txn *t, const struct others *o, bool undone, struct error *err)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < t->n && r >= 0; i++) {
+		struct txn_part *p = &t->parts[i];
+
+		if (!p->selected || p->record.irrevocable)
+			continue;
+		if (undone && p->row.state == ATOLL_SANDBOX_COMMITTED && !o->committed[i])
+			r = set_sandbox(t, p, ATOLL_SANDBOX_ROLLED_BACK, err);
+		else if (!undone && p->row.state == ATOLL_SANDBOX_ROLLED_BACK)
+			r = set_sandbox(t, p, ATOLL_SANDBOX_COMMITTED, err);
+	}
+	return r;
+}
+
+/* T is at the batch. */
+static int end_alone(struct txn *t, const struct batch_row *b, enum batch_state to,
+                     struct error *err)
+{
+	struct others o = { .t = t,
+		            .number = b->number,
+		            .committed = xcalloc(t->n + 1, sizeof(bool)),
+		            .err = err };
+	bool undone = to == BATCH_UNDONE;
+	enum atoll_plan_state plan;
+	int r = registry_batch_set_state(t->reg, t->plan.id, b->number, to, err);
+
+	if (r >= 0)
+		r = forget_way(t, b, err);
+	if (r >= 0)
+		r = take_turn(t, b->number, err);
+	if (r >= 0)
+		r = registry_batch_list(t->reg, t->plan.id, note_batch, &o, err);
+	if (r >= 0)
+		r = settle_parts(t, &o, undone, err);
+	plan = b->flags & TXN_OPEN ? ATOLL_PLAN_OPEN
+	       : undone && !o.any  ? ATOLL_PLAN_ROLLED_BACK
+	                           : ATOLL_PLAN_COMMITTED;
+	free(o.committed);
+	return r < 0 ? r : set_plan(t, plan, 0, err);
+}
+
+static int do_redo(struct txn *t, const void *arg, struct error *err)
+{
+	const struct batch_row *b = arg;
+	int r = registry_batch_update(t->reg, b, err);
+
+	if (r >= 0)
+		r = registry_batch_set_state(t->reg, t->plan.id, b->number, BATCH_REDOING, err);
+	return r < 0 ? r : set_plan(t, ATOLL_PLAN_UNDOING, b->number, err);
+}
+
+int record_redo(struct txn *t, struct batch_row *batch, struct error *err)
+{
+	int r = record(t, do_redo, batch, err);
+
+	if (r >= 0)
+		batch->state = BATCH_REDOING;
+	return r;
+}
+
+static int do_redo_withdrawn(struct txn *t, const void *arg, struct error *err)
+{
+	const struct batch_row *b = arg;
+
+	return registry_batch_set_state(t->reg, t->plan.id, b->number, BATCH_UNDOING, err);
+}
+
+int record_redo_withdrawn(struct txn *t, const struct batch_row *batch, struct error *err)
+{
+	return record(t, do_redo_withdrawn, batch, err);
+}
+
+/* ---- the end of it ---- */
+
 static int do_redone(struct txn *t, const void *arg, struct error *err)
 {
-	int r = set_batches(t, arg, BATCH_COMMITTED, err);
+	const struct batches *b = arg;
+	int r;
 
+	if (b->n && b->v[0].flags & TXN_ALONE)
+		return end_alone(t, b->v, BATCH_COMMITTED, err);
+	r = set_batches(t, arg, BATCH_COMMITTED, err);
 	return r < 0 ? r : set_plan(t, ATOLL_PLAN_COMMITTED, 0, err);
 }
 
@@ -296,10 +427,13 @@ int record_redone(struct txn *t, const struct batch_row *batches, size_t n, stru
 
 static int do_undone(struct txn *t, const void *arg, struct error *err)
 {
-	int r = set_batches(t, arg, BATCH_UNDONE, err);
 	const struct batches *b = arg;
 	bool keeps = b->n && b->v[0].flags & ATOLL_KEEP_WORK;
+	int r;
 
+	if (b->n && b->v[0].flags & TXN_ALONE)
+		return end_alone(t, b->v, BATCH_UNDONE, err);
+	r = set_batches(t, arg, BATCH_UNDONE, err);
 	for (size_t i = 0; i < t->n && r >= 0; i++) {
 		struct txn_part *p = &t->parts[i];
 		bool settled = p->row.state == ATOLL_SANDBOX_CREATED ||

@@ -170,6 +170,17 @@ static int verify_all(struct txn *t, const struct batch_row *batches, size_t n, 
 	return r;
 }
 
+/* What was decided is refused for good, by a resource that others changed while no process held it: the undo
+ * or redo of one batch is withdrawn then, for which that resource need do nothing. */
+static bool is_refused(const struct batch_row *batches, size_t n, int r, unsigned direction)
+{
+	return r == -ATOLL_E_CONFLICT && n == 1 && batches[0].flags & TXN_ALONE &&
+	       (batches[0].flags & TXN_REDO) == direction;
+}
+
+static int recover_redoing(struct txn *t, const struct batch_row *batches, size_t n,
+                           struct error *err);
+
 static int recover_undoing(struct txn *t, const struct batch_row *batches, size_t n,
                            struct error *err)
 {
@@ -186,8 +197,23 @@ static int recover_undoing(struct txn *t, const struct batch_row *batches, size_
 	if (r >= 0)
 		r = step_barrier(t, "barrier-undo", err);
 	crashpoint("recover.undo.undone");
+	if (is_refused(batches, n, r, 0) && record_redoing(t, batches, n, &e) >= 0) {
+		struct batch_row back = batches[0];
+
+		back.state = BATCH_REDOING;
+		tell(t, r, err ? err->msg : "");
+		if (err)
+			error_done(err);
+		return recover_redoing(t, &back, 1, err);
+	}
 	if (r < 0)
 		return r;
+	if (n && batches[0].flags & TXN_ALONE) {
+		r = record_undone(t, batches, n, err);
+		if (r >= 0)
+			step_finish(t);
+		return r;
+	}
 	if (n && batches[0].flags & ATOLL_KEEP_WORK) {
 		r = step_keep_work(t, batches, n, err);
 		if (r >= 0)
@@ -215,9 +241,23 @@ static int recover_redoing(struct txn *t, const struct batch_row *batches, size_
 	}
 	if (r >= 0)
 		r = step_unlock_all(t, batches, n, false, err);
+	if (is_refused(batches, n, r, TXN_REDO) &&
+	    record_redo_withdrawn(t, &batches[0], NULL) >= 0) {
+		struct batch_row back = batches[0];
+
+		back.state = BATCH_UNDOING;
+		tell(t, r, err ? err->msg : "");
+		if (err)
+			error_done(err);
+		return recover_undoing(t, &back, 1, err);
+	}
 	if (r >= 0)
 		r = step_barrier(t, "barrier-redo", err);
-	return r < 0 ? r : record_redone(t, batches, n, err);
+	if (r >= 0)
+		r = record_redone(t, batches, n, err);
+	if (r >= 0 && n && batches[0].flags & TXN_ALONE)
+		step_finish(t);
+	return r;
 }
 
 /* ---- sandboxes whose creation was cut off ---- */

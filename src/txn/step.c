@@ -88,19 +88,22 @@ int step_unfinished(const struct txn *t, struct error *err)
 void step_aim(struct txn *t, bool undoing)
 {
 	for (size_t i = 0; i < t->n; i++)
-		participant_set_batch(t->parts[i].part,
-		                      &(struct participant_batch){
-					      .number = t->batch.number,
-					      .flags = t->batch.flags,
-					      .undoing = undoing,
-					      .recovering = t->recovering,
-					      .redoing = t->batch.state == BATCH_REDOING,
-					      .decided = t->batch.state == BATCH_DECIDED,
-					      .select = t->parts[i].select,
-					      .manifest = t->parts[i].record.manifest,
-					      .sync = t->sync,
-					      .res = t->res,
-				      });
+		participant_set_batch(
+			t->parts[i].part,
+			&(struct participant_batch){
+				.number = t->batch.number,
+				.flags = t->batch.flags,
+				.undoing = undoing,
+				.recovering = t->recovering,
+				.redoing = t->redoing || t->batch.state == BATCH_REDOING,
+				.alone = t->batch.flags & TXN_ALONE,
+				.again = t->batch.flags & TXN_REDO,
+				.decided = t->batch.state == BATCH_DECIDED,
+				.select = t->parts[i].select,
+				.manifest = t->parts[i].record.manifest,
+				.sync = t->sync,
+				.res = t->res,
+			});
 }
 
 static int load_part(void *ctx, const struct part_row *row)
@@ -111,7 +114,9 @@ static int load_part(void *ctx, const struct part_row *row)
 		if (strcmp(t->parts[i].row.id, row->sandbox) != 0)
 			continue;
 		t->parts[i].record = *row;
-		t->parts[i].selected = row->answer != PART_NO_CHANGE;
+		/* What is final was not undone, so it is not done again. */
+		t->parts[i].selected = row->answer != PART_NO_CHANGE &&
+		                       !(t->batch.flags & TXN_REDO && row->irrevocable);
 		t->parts[i].prepared = true;
 	}
 	return 0;
@@ -396,6 +401,17 @@ int step_drop_work(struct txn *t, struct error *err)
 		first = keep_first(err, first, &e, r);
 	}
 	return first;
+}
+
+void step_finish(struct txn *t)
+{
+	for (size_t i = 0; i < t->n; i++) {
+		cleanup_error struct error e = ERROR_INIT;
+
+		/* It stands; what fails here is only housekeeping. */
+		if (t->parts[i].selected && participant_finish(t->parts[i].part, &e) < 0)
+			result_note(t->res, ATOLL_NOTE_WARNING, t->parts[i].row.id, "", e.msg);
+	}
 }
 
 int step_keep_work(struct txn *t, const struct batch_row *batches, size_t n, struct error *err)

@@ -46,6 +46,10 @@ int record_undoing(struct txn *t, struct batch_row *batches, size_t n, unsigned 
 int record_redoing(struct txn *t, const struct batch_row *batches, size_t n, struct error *err);
 int record_undone(struct txn *t, const struct batch_row *batches, size_t n, struct error *err);
 int record_redone(struct txn *t, const struct batch_row *batches, size_t n, struct error *err);
+/* The decision of a redo: BATCH gets its flags, REDOING. */
+int record_redo(struct txn *t, struct batch_row *batch, struct error *err);
+/* The redo is withdrawn after its decision. */
+int record_redo_withdrawn(struct txn *t, const struct batch_row *batch, struct error *err);
 int record_released(struct txn *t, uint32_t batch, struct error *err);
 
 /* Batches of the plan in one of the states of MASK (1u << state), newest first; caller frees. */
@@ -58,6 +62,9 @@ int step_drop_work(struct txn *t, struct error *err);
 
 /* Of BATCHES, newest first, what they had installed becomes work again. Repeatable. */
 int step_keep_work(struct txn *t, const struct batch_row *batches, size_t n, struct error *err);
+
+/* The batch at hand is on record as what it is now: participants tidy up what only the steps needed. */
+void step_finish(struct txn *t);
 
 /* The caller asked to stop before the decision. Replaces what ERR says. */
 int step_interrupted(struct error *err);

@@ -258,13 +258,7 @@ static int revoke(struct txn *t, int cause, struct error *err)
 
 static void finish_all(struct txn *t)
 {
-	for (size_t i = 0; i < t->n; i++) {
-		cleanup_error struct error e = ERROR_INIT;
-
-		/* The commit stands; what fails here is only housekeeping. */
-		if (t->parts[i].selected && participant_finish(t->parts[i].part, &e) < 0)
-			result_note(t->res, ATOLL_NOTE_WARNING, t->parts[i].row.id, "", e.msg);
-	}
+	step_finish(t);
 	if (t->batch.flags & ATOLL_NO_UNDO) {
 		cleanup_error struct error e = ERROR_INIT;
 

@@ -13,8 +13,22 @@
  *
  * Before D every failure aborts the participants in reverse order and leaves the plan OPEN with
  * its work. After D a permanent failure, as long as nothing irrevocable was done, is recorded as
- * REVOKED, undone, and answered like a failure before D. Undo runs the same steps backwards with
- * UNDOING as its decision. docs/design/commit-protocol.md is the one normative text.
+ * REVOKED, undone, and answered like a failure before D. docs/design/commit-protocol.md is the one
+ * normative text.
+ *
+ * Undo and redo are the same steps with a prepare of their own, no workspace, and another decision:
+ *
+ *   batch      decision   carried out        end        withdrawn after the decision
+ *   COMMITTED  UNDOING    new -> slots       UNDONE     REDOING, then COMMITTED again
+ *   UNDONE     REDOING    slots -> new       COMMITTED  UNDOING, then UNDONE again
+ *
+ * Who owns what: a committed batch has the originals in its slots, an undone one what it had installed;
+ * both stay until they are released, since each is what the way back needs. The batch's row alone says
+ * which way it goes; the plan is UNDOING as long as it goes either way, and what it is afterwards
+ * (TXN_OPEN) is written down with the decision. The batch's turn orders the batches of all plans.
+ *
+ * A rollback is an undo of every committed batch, newest first, with one decision for all, that drops
+ * the uncommitted changes and releases what was taken back: it ends for good.
  *
  * Order: what is easily taken back first, then LATE ones, then those without undo, then those without
  * prepare; within each children before parents, then creation order. Undo is the exact reverse.
@@ -35,6 +49,13 @@
 
 /* In a batch's flags, besides the caller's: it did not ask for everything. */
 #define TXN_SELECTIVE 0x10000u
+/* Of an undo or redo under way: it is about this batch alone. Other batches, uncommitted changes and the
+ * data in the slots stay. */
+#define TXN_ALONE 0x20000u
+/* With it: the plan has uncommitted changes, and is OPEN afterwards. */
+#define TXN_OPEN 0x40000u
+/* With it: it began as a redo, so what was not carried out is as the undo left it. */
+#define TXN_REDO 0x80000u
 
 struct txn_part {
 	struct sandbox_row row;
@@ -61,6 +82,7 @@ struct txn {
 	struct syncset *sync;
 	struct atoll_result *res;
 	bool recovering;
+	bool redoing;      /* a redo is prepared: its batch is not REDOING yet */
 	bool selective;    /* a commit takes part of the plan: those with a selection */
 	int64_t retain_ms; /* how long undo data is kept; 0: until stop */
 	/* Asked last of all before the decision; a failure withdraws. NULL: nothing else is asked. */
@@ -84,6 +106,12 @@ int txn_commit(struct txn *t, unsigned flags, struct error *err);
 /* Undoes every committed batch that is not yet undone, newest first, as one. FLAGS:
  * ATOLL_ALLOW_PARTIAL, ATOLL_KEEP_THEIRS. Does not drop work. 0 when there is none. */
 int txn_undo(struct txn *t, unsigned flags, struct error *err);
+/* Undoes batch NUMBER, which is COMMITTED and not released, alone. FLAGS as above. Uncommitted changes
+ * and the other batches stay, and so does what txn_redo_batch() needs. */
+int txn_undo_batch(struct txn *t, uint32_t number, unsigned flags, struct error *err);
+/* Carries batch NUMBER, which is UNDONE and not released, out again. -ATOLL_E_UNSUPPORTED, with nothing
+ * changed, where a strategy cannot. */
+int txn_redo_batch(struct txn *t, uint32_t number, struct error *err);
 /* Batches that cannot be undone any more, because what that needs is gone, count as released from
  * here on. What is left of it stays until the plan is stopped. T needs no result. */
 int txn_forgo_lost(struct txn *t, struct error *err);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Undo: every committed batch of a plan goes back, newest first, as one. The same steps as a
- * commit with inverse manifests; UNDOING is the decision.
+ * Undo and redo. The same steps as a commit, with a prepare of their own: UNDOING is the decision of an
+ * undo, REDOING that of a redo. txn.h has the table of what is on record and on disk.
+ *
+ * An undo is about one batch alone, or, for a rollback, about every committed batch as one, newest first.
  */
 #include "txn/txn.h"
 
@@ -37,7 +39,8 @@ static int prepare_part(struct txn *t, struct txn_part *p, unsigned flags, struc
 	if (p->record.irrevocable) {
 		r = error_set(e, -ATOLL_E_NOT_UNDOABLE, "'%s' (%s): what was committed is final",
 		              p->row.root, p->row.strategy);
-		error_hint(e, "atoll rollback %s --allow partial undoes the others", t->plan.name);
+		error_hint(e, "atoll %s %s --allow partial undoes the others",
+		           flags & TXN_ALONE ? "undo" : "rollback", t->plan.name);
 		say_prepared(t, p, r, e);
 		p->selected = false;
 		return flags & ATOLL_ALLOW_PARTIAL ? 0 : r;
@@ -130,17 +133,17 @@ static int undo_batch(struct txn *t, const struct batch_row *batch, struct error
 	return r < 0 ? r : step_undo(t, err);
 }
 
-static int say_nothing_undone(const struct txn *t, int cause, struct error *err)
+static int say_nothing_undone(const struct txn *t, unsigned flags, int cause, struct error *err)
 {
 	if (cause < 0 && err && !err->hint && cause != -ATOLL_E_RECOVERY_MISSING)
-		error_hint(err, "%s, then atoll rollback %s", remedy_for(err->os_errno),
-		           t->plan.name);
+		error_hint(err, "%s, then atoll %s %s", remedy_for(err->os_errno),
+		           flags & TXN_ALONE ? "undo" : "rollback", t->plan.name);
 	return error_prefix(err, cause, "nothing was undone");
 }
 
 /* The undo met a permanent failure after its decision: everything goes forward again. */
-static int redo(struct txn *t, const struct batch_row *batches, size_t n, int cause,
-                struct error *err)
+static int withdraw_undo(struct txn *t, const struct batch_row *batches, size_t n, int cause,
+                         struct error *err)
 {
 	cleanup_error struct error e = ERROR_INIT;
 	int r = record_redoing(t, batches, n, &e);
@@ -162,9 +165,11 @@ static int redo(struct txn *t, const struct batch_row *batches, size_t n, int ca
 		r = step_barrier(t, "barrier-redo", &e);
 	if (r >= 0)
 		r = record_redone(t, batches, n, &e);
-	if (r >= 0)
-		return say_nothing_undone(t, cause, err);
-	return step_in_doubt(t, cause, err);
+	if (r < 0)
+		return step_in_doubt(t, cause, err);
+	if (batches[0].flags & TXN_ALONE)
+		step_finish(t);
+	return say_nothing_undone(t, batches[0].flags, cause, err);
 }
 
 /* Rows for participants no batch touched: nothing to undo is a success, and no work. */
@@ -189,12 +194,14 @@ static int carry_out(struct txn *t, const struct batch_row *batches, size_t n, i
 	if (r < 0 && progress_check() < 0)
 		return step_unfinished(t, err);
 	if (r < 0)
-		return redo(t, batches, n, r, err);
+		return withdraw_undo(t, batches, n, r, err);
 	crashpoint("txn.undo.undone");
 	r = step_unlock_all(t, batches, n, true, err);
 	if (r >= 0)
 		r = step_barrier(t, "barrier-undo", err);
-	if (r >= 0 && batches[0].flags & ATOLL_KEEP_WORK) {
+	if (r >= 0 && batches[0].flags & TXN_ALONE) {
+		r = record_undone(t, batches, n, err);
+	} else if (r >= 0 && batches[0].flags & ATOLL_KEEP_WORK) {
 		r = step_keep_work(t, batches, n, err);
 		if (r >= 0)
 			r = step_barrier(t, "barrier-keep", err);
@@ -222,15 +229,18 @@ static void release_all(struct txn *t, const struct batch_row *batches, size_t n
 	crashpoint("txn.undo.released");
 }
 
-int txn_undo(struct txn *t, unsigned flags, struct error *err)
+/* The plan has changes that neither an undo nor a redo is about. */
+static unsigned open_flag(const struct txn *t)
 {
-	cleanup_free struct batch_row *batches = NULL;
-	cleanup_error struct error drop_err = ERROR_INIT;
-	size_t n = 0;
-	int dropped = 0, r = batches_in(t, 1u << BATCH_COMMITTED, &batches, &n, err);
+	return t->plan.state == ATOLL_PLAN_OPEN ? TXN_OPEN : 0;
+}
 
-	if (r < 0 || n == 0)
-		return r;
+/* BATCHES, newest first. */
+static int undo(struct txn *t, struct batch_row *batches, size_t n, unsigned flags,
+                struct error *err)
+{
+	cleanup_error struct error drop_err = ERROR_INIT;
+	int dropped = 0, r = 0;
 
 	/* Everything that can fail, for every batch, before anything moves. */
 	if (progress_enter(PROGRESS_PREPARING) < 0)
@@ -250,18 +260,22 @@ int txn_undo(struct txn *t, unsigned flags, struct error *err)
 	if (progress_check() < 0 || (r >= 0 && progress_enter(PROGRESS_DECIDED) < 0))
 		return step_interrupted(err);
 	if (r < 0)
-		return say_nothing_undone(t, r, err);
+		return say_nothing_undone(t, flags, r, err);
 
 	r = record_undoing(t, batches, n, flags, err); /* the decision of an undo */
 	if (r == -ATOLL_E_NEEDS_RECOVERY)
 		return r; /* nobody knows: the next start reads what became of it */
 	if (r < 0)
-		return say_nothing_undone(t, r, err);
+		return say_nothing_undone(t, flags, r, err);
 	crashpoint("txn.undo.after-decision");
 	r = carry_out(t, batches, n, &dropped, &drop_err, err);
 	if (r < 0)
 		return r;
 	say_unchanged(t);
+	if (flags & TXN_ALONE) {
+		step_finish(t);
+		return 0;
+	}
 	release_all(t, batches, n);
 	/* What cannot be undone says so itself, in its row. */
 	if (dropped >= 0 || dropped == -ATOLL_E_NOT_UNDOABLE)
@@ -269,4 +283,186 @@ int txn_undo(struct txn *t, unsigned flags, struct error *err)
 	error_move(err, &drop_err);
 	return error_prefix(err, dropped,
 	                    "the originals are back, but a workspace could not be reset");
+}
+
+int txn_undo(struct txn *t, unsigned flags, struct error *err)
+{
+	cleanup_free struct batch_row *batches = NULL;
+	size_t n = 0;
+	int r = batches_in(t, 1u << BATCH_COMMITTED, &batches, &n, err);
+
+	return r < 0 || n == 0 ? r : undo(t, batches, n, flags, err);
+}
+
+int txn_undo_batch(struct txn *t, uint32_t number, unsigned flags, struct error *err)
+{
+	struct batch_row batch;
+	int r = registry_batch_get(t->reg, t->plan.id, number, &batch, err);
+
+	return r < 0 ? r : undo(t, &batch, 1, flags | TXN_ALONE | open_flag(t), err);
+}
+
+/* ---- redo ---- */
+
+static int say_nothing_redone(const struct txn *t, int cause, struct error *err)
+{
+	if (cause < 0 && err && !err->hint && cause != -ATOLL_E_RECOVERY_MISSING)
+		error_hint(err, "%s, then atoll redo %s", remedy_for(err->os_errno), t->plan.name);
+	return error_prefix(err, cause, "nothing was changed");
+}
+
+static void say_refused(struct txn *t, const struct txn_part *p, const struct error *e)
+{
+	struct atoll_participant_result *row = step_row(t, p);
+
+	if (!row)
+		return;
+	row->outcome = ATOLL_OUTCOME_FAILED;
+	result_row_error(t->res, row, e);
+}
+
+static int prepare_redo_part(struct txn_part *p, struct error *e)
+{
+	int r;
+
+	if (!participant_can_redo(p->part)) {
+		(void)error_set(e, -ATOLL_E_UNSUPPORTED, "'%s' (%s) cannot be done again",
+		                p->row.root, p->row.strategy);
+		error_hint(e, "run the command again");
+		return -ATOLL_E_UNSUPPORTED;
+	}
+	r = participant_prepare(p->part, e);
+	p->record.changes = participant_changes(p->part);
+	return r;
+}
+
+/* Every participant is asked, so that one answer names all conflicts. */
+static int prepare_redo(struct txn *t, struct error *err)
+{
+	int first = 0;
+
+	for (size_t i = 0; i < t->n; i++) {
+		struct txn_part *p = &t->parts[i];
+		cleanup_error struct error e = ERROR_INIT;
+		int r;
+
+		if (!p->selected)
+			continue;
+		if (progress_check() < 0)
+			return -ECANCELED;
+		r = prepare_redo_part(p, &e);
+		if (r >= 0)
+			continue;
+		say_refused(t, p, &e);
+		if (first == 0) {
+			error_move(err, &e);
+			first = r;
+		}
+	}
+	return first;
+}
+
+/* Right before the decision. */
+static int check_redo(struct txn *t, struct error *err)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < t->n && r >= 0; i++) {
+		cleanup_error struct error e = ERROR_INIT;
+
+		if (!t->parts[i].selected)
+			continue;
+		r = participant_check(t->parts[i].part, &e);
+		if (r >= 0)
+			continue;
+		say_refused(t, &t->parts[i], &e);
+		error_move(err, &e);
+	}
+	return r;
+}
+
+/* The redo met a permanent failure after its decision: what was done again goes back. */
+static int withdraw_redo(struct txn *t, struct batch_row *batch, int cause, struct error *err)
+{
+	cleanup_error struct error e = ERROR_INIT;
+	int r = record_redo_withdrawn(t, batch, &e);
+
+	batch->state = BATCH_UNDOING;
+	t->recovering = true;
+	if (r >= 0)
+		r = step_load(t, batch, true, &e);
+	if (r >= 0)
+		r = step_undo(t, &e);
+	t->recovering = false;
+	if (r >= 0)
+		r = step_unlock(t, &e);
+	if (r >= 0)
+		r = step_barrier(t, "barrier-undo", &e);
+	if (r >= 0)
+		r = record_undone(t, batch, 1, &e);
+	if (r < 0)
+		return step_in_doubt(t, cause, err);
+	step_finish(t);
+	return say_nothing_redone(t, cause, err);
+}
+
+/* BATCH is REDOING. */
+static int carry_out_redo(struct txn *t, struct batch_row *batch, struct error *err)
+{
+	int r = step_load(t, batch, false, err);
+
+	if (r >= 0)
+		r = step_apply(t, err);
+	if (r < 0 && progress_check() < 0)
+		return step_unfinished(t, err);
+	if (r < 0)
+		return withdraw_redo(t, batch, r, err);
+	crashpoint("txn.redo.done");
+	r = step_unlock(t, err);
+	if (r >= 0)
+		r = step_barrier(t, "barrier-redo", err);
+	crashpoint("txn.redo.after-barrier");
+	if (r >= 0)
+		r = record_redone(t, batch, 1, err);
+	if (r < 0)
+		return step_in_doubt(t, r, err);
+	crashpoint("txn.redo.committed");
+	step_finish(t);
+	return 0;
+}
+
+int txn_redo_batch(struct txn *t, uint32_t number, struct error *err)
+{
+	struct batch_row batch;
+	int r = registry_batch_get(t->reg, t->plan.id, number, &batch, err);
+
+	if (r < 0)
+		return r;
+	if (progress_enter(PROGRESS_PREPARING) < 0)
+		return step_interrupted(err);
+	batch.flags &= ~(unsigned)(TXN_OPEN | ATOLL_KEEP_WORK | ATOLL_KEEP_THEIRS);
+	batch.flags |= TXN_ALONE | TXN_REDO | open_flag(t);
+	t->redoing = true;
+	r = step_load(t, &batch, false, err);
+	if (r >= 0)
+		r = prepare_redo(t, err);
+	crashpoint("txn.redo.prepared");
+	if (r >= 0)
+		r = check_redo(t, err);
+	t->redoing = false;
+	if (progress_check() < 0 || (r >= 0 && progress_enter(PROGRESS_DECIDED) < 0))
+		return step_interrupted(err);
+	if (r < 0)
+		return say_nothing_redone(t, r, err);
+
+	r = record_redo(t, &batch, err); /* the decision of a redo */
+	if (r == -ATOLL_E_NEEDS_RECOVERY)
+		return r; /* it is unknown: the next start reads what became of it */
+	if (r < 0)
+		return say_nothing_redone(t, r, err);
+	crashpoint("txn.redo.after-decision");
+	r = carry_out_redo(t, &batch, err);
+	if (r >= 0)
+		say_unchanged(t);
+	return r;
 }

@@ -111,6 +111,63 @@ class UndoTwoBatches(Undo):
         world.must('commit')
 
 
+class UndoOne(Undo):
+    """One commit is taken back; what a redo needs is there, whenever it died."""
+    resources = ['r1', 'o2']
+    verbs = ('undo',)
+
+    def finish(self, world, state):
+        if state == 'new':
+            world.must('undo')
+            world.expect('old')
+        world.must('redo')
+        world.expect('new')
+        world.must('undo')
+        world.expect('old')
+
+
+class UndoLastOfTwo(UndoOne):
+    """The commit before it stays, and is taken back next."""
+
+    def prepare(self, world):
+        Scenario.prepare(self, world)
+        first = world.look()
+        world.must('commit')
+        world.between = world.look()
+        world.find_works(world.must('path'))
+        world.edit(edit_again)
+        world.must('commit')
+        world.first, world.old = first, world.between
+
+    def finish(self, world, state):
+        super().finish(world, state)
+        world.old = world.first
+        world.must('undo')
+        world.expect('old')
+
+
+class RedoOne(Scenario):
+    """What was undone comes back, from what the undo kept."""
+    resources = ['r1', 'o2']
+    verbs = ('redo',)
+    before, after = 'old', 'new'
+    last_before, first_after = 'txn.redo.prepared', 'txn.redo.after-decision'
+
+    def prepare(self, world):
+        super().prepare(world)
+        world.must('commit')
+        world.must('undo')
+
+    def finish(self, world, state):
+        if state == 'old':
+            world.must('redo')
+            world.expect('new')
+        world.must('undo')
+        world.expect('old')
+        world.must('redo')
+        world.expect('new')
+
+
 class Withdraw(Scenario):
     """A participant refuses to prepare: nothing is touched, not even a ctime."""
     resources = ['r1', 'r2', 'v']
@@ -162,6 +219,11 @@ class Redo(Undo):
         if 'txn.undo.participant' not in passed[index:recorded]:
             return {'old', 'new'}  # REDOING is being written
         return super().outcomes(passed, index)
+
+
+class UndoWithdrawn(Redo):
+    """The same, of one commit."""
+    verbs = ('undo',)
 
 
 class Add(Scenario):
@@ -396,6 +458,39 @@ class RowsRedo(Redo):
     resources = ['v', 'd1.db', 'w2.db']
 
 
+class RowsUndoOne(UndoOne):
+    resources = ['r1', 'd1.db', 'w2.db']
+
+
+class RowsRedoOne(RedoOne):
+    resources = ['r1', 'd1.db', 'w2.db']
+
+
+class RowsRedoTaken(Scenario):
+    """A redo dies after its decision, and another process changes a row of it: recovery, which is what is
+    killed here, withdraws the redo."""
+    resources = ['r1', 'o2', 'w2.db', 'd1.db']
+    verbs = ('recover',)
+
+    def prepare(self, world):
+        super().prepare(world)
+        world.must('commit')
+        world.must('undo')
+        world.kill('txn.apply.participant:2', 'redo')
+        write_row(world, 'theirs')
+        world.old['d1.db'] = database_content(world.base / 'd1.db')
+
+    def finish(self, world, state):
+        world.must('redo', status=3)
+        world.expect('old')
+        write_row(world, '0000000000')  # as it was
+        world.old['d1.db'] = database_content(world.base / 'd1.db')
+        world.must('redo')
+        world.expect('new')
+        world.must('undo')
+        world.expect('old')
+
+
 class RowsTaken(Scenario):
     """A commit dies after its decision, and somebody else changes a row of it: recovery, which is what
     is killed here, takes everything back."""
@@ -493,7 +588,8 @@ class Stop(Scenario):
 
 
 SCENARIOS = {cls.__name__: cls() for cls in (
-    Commit, CommitThree, RefuseRecovery, CommitForGood, CommitFinal, Undo, UndoTwoBatches, Withdraw, DryRun,
+    Commit, CommitThree, RefuseRecovery, CommitForGood, CommitFinal, Undo, UndoTwoBatches, UndoOne, UndoLastOfTwo,
+    UndoWithdrawn, RedoOne, RowsUndoOne, RowsRedoOne, RowsRedoTaken, Withdraw, DryRun,
     Revoke, RevokeLast, Redo, OverlayCommit, OverlayUndo, OverlayRevoke, OverlayAdd, Part, PartRevoke, PartUndo,
     Settle, SettleRevoke, SettleUndo, KeepWork, Refresh, RefreshTree, Add, Start, StartWith,
     StartWithThree, RowsCommit, RowsCommitInside, RowsUndo, RowsUndoTwoBatches, RowsRevoke, RowsRedo,
@@ -513,6 +609,8 @@ LEFT_BEHIND = [
     ('Settle', 'txn.after-decision:1'), ('Settle', 'dir.apply.op:2'),
     ('SettleRevoke', 'txn.revoke.recorded:1'), ('SettleUndo', 'txn.undo.after-decision:1'),
     ('Redo', 'txn.redo.recorded:1'), ('Redo', 'dir.apply.op:2'),
+    ('UndoOne', 'txn.undo.after-decision:1'), ('RedoOne', 'txn.redo.after-decision:1'),
+    ('RedoOne', 'dir.apply.op:3'), ('RowsRedoOne', 'sqlite.committed:1'),
     ('Add', 'plan.add.after-area:1'), ('Add', 'plan.add.after-create:1'),
     ('StartWith', 'plan.add.after-create:2'), ('StartWithThree', 'plan.add.after-create:1'),
     ('RowsCommit', 'txn.after-decision:1'), ('RowsCommit', 'sqlite.committed:1'),
@@ -646,6 +744,18 @@ def der_01_kill_in_undo():
     return killed('Undo', 'UndoTwoBatches')
 
 
+def der_01_kill_in_undo_of_one_commit():
+    return killed('UndoOne', 'UndoLastOfTwo', 'UndoWithdrawn')
+
+
+def der_01_kill_in_redo_of_one_commit():
+    return killed('RedoOne')
+
+
+def der_01_kill_in_undo_and_redo_with_databases():
+    return killed('RowsUndoOne', 'RowsRedoOne', 'RowsRedoTaken')
+
+
 def atm_06_kill_in_withdrawal():
     return killed('Withdraw', 'DryRun')
 
@@ -739,6 +849,9 @@ if __name__ == '__main__':
         sys.exit(run([
             der_01_kill_in_commit,
             der_01_kill_in_undo,
+            der_01_kill_in_undo_of_one_commit,
+            der_01_kill_in_redo_of_one_commit,
+            der_01_kill_in_undo_and_redo_with_databases,
             atm_06_kill_in_withdrawal,
             atm_01_kill_in_revocation,
             der_01_kill_in_redo,

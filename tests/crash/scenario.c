@@ -5,7 +5,8 @@
  * and compared by the Python that runs it.
  *
  *   start[=DIR:STRATEGY,...]  add=DIR[:STRATEGY[+store]]  path  exec[=SHELL COMMAND]  diff
- *   commit[=no-undo|dry-run|partial|part]  rollback[=keep-theirs|keep-work]  refresh  reset
+ *   commit[=no-undo|dry-run|partial|part]  rollback[=keep-theirs|keep-work]  undo[=keep-theirs]  redo
+ *   refresh  reset
  *   stop[=force]  recover[=all]  purge
  *
  * `commit=part` takes of every tree the paths of $SCENARIO_PART, one per line, and of the others all;
@@ -353,6 +354,18 @@ static int do_rollback(struct run *run, const char *arg)
 	                           run->res);
 }
 
+static int do_undo(struct run *run, const char *arg)
+{
+	return atoll_plan_undo(run->plan, strcmp(arg, "keep-theirs") == 0 ? ATOLL_KEEP_THEIRS : 0,
+	                       run->res);
+}
+
+static int do_redo(struct run *run, const char *arg)
+{
+	(void)arg;
+	return atoll_plan_redo(run->plan, run->res);
+}
+
 static int do_refresh(struct run *run, const char *arg)
 {
 	(void)arg;
@@ -397,6 +410,7 @@ static const struct {
 	{ "rollback", do_rollback, false }, { "reset", do_reset, false },
 	{ "stop", do_stop, false },         { "recover", do_recover, true },
 	{ "purge", do_purge, true },        { "refresh", do_refresh, false },
+	{ "undo", do_undo, false },         { "redo", do_redo, false },
 };
 
 static int do_verb(struct run *run, const char *word)

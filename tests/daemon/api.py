@@ -119,6 +119,11 @@ def test_life_of_a_plan(top):
         log = s.ok('GET /v1/plans/p/log?limit=5')['entries']
         same([e['what'] for e in log][:4], ['commit', 'approve', 'commit', 'approve'], 'who approved is in the log')
         need(log[1]['message'].startswith(f'uid {os.geteuid()}, of digest '), log[1]['message'])
+        same(s.ok('POST /v1/plans/p/undo')['format'], 'atoll.undo/1', 'the last commit alone')
+        same(((root / 'a').read_text(), sorted(os.listdir(root))), ('one\nmore\n', ['a', 'b']), 'the part stays')
+        same(s.ok('POST /v1/plans/p/redo')['format'], 'atoll.redo/1', 'it comes back')
+        same(sorted(os.listdir(root)), ['a', 'c'], 'all of it again')
+        s.refused('POST /v1/plans/p/redo', 409, 'state')
         s.ok('POST /v1/plans/p/rollback', {'keep_work': True})
         same(sorted(os.listdir(root)), ['a', 'b'], 'as before')
         (other / 'theirs').write_text('x')
@@ -268,6 +273,8 @@ def test_bad_bodies_are_refused_by_name(top):
             ('/v1/plans/p/commit', {'allow': ['everything']}, "'everything'"),
             ('/v1/plans/p/commit', {'retain': 'soon'}, "'retain'"),
             ('/v1/plans/p/commit', {'retain': '1h', 'no_undo': True}, "'retain'"),
+            ('/v1/plans/p/undo', {'keep_work': True}, "'keep_work'"),
+            ('/v1/plans/p/redo', {'force': True}, "'force'"),
             ('/v1/plans/p/rollback', {'force': True}, "'force'"),
             ('/v1/plans/p/reset', {'force': True}, "'force'"),
             ('/v1/plans/p/exec', {'background': 'j', 'argv': []}, "'argv'"),
@@ -483,6 +490,8 @@ def test_who_may_what(top):
             *((f'POST /v1/plans/{p}/exec', dict({'background': 'k', 'argv': ['true']}, **more), 403, 403, 403) for more in
               ({'rw': ['/']}, {'ro': ['/']}, {'profile': ['x']}, {'home': 'real'}, {'unfenced': True})),
             (f'POST /v1/plans/{p}/commit', None, 403, 403, 200),
+            (f'POST /v1/plans/{p}/undo', None, 403, 403, 200),
+            (f'POST /v1/plans/{p}/redo', None, 403, 403, 200),
             (f'POST /v1/plans/{p}/rollback', None, 403, 403, 200),
             (f'POST /v1/plans/{p}/reset', None, 403, 200, 403),
             (f'POST /v1/plans/{q}/reset', None, 403, 403, 403),

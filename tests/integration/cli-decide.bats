@@ -82,7 +82,7 @@ committed() {
 	run atoll commit p
 	status_is 0
 	says 'committed p: 3 changes in 2 directories; undo until '
-	says ': atoll rollback p'
+	says ': atoll undo p'
 	says 'next: atoll rm p'
 	committed
 	run atoll commit p

@@ -74,6 +74,10 @@ member() {
 	checked 0 lock atoll lock show p --json
 	checked 0 lock atoll lock break p --json --yes
 	member .broken false
+	checked 0 undo atoll undo p --json
+	member '.participants[0].outcome' 'rolled back'
+	checked 0 redo atoll redo p --json
+	member '.participants[0].outcome' committed
 	checked 0 rollback atoll rollback p --json
 	checked 0 refresh atoll refresh p --json
 	checked 0 reset atoll reset p --json

@@ -374,7 +374,7 @@ db.commit()' "$ATOLL_HOME/atoll.db"
 		run atoll commit p --retain "$retain"
 		status_is 0
 		until=$("$ATOLL" list --json | jq -r '.plans[0].undo_until')
-		says "; undo until $(date -d "$until" "+$form"): atoll rollback p"
+		says "; undo until $(date -d "$until" "+$form"): atoll undo p"
 	done <<-'ROWS'
 		1h %H:%M
 		24h tomorrow %H:%M
@@ -388,7 +388,7 @@ db.commit()' "$ATOLL_HOME/atoll.db"
 	run "$ATOLL" commit p --dry-run --json
 	[ "$(jq 'has("undo_until")' <<<"$output")" = false ]
 	run atoll commit p --retain never
-	says '; undo: atoll rollback p'
+	says '; undo: atoll undo p'
 	change p
 	run "$ATOLL" commit p --no-undo --json
 	jq -e '.undo_until == null and .can_undo == false' <<<"$output"

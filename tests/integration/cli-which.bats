@@ -344,7 +344,7 @@ state_of() {
 	[ "$(sed -n 's/^  \([a-z]*\) .*/\1/p' <<<"$output")" = \
 		"$(atoll help --json | jq -r '.commands[] | select(.everyday) | .name')" ]
 	[ "$(grep -c '^  [a-z]' <<<"$output")" -eq 10 ]
-	for name in run status diff commit discard list; do
+	for name in run status diff commit undo discard list; do
 		grep -q "^  $name " <<<"$output"
 	done
 }

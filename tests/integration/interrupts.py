@@ -66,7 +66,7 @@ class Copies(World):
 
 
 # What takes the place of an answer.
-CONFIRMED = {'stop': ('--force', '--yes'), 'reset': ('--yes',)}
+CONFIRMED = {'stop': ('--force', '--yes'), 'reset': ('--yes',), 'rollback': ('--yes',)}
 SLOW = 'renameat2:delay_enter=20000'
 
 # Verb, where its signal arrives, whether that is before the decision.
@@ -79,6 +79,10 @@ PLACES = (
     ('commit', 'fdatasync:when=3', False),            # that it is done is being recorded
     ('rollback', 'renameat2:when=5', False),
     ('rollback', 'fdatasync:when=1', False),
+    ('undo', 'renameat2:when=5', False),
+    ('undo', 'fdatasync:when=1', False),
+    ('redo', 'renameat2:when=5', False),
+    ('redo', 'fdatasync:when=1', False),
     ('reset', 'fdatasync:when=1', False),
     ('refresh', 'fdatasync:when=1', False),
     ('stop', 'fdatasync:when=1', False),
@@ -88,8 +92,10 @@ PLACES = (
 def signal_at(verb, place, early, sig):
     call, when = place.split(':')
     with Copies() as w:
-        if verb == 'rollback':
+        if verb in ('rollback', 'undo', 'redo'):
             w.must('commit', 'p')
+        if verb == 'redo':
+            w.must('undo', 'p')
         before = w.contents()
         words = [verb, *CONFIRMED.get(verb, ()), 'p']
         t = w.traced(f'{call}:signal={sig.name[3:]}:{when}', *words)
@@ -103,7 +109,7 @@ def signal_at(verb, place, early, sig):
         else:
             t.expect(FINISHING, f'{where}: that it goes on')
             same(t.end(), 0, f'{where}: exit status')
-        same(w.contents(), {'new\n'} if verb == 'commit' else {'old\n'}, f'{where}: the files')
+        same(w.contents(), {'new\n'} if verb in ('commit', 'redo') else {'old\n'}, f'{where}: the files')
         same(w.plan() is None, verb == 'stop', f'{where}: is the plan gone?')
         need(verb == 'stop' or not w.plan()['in_doubt'], f'{where}: the plan is in doubt')
 
@@ -125,7 +131,7 @@ def atm_14_ctrl_c_while_waiting():
     with Copies() as w:
         holder = w.terminal(ATOLL, 'exec', 'p', '--', 'sh', '-c', 'echo begun; exec sleep 1000')
         holder.expect('begun')
-        for words in (['commit'], ['rollback'], ['reset', '--yes'], ['refresh']):
+        for words in (['commit'], ['undo'], ['rollback', '--yes'], ['reset', '--yes'], ['refresh']):
             t = w.terminal(ATOLL, *words, 'p')
             t.expect('waiting for')
             t.type('\x03')
@@ -266,7 +272,7 @@ def atm_14_sixty_thousand_files():
         need(w.plan()['in_doubt'], 'it is not left to a recovery')
         w.must('recover', 'p')
         same(w.contents(), {'new\n'}, 'the files after a recovery')
-        t = w.terminal(ATOLL, 'rollback', 'p')
+        t = w.terminal(ATOLL, 'rollback', '--yes', 'p')
         while w.files[0].read_text() == 'new\n' and w.files[-1].read_text() == 'new\n':
             t.read(0)
         t.type('\x03')

@@ -33,8 +33,9 @@ static const struct table written = {
 	         "rollback" },
 	       { S(ERRORED), S(ACTIVE) | S(ROLLED_BACK), "recover" },
 	       { S(PENDING) | S(CREATED) | S(ACTIVE) | S(COMMITTED) | S(ROLLED_BACK) | S(ERRORED),
-	         S(CLEANED_UP), "stop" } },
-	.n = 8,
+	         S(CLEANED_UP), "stop" },
+	       { S(ROLLED_BACK), S(COMMITTED), "redo" } },
+	.n = 9,
 };
 
 static unsigned parse_set(char *text)

@@ -17,7 +17,7 @@ static const char *const sandbox_matrix[] = {
 	/*                               PCAPCREC */
 	[ATOLL_SANDBOX_PENDING] = ".x....xx",   [ATOLL_SANDBOX_CREATED] = "..xx.xxx",
 	[ATOLL_SANDBOX_ACTIVE] = "..xx.xxx",    [ATOLL_SANDBOX_PREPARED] = "..x.x.x.",
-	[ATOLL_SANDBOX_COMMITTED] = "..x..xxx", [ATOLL_SANDBOX_ROLLED_BACK] = "..x....x",
+	[ATOLL_SANDBOX_COMMITTED] = "..x..xxx", [ATOLL_SANDBOX_ROLLED_BACK] = "..x.x..x",
 	[ATOLL_SANDBOX_ERRORED] = "..x..xxx",   [ATOLL_SANDBOX_CLEANED_UP] = "........",
 };
 
@@ -25,16 +25,16 @@ static const char *const plan_matrix[] = {
 	/*                         OPDRCURC */
 	[ATOLL_PLAN_OPEN] = ".x...xxx",        [ATOLL_PLAN_PREPARING] = "x.x.....",
 	[ATOLL_PLAN_DECIDED] = "...xx...",     [ATOLL_PLAN_REVOKED] = "x.......",
-	[ATOLL_PLAN_COMMITTED] = "x....x.x",   [ATOLL_PLAN_UNDOING] = "....x.x.",
-	[ATOLL_PLAN_ROLLED_BACK] = "x......x", [ATOLL_PLAN_CLOSED] = "........",
+	[ATOLL_PLAN_COMMITTED] = "x....x.x",   [ATOLL_PLAN_UNDOING] = "x...x.x.",
+	[ATOLL_PLAN_ROLLED_BACK] = "x....x.x", [ATOLL_PLAN_CLOSED] = "........",
 };
 
 static const char *const batch_matrix[] = {
 	/*                   PDRCURUW */
 	[BATCH_PREPARING] = ".x.....x", [BATCH_DECIDED] = "..xx....",
 	[BATCH_REVOKED] = ".......x",   [BATCH_COMMITTED] = "....x...",
-	[BATCH_UNDOING] = ".....xx.",   [BATCH_REDOING] = "...x....",
-	[BATCH_UNDONE] = "........",    [BATCH_WITHDRAWN] = "........",
+	[BATCH_UNDOING] = ".....xx.",   [BATCH_REDOING] = "...xx...",
+	[BATCH_UNDONE] = ".....x..",    [BATCH_WITHDRAWN] = "........",
 };
 
 static const char *const verb_matrix[] = {
@@ -42,7 +42,8 @@ static const char *const verb_matrix[] = {
 	[SANDBOX_VERB_CREATE] = "x.......",   [SANDBOX_VERB_EXEC] = ".xx.xx..",
 	[SANDBOX_VERB_PREPARE] = ".xx.....",  [SANDBOX_VERB_COMMIT] = "...x....",
 	[SANDBOX_VERB_WITHDRAW] = "...x....", [SANDBOX_VERB_ROLLBACK] = ".xx.x.x.",
-	[SANDBOX_VERB_RECOVER] = "......x.",  [SANDBOX_VERB_STOP] = "xxx.xxx.",
+	[SANDBOX_VERB_RECOVER] = "......x.",  [SANDBOX_VERB_REDO] = ".....x..",
+	[SANDBOX_VERB_STOP] = "xxx.xxx.",
 };
 
 static void stm_01_sandbox_steps(void **state)

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* atoll redo: the commit that was undone last is brought back. */
+#include "cli/decide.h"
+#include "cli/undo-way.h"
+
+#include <stdlib.h>
+
+#include "util/cleanup.h"
+
+static int find_redo(struct cli *c)
+{
+	return undo_way_find(c, UNDO_WAY_REDO);
+}
+
+static void say_redone(const struct cli *c)
+{
+	cleanup_free char *also = undo_way_also(c, ATOLL_OUTCOME_COMMITTED);
+	uint64_t changes;
+	size_t n = decide_count(c, ATOLL_OUTCOME_COMMITTED, &changes);
+
+	cli_say(c, "redone: the last undone commit of %s, %llu %s in %zu %s%s",
+	        atoll_plan_name(c->plan), (unsigned long long)changes,
+	        cli_plural(changes, "change", "changes"), n, decide_noun(c, n), also);
+}
+
+static int redo_run(struct cli *c)
+{
+	int r, status = cli_open_plan_by(c, find_redo);
+
+	if (status)
+		return status;
+	r = atoll_plan_redo(c->plan, c->res);
+	if (r < 0)
+		return cli_fail(c, r);
+	if (c->json)
+		return decide_json(c, 0);
+	say_redone(c);
+	cli_notes(c);
+	cli_next(c, "atoll undo %s takes it back", atoll_plan_name(c->plan));
+	return EXIT_SUCCESS;
+}
+
+const struct command cmd_redo = {
+	.name = "redo",
+	.run = redo_run,
+	.decides = true,
+	.words = "[PLAN]",
+	.summary = "bring the commit back that was undone last",
+	.about =
+		"The same files are put in place again, as long as undo.retention says. If something was\n"
+		"changed there since the undo, nothing is done and exit 3 names it. Without a PLAN: the\n"
+		"commit undone last of those plans whose resources hold the current directory.",
+	.max_words = 1,
+};

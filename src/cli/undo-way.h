@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What undo and redo have in common: which commit is meant, and where else it was. */
+#ifndef CLI_UNDO_WAY_H
+#define CLI_UNDO_WAY_H
+
+#include "cli/cli.h"
+#include "plan/plan-undo.h"
+
+/* Sets c->plan: the one that is named, else the one whose commit is next in the current directory. 0, or an
+ * exit status after it said why not. */
+int undo_way_find(struct cli *c, enum undo_way way);
+/* "; also in ~/lib, ~/notes.db": the resources with OUTCOME that do not hold the current directory; ": ~/lib" where
+ * none does; or "". The caller frees. */
+char *undo_way_also(const struct cli *c, enum atoll_outcome outcome);
+
+#endif
