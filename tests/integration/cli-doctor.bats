@@ -171,7 +171,7 @@ elsewhere_run() {
 	run atoll doctor --json a
 	rm "$mounted/fill"
 	has space 'KiB are free on the store'
-	has space 'make room there: atoll list, atoll stop, atoll clean'
+	has space 'make room there: atoll list, atoll rm, atoll clean'
 	run -0 atoll doctor --json a
 	has space 'ok | '
 }

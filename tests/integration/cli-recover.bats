@@ -175,11 +175,11 @@ with_damage() {
 
 @test "cln_04 cli a commit finished by recovery can be undone as long as it asked for" {
 	plan_with_changes
-	killed_at txn.after-decision commit p --retain 0
+	# Changes that are not committed keep the plan, also when the same command sees that its commit expired.
+	atoll exec p -- sh -c 'echo more >"$ATOLL_RESOURCE_1/more"'
+	killed_at txn.after-decision commit p --retain 0 a/one a/two b/four
 	atoll recover
 	committed_now
-	# Work that is not committed keeps the plan.
-	atoll exec p -- sh -c 'echo more >"$ATOLL_RESOURCE_1/more"'
 	atoll recover # no longer than asked for
 	run atoll rollback p
 	status_is 1
