@@ -306,6 +306,9 @@ class Round:
             differ = [f'{key}: {leads_to[key]} != {now[key]}' for key in now if now[key] != leads_to[key]]
             raise Broken(f'after {verb} of {entry[0]}: {differ}')
         self.partial(before, now, comes_from, leads_to, verb)
+        # Where other things came in between it goes back to those: below a directory that goes as a whole,
+        # what another plan removed since does not stand in its way.
+        entry[1:] = [now, before] if verb == 'undo' else [before, now]
         self.check_work()
 
     def partial(self, before, now, comes_from, leads_to, verb):
