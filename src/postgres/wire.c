@@ -9,8 +9,9 @@
 #include <string.h>
 
 #define BUF_MIN       8192
-#define STARTUP_MAX   10000 /* as the server has it */
-#define STREAM_ENOUGH 16384 /* of a message that may be streamed */
+#define BUF_KEEP      (4u << 20) /* a larger one is given back when it is empty */
+#define STARTUP_MAX   10000      /* as the server has it */
+#define STREAM_ENOUGH 16384      /* of a message that may be streamed */
 
 void wire_buf_done(struct wire_buf *b)
 {
@@ -26,11 +27,14 @@ size_t wire_buf_left(const struct wire_buf *b)
 /* Room for LEN more bytes behind what is there. */
 static int make_room(struct wire_buf *b, size_t len)
 {
-	size_t cap = b->cap ? b->cap : BUF_MIN;
 	unsigned char *v;
+	size_t cap;
 
 	if (b->off == b->len)
 		b->off = b->len = 0;
+	if (b->len == 0 && b->cap > BUF_KEEP && len < BUF_KEEP)
+		wire_buf_done(b);
+	cap = b->cap ? b->cap : BUF_MIN;
 	if (b->cap - b->len >= len)
 		return 0;
 	if (b->off > 0) {

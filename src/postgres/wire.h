@@ -14,9 +14,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define WIRE_WHOLE_MAX (64u << 20) /* the largest message that is kept as a whole */
-#define WIRE_HIGH      (1u << 20)  /* more than this waiting to go out: read no more */
-#define WIRE_HEADER    5
+#define WIRE_WHOLE_MAX \
+	0x3fffffffu /* the largest message that is kept as a whole: a server takes no larger one */
+#define WIRE_HIGH   (1u << 20) /* more than this waiting to go out: read no more */
+#define WIRE_HEADER 5
 
 struct wire_buf {
 	unsigned char *v;

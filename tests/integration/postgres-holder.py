@@ -669,6 +669,24 @@ def long_values_pass(cluster, top):
         need('ASAN' in os.environ.get('ASAN_OPTIONS', '') or peak < 400_000, f'{peak} kB for a row of 20 MB')
 
 
+def long_messages_are_taken_as_by_a_server(cluster, top):
+    """Both ways: a notice, an error, a query, a parameter."""
+    size = 70_000_000
+    word = b'x' * size
+    said = [(query(b"do $$ begin raise notice '%', repeat('x', 70000000); end $$"), b'N'),
+            (query(b"do $$ begin raise exception '%', repeat('x', 70000000); end $$"), b'E'),
+            (query(b"select length('" + word + b"')"), b'D'), (run(b'select length($1)', word) + SYNC, b'D')]
+    with Holder(cluster, top) as holder, raw_client(holder) as s:
+        for sent, kind in said:
+            s.sendall(sent)
+            got = [body for k, body in read_until(s, b'Z') if k == kind]
+            need(len(got) == 1 and (len(got[0]) > size or b'70000000' in got[0]), f'{sent[:40]!r}: {kind!r} {[b[:80] for b in got]}')
+        s.sendall(query(b'select 1'))
+        read_until(s, b'Z')
+        resident = int(re.search(r'VmRSS:\s+(\d+)', Path(f'/proc/{holder.child.pid}/status').read_text())[1])
+        need('ASAN' in os.environ.get('ASAN_OPTIONS', '') or resident < 300_000, f'{resident} kB are kept')
+
+
 def tools_run_unmodified(cluster, top):
     with Holder(cluster, top) as holder:
         holder.run(binary('pgbench'), '-i', '-I', 'dtgp', '-q')
@@ -966,7 +984,8 @@ def what_a_client_sets_does_not_end_the_transaction(cluster, top):
 TESTS = [sessions_are_told_what_a_server_tells, messages_are_those_of_a_server, nothing_leaves_before_the_commit,
          nothing_but_the_users_own_is_seen, whatever_commits_past_us_is_refused, a_transaction_that_ended_is_told_as_it_is,
          strangers_are_refused, pieces_arrive_in_any_size,
-         data_need_not_wait_for_the_answer, long_values_pass, tools_run_unmodified,
+         data_need_not_wait_for_the_answer, long_values_pass,
+         long_messages_are_taken_as_by_a_server, tools_run_unmodified,
          a_driver_that_is_not_libpq, who_waits_too_long_is_told, a_client_that_dies_leaves_nothing,
          what_was_sent_before_a_terminate_is_carried_out, long_settings_and_many_constraints_are_kept,
          the_end_of_the_server_is_said, what_cannot_be_prepared_is_known, what_a_plan_cannot_do_it_says,
