@@ -466,7 +466,8 @@ static int take_execute(struct client *c, const struct wire_message *m)
 	if (!p)
 		return 1;
 	verb_note(c, &p->verb);
-	if (p->verb.flags & (SQL_PREPARES | SQL_CURSOR) || c->locals)
+	if (p->verb.flags & (SQL_PREPARES | SQL_CURSOR) || p->verb.kind == SQL_SAVEPOINT ||
+	    c->locals)
 		copy_verb(&sent->verb, &p->verb);
 	sent->copy = p->verb.flags & SQL_COPY;
 	c->copies += sent->copy;

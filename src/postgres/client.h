@@ -256,6 +256,8 @@ void locals_note_done(struct client *c, const struct verb *v);
 /* SQL that puts back what is hidden. */
 void locals_add_restore(const struct client *c, struct strbuf *sql);
 void locals_clear(struct client *c);
+/* Is a savepoint of the transaction left? */
+bool locals_have_savepoint(const struct client *c);
 /* Each set_config() in TEXT that names its setting, and whether for the transaction. */
 void locals_read(const char *text, void (*take)(void *user, const char *name, bool local),
                  void *user);

@@ -71,7 +71,16 @@ static bool is_mark(const struct local *l, const char *name)
 	return l->kind == LOCAL_MARK && strcmp(l->name, name) == 0;
 }
 
-/* All that came behind the savepoint; one of which nothing is known was made before all of it. */
+bool locals_have_savepoint(const struct client *c)
+{
+	const struct local *l = c->locals;
+
+	while (l && l->kind != LOCAL_MARK)
+		l = l->next;
+	return l != NULL;
+}
+
+/* All that came behind the savepoint. */
 static void roll_back_to(struct client *c, const char *name)
 {
 	while (c->locals && !is_mark(c->locals, name))
@@ -108,7 +117,7 @@ static void note_config(void *user, const char *name, bool local)
 
 void locals_note_done(struct client *c, const struct verb *v)
 {
-	if (!c->locals)
+	if (!c->locals && v->kind != SQL_SAVEPOINT)
 		return;
 	if (v->kind == SQL_PLAIN && v->flags & SQL_CONFIG)
 		locals_read(v->text, note_config, c);

@@ -158,9 +158,9 @@ static void run_end(struct client *c, const struct verb *v)
 	if (c->unit != UNIT_BLOCK)
 		client_warn(c, "25P01", "there is no transaction in progress");
 	c->chain = (v->flags & SQL_CHAIN) != 0;
-	/* One that has failed hands on nothing: the next begins as any other. */
-	c->chain_failed = c->failed;
-	c->chain_read_only = c->read_only && !c->failed;
+	/* One that has failed hands on nothing, unless behind a savepoint: the next begins as any other. */
+	c->chain_failed = c->failed && !locals_have_savepoint(c);
+	c->chain_read_only = c->read_only && !c->chain_failed;
 	if (commits && !c->failed)
 		unit_commit(c, after_commit);
 	else
