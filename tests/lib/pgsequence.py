@@ -119,6 +119,7 @@ class Maker:
         self.wanted = {}     # statement -> number of parameters it was parsed with
         self.own = set()     # statements that the holder may carry out itself
         self.copies = set()  # statements and portals that may be a COPY FROM STDIN
+        self.fetches = set()  # statements that may be a FETCH: described when its cursor is closed, it ends the server (15.18)
 
     # ---- texts ----
 
@@ -172,6 +173,8 @@ class Maker:
             self.copies.add(name)
         if OWN.match(words):
             self.own.add(name)
+        if re.search('fetch|move', words):
+            self.fetches.add(name)
         return f'Parse {name!r} {words!r}', [pgwire.parse(name, words)]
 
     def bind(self, portal, name):
@@ -196,6 +199,8 @@ class Maker:
     def about(self, what, names):
         kind = self.random.choice('SP')
         name = self.random.choice(names[kind])
+        if kind == 'S' and name in self.fetches:
+            what = pgwire.close
         return f'{what.__name__.capitalize()} {kind} {name!r}', [what(kind, name)]
 
     def portal(self, name, portal):
@@ -214,7 +219,7 @@ class Maker:
         if kind < 0.55:
             whole = [self.parse(name)]
             portal = self.portal(name, portal)
-            if r.random() < 0.2:
+            if r.random() < 0.2 and name not in self.fetches:
                 whole.append((f'Describe S {name!r}', [pgwire.describe('S', name)]))
             whole.append(self.bind(portal, name))
             if r.random() < 0.5:
@@ -332,8 +337,8 @@ def shorter_queries(item):
     """Of a Query of several statements: one less."""
     words, messages = item
     kind, body = messages[0]
-    parts = body[:-1].decode().split(';')
-    if kind != b'Q' or len(parts) < 2 or '$' in words:
+    parts = body[:-1].decode().split(';') if kind == b'Q' else []
+    if len(parts) < 2 or '$' in words:
         return
     for i in range(len(parts)):
         fewer = ';'.join(parts[:i] + parts[i + 1:])
