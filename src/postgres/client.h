@@ -67,6 +67,7 @@ struct client {
 	bool chain;           /* AND CHAIN */
 	bool chain_read_only;
 	bool chain_failed;
+	bool chained; /* the block at hand has its mode from the one before */
 	void (*then)(struct client *c, bool ok); /* after the end of the unit */
 	const char *verb_tag; /* of the statement that is carried out as a question */
 

@@ -91,7 +91,7 @@ void unit_fail(struct client *c, const char *sqlstate, const char *message)
 static void forget_unit(struct client *c)
 {
 	c->unit = UNIT_NONE;
-	c->failed = c->constraints = c->executed = c->sets = c->read_only = false;
+	c->failed = c->chained = c->constraints = c->executed = c->sets = c->read_only = false;
 	locals_clear(c);
 	named_clear(&c->portals);
 	if (c->h->owner == c)

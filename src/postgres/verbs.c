@@ -124,6 +124,7 @@ static void follow_chain(struct client *c)
 {
 	if (c->chain && unit_begin(c)) {
 		c->unit = UNIT_BLOCK;
+		c->chained = !c->chain_failed;
 		if (c->chain_read_only)
 			unit_read_only(c);
 		else if (!c->chain_failed)
@@ -158,8 +159,8 @@ static void run_end(struct client *c, const struct verb *v)
 	if (c->unit != UNIT_BLOCK)
 		client_warn(c, "25P01", "there is no transaction in progress");
 	c->chain = (v->flags & SQL_CHAIN) != 0;
-	/* One that has failed hands on nothing, unless behind a savepoint: the next begins as any other. */
-	c->chain_failed = c->failed && !locals_have_savepoint(c);
+	/* One that has failed hands on nothing, unless behind a savepoint or a chain: the next begins as any other. */
+	c->chain_failed = c->failed && !locals_have_savepoint(c) && !c->chained;
 	c->chain_read_only = c->read_only && !c->chain_failed;
 	if (commits && !c->failed)
 		unit_commit(c, after_commit);

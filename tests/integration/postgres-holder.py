@@ -152,6 +152,7 @@ SESSIONS = {
     'local, and then not': "select set_config('work_mem', '3MB', true)\\; select set_config('work_mem', '2MB', false);\nshow work_mem;\n"
                            'begin read only;\nselect 1/0;\ncommit and chain;\nshow transaction_read_only;\nrollback;\n'
                            'begin read only;\nsavepoint a;\nselect 1/0;\nrollback and chain;\nshow transaction_read_only;\nrollback;\n'
+                           'begin read only;\nselect 1;\nrollback and chain;\nselect 1/0;\nrollback and chain;\nshow transaction_read_only;\nrollback;\n'
                            'begin read only;\nsavepoint a;\nrelease a;\nselect 1/0;\nrollback and chain;\nshow transaction_read_only;\nrollback;\n',
     'local and not': "begin;\nset local work_mem = '1MB';\nset work_mem = '2MB';\ncommit;\nshow work_mem;\n"
                      "begin;\nset work_mem = '3MB';\nset local work_mem = '4MB';\ncommit;\nshow work_mem;\n"
