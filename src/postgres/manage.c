@@ -107,6 +107,29 @@ static void take_yes(void *user, size_t n, const char *const *columns)
 	*yes = n == 1 && strcmp(columns[0], "t") == 0;
 }
 
+/*
+ * Questions are asked behind a savepoint, to which all goes back: one that fails leaves the transaction as it was. The
+ * first of them is still under the client's statement_timeout: where even the savepoint fails, that of the clients is
+ * gone back to, behind which nothing is between their units.
+ */
+#define LOOK SQL_OURS "_look"
+
+static bool begin_look(struct holder *h, struct strbuf *out)
+{
+	return run(h, "SAVEPOINT " LOOK "; " AS_OURSELVES, out, NULL);
+}
+
+static void end_look(struct holder *h)
+{
+	static const char *const ways[] = { "ROLLBACK TO " LOOK "; RELEASE " LOOK,
+		                            HOLDER_ROLLBACK };
+	size_t n = h->savepoint ? 2 : 1;
+
+	for (size_t i = 0; i < n; i++)
+		if (holder_ask_now(h, ways[i], NULL, NULL, NULL, NULL) == 0)
+			return;
+}
+
 /* A refusal of PREPARE would lose the transaction, so what is known before is asked before. */
 static bool has_room(struct holder *h, struct strbuf *out)
 {
@@ -132,10 +155,7 @@ static void answer_check(struct holder *h, const char *arg, struct strbuf *out)
 	bool fine;
 
 	(void)arg;
-	fine = run(h, "SAVEPOINT " SQL_OURS "_check; " AS_OURSELVES "SET CONSTRAINTS ALL IMMEDIATE",
-	           out, NULL) &&
-	       has_room(h, out);
-	(void)holder_ask_now(h, "ROLLBACK TO " SQL_OURS "_check", NULL, NULL, NULL, NULL);
+	fine = run(h, "SET CONSTRAINTS ALL IMMEDIATE", out, NULL) && has_room(h, out);
 	if (fine)
 		strbuf_puts(out, "ok\n");
 }
@@ -186,10 +206,11 @@ static void answer_rollback(struct holder *h, const char *arg, struct strbuf *ou
 static const struct {
 	const char *word;
 	void (*answer)(struct holder *h, const char *arg, struct strbuf *out);
+	bool looks; /* and changes nothing */
 } questions[] = {
-	{ "status", answer_status }, { "changes", answer_changes },
-	{ "check", answer_check },   { "prepare", answer_prepare },
-	{ "commit", answer_commit }, { "rollback", answer_rollback },
+	{ "status", answer_status, true },  { "changes", answer_changes, true },
+	{ "check", answer_check, true },    { "prepare", answer_prepare, false },
+	{ "commit", answer_commit, false }, { "rollback", answer_rollback, false },
 };
 
 static void answer_tcp(struct holder *h, struct strbuf *out)
@@ -224,7 +245,10 @@ static void answer(struct holder *h, char *line, struct strbuf *out)
 	}
 	for (size_t i = 0; i < sizeof(questions) / sizeof(questions[0]); i++) {
 		if (strcmp(line, questions[i].word) == 0) {
-			questions[i].answer(h, arg ? arg : "", out);
+			if (!questions[i].looks || begin_look(h, out))
+				questions[i].answer(h, arg ? arg : "", out);
+			if (questions[i].looks)
+				end_look(h);
 			return;
 		}
 	}

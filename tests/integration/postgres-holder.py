@@ -958,6 +958,19 @@ def settings_are_each_clients_own(cluster, top):
         cluster.sql('drop role sue, bob', user='postgres')
 
 
+def a_look_is_under_no_limit_of_a_client(cluster, top):
+    """That a question takes longer than a client gives its own statements loses nothing."""
+    cluster.sql(TABLE + "do $$ begin for i in 1..3000 loop execute 'create table a' || i || '()'; end loop; end $$")
+    with Holder(cluster, top) as holder:
+        holder.psql("insert into t values (6); set statement_timeout = 1;")
+        for word in ('changes', 'status', 'changes', 'check'):
+            said = holder.ask(word)
+            need('25P02' not in said, f'{word}: {said}')
+        same(holder.psql('\\t\nselect count(*) from t').split()[-1], '6', 'nothing is lost')
+        same(holder.ask('changes'), 'C 1 0 0 public.t\nok', 'changes')
+    cluster.sql('drop schema public cascade; create schema public')
+
+
 def what_a_client_sets_does_not_end_the_transaction(cluster, top):
     """The transaction is idle whenever no client does anything."""
     cluster.sql(TABLE)
@@ -993,7 +1006,7 @@ TESTS = [sessions_are_told_what_a_server_tells, messages_are_those_of_a_server, 
          what_was_sent_before_a_terminate_is_carried_out, long_settings_and_many_constraints_are_kept,
          the_end_of_the_server_is_said, what_cannot_be_prepared_is_known, what_a_plan_cannot_do_it_says,
          a_query_is_read_as_it_came_or_refused, roles_without_a_schema,
-         statements_of_one_name_are_each_clients_own, settings_are_each_clients_own,
+         statements_of_one_name_are_each_clients_own, settings_are_each_clients_own, a_look_is_under_no_limit_of_a_client,
          what_a_client_sets_does_not_end_the_transaction]
 
 
