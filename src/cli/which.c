@@ -287,13 +287,18 @@ static int find_named_or_path(struct cli *c)
 	r = plan_open_whole(c->atoll, word, &c->plan, &err);
 	if (r < 0)
 		return cli_fail_error(c, &err);
+	/* The plans of this directory are listed only where they matter. */
+	if (r > 0 && (strcmp(word, atoll_plan_id(c->plan)) == 0 || lstat(word, &st) < 0)) {
+		take_out_word(&c->args);
+		return 0;
+	}
 	status = list_here(c, &l, &here);
 	if (status)
 		return status;
 	if (r == 0)
 		/* Where no plan is meant without a name, the word can only be one. */
 		return l.n > 0 ? pick_here(c) : find_named(c);
-	if (l.n > 0 && strcmp(word, atoll_plan_id(c->plan)) != 0 && lstat(word, &st) == 0)
+	if (l.n > 0)
 		return fail_both(c, word);
 	take_out_word(&c->args);
 	return 0;

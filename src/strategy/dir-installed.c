@@ -74,6 +74,8 @@ struct installing {
 	 * NULL: neither was. */
 	const struct manifest *was;
 	struct manifest *moves; /* with it: where that is noted */
+	/* Nothing is read: what an undo puts back goes by identity and times. */
+	bool no_content;
 };
 
 /* NAME in DIR_FD is PATH. */
@@ -94,7 +96,7 @@ static int install_entry(struct installing *in, int dir_fd, const char *name, co
 		o.new_stat.ctime_ns = 0;
 	else if (in->was)
 		o.new_stat.content = before.content;
-	else if (st->ctime_ns != 0)
+	else if (st->ctime_ns != 0 && !in->no_content)
 		fs_content_take(dir_fd, name, &o.new_stat);
 	if (in->was)
 		r = moves_add(in->moves, path, &before, &o.new_stat);
@@ -518,7 +520,7 @@ static int collect_back(struct dir_batch *b, const struct manifest_op *o, struct
 
 static int write_back(struct dir_batch *b, struct manifest *moves)
 {
-	struct installing in = { .b = b, .moves = moves };
+	struct installing in = { .b = b, .moves = moves, .no_content = true };
 	int r = manifest_writer_open(b->batch_fd, BACK_NEW, b->m.created_ns, &in.w);
 
 	for (size_t k = 0; k < b->m.ops.n && r >= 0; k++) {

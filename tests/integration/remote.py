@@ -323,7 +323,7 @@ def remote_rollback_undoes_the_last_pull(top):
         p = w.project()
         p.write('a', 'one\n')
         p.good('echo two >a; echo new >n')
-        w.must('rollback', cwd=p.root)
+        w.must('undo', cwd=p.root)
         same((p.read('a'), p.has('n')), (b'one\n', False), 'undone')
         same(p.good('cat a; ls'), b'one\na\n', 'the next one')
         need(len(w.plans_here()) <= 1, f'plans are left: {w.plans_here()}')
