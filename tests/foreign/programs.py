@@ -49,6 +49,7 @@ LONG = os.environ.get('ATOLL_LONG') == '1'
 SOURCE = Path(os.environ['ATOLL_SOURCE_ROOT'])
 LISTS = {True: ('tools/deps-debian.txt',), False: ('tools/deps-debian.txt', 'tools/deps-debian-check.txt')}
 NOBODY = 65534
+PLAN = 'of-a-row'  # no path has that name
 SECONDS = 600
 # Short enough for a row that loops to be read, long enough for a compiler's first error.
 SHOWN = 30
@@ -212,13 +213,13 @@ class Trial:
     def inside(self):
         began = begin_time()
         was = list(Tree(self.work, 0).lines(inodes=True))
-        self.succeed('start', 'p', '--dir', '.')
-        done = Run(self.atoll('exec', 'p', '--', *self.script()), self.row)
-        self.succeed('commit', 'p', *(w for name in self.row.allow.split() for w in ('--allow', name)))
+        self.succeed('start', PLAN, '--dir', '.')
+        done = Run(self.atoll('exec', PLAN, '--', *self.script()), self.row)
+        self.succeed('commit', PLAN, *(w for name in self.row.allow.split() for w in ('--allow', name)))
         tree = self.tree(began)
-        self.succeed('rollback', 'p', '--yes')
+        self.succeed('rollback', PLAN, '--yes')
         now = list(Tree(self.work, 0).lines(inodes=True))
-        self.succeed('stop', 'p', '--yes')
+        self.succeed('stop', PLAN, '--yes')
         return done, tree, differences('the tree after the rollback', was, now) + \
             differences('the home directory', [], os.listdir(self.home))
 
