@@ -25,6 +25,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define RUNS "atoll exec " /* a holder that runs a command */
+
 /* A plan to be removed, as it was when it was looked at. */
 struct target {
 	char *id, *name;
@@ -33,7 +35,7 @@ struct target {
 	bool in_doubt;   /* what its changes are is known after recovery, which the removal tries */
 	int64_t changes; /* that are not committed; negative: they cannot be read */
 	char *running;   /* the command that runs in it; or "" */
-	pid_t pid;       /* of who holds its lock; 0: none, or not known */
+	pid_t pid;       /* of the process that runs it; 0: none, or not known */
 	char *kept;      /* a directory of versions that are nowhere else; or NULL */
 };
 
@@ -70,11 +72,13 @@ static void removal_done(struct removal *rm)
 
 /* ---- what would be lost ---- */
 
+/* The one that runs the command: another may hold the plan by now, and a commit is none to be ended. */
 static int note_holder(void *user, const struct atoll_lock_info *info)
 {
 	struct target *t = user;
 
-	if (strcmp(info->kind, "plan") == 0 && info->ahead == 0)
+	if (strcmp(info->kind, "plan") == 0 && info->ahead == 0 &&
+	    strncmp(info->command, RUNS, strlen(RUNS)) == 0)
 		t->pid = info->pid;
 	return 0;
 }

@@ -106,7 +106,8 @@ load cli
 	atoll start p --dir a --dir b
 	run atoll list
 	status_is 0
-	[[ ${lines[1]} =~ ^p\ +$work/a\ \+1\ +-\ +[0-9]+\ s\ +no\ changes\ +[0-9.]+K?$ ]]
+	shown=$(from_home "$work/a")
+	[[ ${lines[1]} =~ ^p\ +"$shown"\ \+1\ +-\ +[0-9]+\ s\ +no\ changes\ +[0-9.]+K?$ ]]
 	run atoll list --json
 	status_is 0
 	[ "$(jq -r '[.format, .plans[0].name, .plans[0].state, .plans[0].sandboxes] | join(" ")' <<<"$output")" = \

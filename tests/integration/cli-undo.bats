@@ -121,7 +121,7 @@ commits() {
 	cd p
 	run atoll undo
 	status_is 0
-	says "2 changes in 2 directories; also in $work/q"
+	says "2 changes in 2 directories; also in $(from_home "$work/q")"
 	[ "$(ls . ../q)" = $'.:\n\n../q:' ]
 	run atoll redo
 	says "also in $work/q"

@@ -250,3 +250,11 @@ end_fuse() {
 	wait "$fuse_pid" || true
 	fuse_pid=
 }
+
+# from_home PATH: as lists show it.
+from_home() {
+	case $1 in
+	"$HOME"/*) printf '~%s\n' "${1#"$HOME"}" ;;
+	*) printf '%s\n' "$1" ;;
+	esac
+}
