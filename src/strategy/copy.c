@@ -679,8 +679,10 @@ static int copy_refresh(struct atoll_participant *p)
 
 static int copy_finish(struct atoll_participant *p)
 {
-	if (p->batch.alone)
+	if (p->batch.alone) {
+		dir_finish_alone(p);
 		return 0;
+	}
 	copy_base_settle(p);
 	dir_say_theirs(p);
 	return 0;

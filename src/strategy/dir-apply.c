@@ -29,6 +29,14 @@ void dir_let_go(struct dir_batch *b)
 	(void)fs_unlink_at(b->area_fd, DIR_BALLAST);
 }
 
+void dir_finish_alone(struct atoll_participant *p)
+{
+	struct dir_batch *b = p->state;
+
+	if (b && b->area_fd != FD_NONE)
+		dir_let_go(b);
+}
+
 /* Renames that may need room in a directory. */
 static int with_ballast(struct dir_batch *b, int (*op)(int, const char *, int, const char *),
                         int a_fd, const char *a, int c_fd, const char *c)
@@ -572,8 +580,8 @@ int dir_commit(struct atoll_participant *p, const char *work)
 		dir_restore_work(b);
 	if (r >= 0)
 		r = dir_sync_parents(p, b);
-	/* Where work is left behind, its base is written anew yet. */
-	if (!p->rest)
+	/* Where work is left behind, its base is written anew yet; of one batch alone, finish lets it go. */
+	if (!p->rest && !p->batch.alone)
 		dir_let_go(b);
 	return r;
 }

@@ -136,6 +136,11 @@ static int collect_op(struct dir_batch *b, const struct manifest_op *o, struct i
 	return install_entry(in, fd, name, o->path, &st);
 }
 
+static bool is_full(int r)
+{
+	return r == -ENOSPC || r == -EDQUOT;
+}
+
 #define INSTALLED_NEW "installed.new"
 
 static int write_record(struct dir_batch *b, const struct manifest *was, struct manifest *moves)
@@ -172,9 +177,12 @@ int dir_installed_write(struct atoll_participant *p, struct dir_batch *b)
 	error_done(&p->err);
 	spool_spill_to(&moves.ops, b->area_fd);
 	r = write_record(b, again ? &was : NULL, &moves);
-	/* With the disk full there is what prepare has set aside for it. */
-	if (dir_make_room(b, r))
-		r = write_record(b, again ? &was : NULL, &moves);
+	/* With the disk full there is what prepare has set aside for it, and not for the moves. */
+	if (is_full(r)) {
+		(void)dir_make_room(b, r);
+		manifest_done(&moves);
+		r = write_record(b, again ? &was : NULL, NULL);
+	}
 	if (r >= 0)
 		r = moves_write(p, &moves);
 	manifest_done(&was);
@@ -488,7 +496,7 @@ static int back_entry(struct backing *k, int dir_fd, const char *name, const cha
 	int r = strcmp(path, k->o->path) == 0 ? moves_add(k->in.moves, path, &k->o->old_stat, st)
 	                                      : 0;
 
-	return r < 0 ? r : install_entry(&k->in, dir_fd, name, path, st);
+	return r < 0 || !k->in.w ? r : install_entry(&k->in, dir_fd, name, path, st);
 }
 
 static int back_below(void *ctx, int dir_fd, const char *name, const char *path, unsigned char type)
@@ -514,14 +522,14 @@ static int collect_back(struct dir_batch *b, const struct manifest_op *o, struct
 		r = fs_stat_at(fd, name, FS_STAT_ID, &st);
 	if (r < 0 || !fs_id_equal(st.id, o->old_stat.id))
 		return r == -ENOENT || r == -ENOTDIR || r == -ELOOP ? 0 : r;
-	return S_ISDIR(st.mode) ? walk_tree(b->root_fd, o->path, back_below, NULL, &k)
-	                        : back_entry(&k, fd, name, o->path, &st);
+	return in->w && S_ISDIR(st.mode) ? walk_tree(b->root_fd, o->path, back_below, NULL, &k)
+	                                 : back_entry(&k, fd, name, o->path, &st);
 }
 
-static int write_back(struct dir_batch *b, struct manifest *moves)
+/* Adds to IN->moves, and, where IN->w is open, to the record. */
+static int collect_all_back(struct dir_batch *b, struct installing *in)
 {
-	struct installing in = { .b = b, .moves = moves, .no_content = true };
-	int r = manifest_writer_open(b->batch_fd, BACK_NEW, b->m.created_ns, &in.w);
+	int r = 0;
 
 	for (size_t k = 0; k < b->m.ops.n && r >= 0; k++) {
 		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
@@ -529,12 +537,34 @@ static int write_back(struct dir_batch *b, struct manifest *moves)
 		r = manifest_get(&b->m, k, &o);
 		if (r >= 0 && o.old_stat.mode && !(o.flags & MANIFEST_WORK) &&
 		    !(b->keep && b->keep[k]))
-			r = collect_back(b, &o, &in);
+			r = collect_back(b, &o, in);
 	}
+	return r;
+}
+
+static int write_back(struct dir_batch *b, struct manifest *moves)
+{
+	struct installing in = { .b = b, .moves = moves, .no_content = true };
+	int r = manifest_writer_open(b->batch_fd, BACK_NEW, b->m.created_ns, &in.w);
+
+	if (r >= 0)
+		r = collect_all_back(b, &in);
 	if (r >= 0)
 		r = manifest_writer_finish(in.w);
 	manifest_writer_close(in.w);
 	return r < 0 ? r : fs_rename_over(b->batch_fd, BACK_NEW, DIR_BACK);
+}
+
+/* Of a rollback, which is not done again: the moves are all there is to write, and may be missing. */
+static int note_moves(struct dir_batch *b, struct manifest *moves)
+{
+	struct installing in = { .b = b, .moves = moves };
+	int r = collect_all_back(b, &in);
+
+	if (!is_full(r))
+		return r;
+	manifest_done(moves);
+	return 0;
 }
 
 int dir_back_write(struct atoll_participant *p, struct dir_batch *b)
@@ -543,14 +573,67 @@ int dir_back_write(struct atoll_participant *p, struct dir_batch *b)
 	int r;
 
 	spool_spill_to(&moves.ops, b->area_fd);
-	r = write_back(b, &moves);
+	r = p->batch.alone ? write_back(b, &moves) : note_moves(b, &moves);
+	/* With the disk full there is what dir_back_set_aside() has set aside, and not for the moves. */
+	if (p->batch.alone && is_full(r)) {
+		(void)dir_make_room(b, r);
+		manifest_done(&moves);
+		r = write_back(b, NULL);
+	}
 	if (r >= 0)
 		r = moves_write(p, &moves);
 	manifest_done(&moves);
 	if (r < 0)
 		return p->err.code ? r
 		                   : error_sys(&p->err, r, "record what was put back in", p->root);
-	return p->batch.sync ? syncset_add(p->batch.sync, b->batch_fd, DIR_BACK) : 0;
+	return p->batch.alone && p->batch.sync ? syncset_add(p->batch.sync, b->batch_fd, DIR_BACK)
+	                                       : 0;
+}
+
+struct back_room {
+	const struct manifest_op *o;
+	uint64_t bytes;
+};
+
+static int add_room(void *ctx, int dir_fd, const char *name, const char *path, unsigned char type)
+{
+	struct back_room *room = ctx;
+
+	(void)dir_fd;
+	(void)name;
+	(void)type;
+	room->bytes +=
+		MANIFEST_OP_SIZE + MANIFEST_CONTENT + strlen(room->o->path) + 1 + strlen(path);
+	return 0;
+}
+
+/* Operation O of B waits in slot K. */
+static int add_original(const struct dir_batch *b, const struct manifest_op *o, size_t k,
+                        struct back_room *room)
+{
+	char slot[DIR_SLOT_LEN];
+
+	room->o = o;
+	dir_slot_name(k, slot);
+	(void)add_room(room, b->batch_fd, slot, slot, 0);
+	return S_ISDIR(o->old_stat.mode) ? walk_tree(b->batch_fd, slot, add_room, NULL, room) : 0;
+}
+
+int dir_back_set_aside(struct atoll_participant *p, const struct dir_batch *b)
+{
+	struct back_room room = { 0 };
+	int r = 0;
+
+	for (size_t k = 0; k < b->m.ops.n && r >= 0; k++) {
+		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
+
+		r = manifest_get(&b->m, k, &o);
+		if (r >= 0 && o.old_stat.mode && !(o.flags & MANIFEST_WORK) &&
+		    !(b->keep && b->keep[k]))
+			r = add_original(b, &o, k, &room);
+	}
+	return r < 0 ? error_sys(&p->err, r, "look at the originals of", p->root)
+	             : dir_set_aside(p, room.bytes, 0);
 }
 
 int dir_back_read(struct atoll_participant *p, struct dir_batch *b, struct manifest *ret)

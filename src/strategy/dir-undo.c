@@ -562,6 +562,8 @@ int dir_prepare_undo(struct atoll_participant *p, const char *work)
 	manifest_done(&found);
 	if (r >= 0)
 		r = dir_note_undone(p, b);
+	if (r >= 0 && p->batch.alone)
+		r = dir_back_set_aside(p, b);
 	p->changes = r >= 0 ? b->m.ops.n : 0;
 	return r;
 }
@@ -617,6 +619,15 @@ static int redo_conflicts(struct atoll_participant *p, struct dir_batch *b,
 	return r;
 }
 
+/* For DIR_INSTALLED, which is written anew, and for DIR_BACK if the redo is withdrawn. */
+static int set_aside_redo(struct atoll_participant *p, const struct dir_batch *b)
+{
+	struct fs_stat back;
+	int r = fs_stat_at(b->batch_fd, DIR_BACK, 0, &back);
+
+	return r < 0 ? error_sys(&p->err, r, "look at", DIR_BACK) : dir_set_aside(p, back.size, 0);
+}
+
 int dir_prepare_redo(struct atoll_participant *p, const char *work)
 {
 	struct manifest installed = MANIFEST_INIT, back = MANIFEST_INIT;
@@ -640,6 +651,8 @@ int dir_prepare_redo(struct atoll_participant *p, const char *work)
 	manifest_done(&installed);
 	manifest_done(&back);
 	p->changes = r >= 0 ? b->m.ops.n : 0;
+	if (r >= 0 && !conflicts)
+		r = set_aside_redo(p, b);
 	if (r < 0 || !conflicts)
 		return r;
 	(void)error_set(&p->err, -ATOLL_E_CONFLICT,

@@ -20,7 +20,11 @@
  *   bN.size        what all that takes (fs/usage.h)
  *   restored       how entries look that our own batches left in the resource: originals moved
  *                  away and back, and what a batch installed that left work behind
- *   ballast        space set aside by prepare, let go when the disk is full in the middle
+ *   ballast        space set aside by prepare, let go when the disk is full in the middle. It has room
+ *                  for each record that is written after the decision: of a commit and a redo
+ *                  `installed`, of an undo of one batch alone `back` and, if it is withdrawn,
+ *                  `installed`. A rollback without --keep-work sets nothing aside and so can start on
+ *                  a full disk: it writes no `back`, and the moves (moves.h) are left out there
  *   conflicts/     what somebody wrote to after it was replaced or taken back, and originals that
  *                  an undo did not put back: the last copy there is
  *
@@ -245,11 +249,13 @@ int dir_parent(struct dir_batch *b, int root_fd, const char *path, int *ret_fd,
 int dir_open_up(int dir_fd, const char *name, struct fs_stat *ret_before);
 /* R is about a full disk, and there was the ballast, which is gone now: it is worth another try. */
 bool dir_make_room(struct dir_batch *b, int r);
-/* For an undo that keeps the work: ROOM for the strategy's own records, and for what it returns. R, or what
+/* For an undo that keeps the work, an undo of one batch alone, and a redo: ROOM for the strategy's own records, and for what it returns. R, or what
  * went wrong. */
 int dir_set_aside(struct atoll_participant *p, uint64_t room, int r);
 /* The ballast is needed no more. */
 void dir_let_go(struct dir_batch *b);
+/* finish of an undo or redo of one batch alone. */
+void dir_finish_alone(struct atoll_participant *p);
 /* dir-links.c: how many names of each entry with several a change set commits. */
 struct dir_link_count {
 	struct fs_id id; /* ino only, inside directories */
@@ -294,8 +300,10 @@ int dir_found_or_installed(const struct dir_batch *b, const struct manifest *ins
 int dir_found_add(struct manifest *found, const char *path, const struct fs_stat *now);
 /* With the next barrier, which is before the decision. Takes over what FOUND holds. */
 int dir_found_write(struct atoll_participant *p, struct dir_batch *b, struct manifest *found);
-/* What an undo of this batch alone put back: DIR_BACK, and moves.h. */
+/* What an undo put back: in moves.h, and, where it is of this batch alone, in DIR_BACK. */
 int dir_back_write(struct atoll_participant *p, struct dir_batch *b);
+/* Before the decision: sets aside what DIR_BACK will take at most. */
+int dir_back_set_aside(struct atoll_participant *p, const struct dir_batch *b);
 int dir_back_read(struct atoll_participant *p, struct dir_batch *b, struct manifest *ret);
 /* The same question before a redo: is the target of O still what BACK says? */
 int dir_back_check(struct atoll_participant *p, struct dir_batch *b, const struct manifest *back,

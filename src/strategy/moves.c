@@ -52,7 +52,7 @@ int moves_add(struct manifest *to, const char *path, const struct fs_stat *was,
 	struct manifest_op o = { .op = CHANGE_REPLACE, .flags = MANIFEST_RECORD };
 
 	/* A ctime of 0 says that it was changed already. */
-	if (was->ctime_ns == 0 || now->ctime_ns == 0 || was->ctime_ns == now->ctime_ns ||
+	if (!to || was->ctime_ns == 0 || now->ctime_ns == 0 || was->ctime_ns == now->ctime_ns ||
 	    !is_same_version(was, now))
 		return 0;
 	o.path = xstrdup(path);
@@ -75,6 +75,11 @@ int moves_write(struct atoll_participant *p, const struct manifest *to)
 	r = fs_private_dir_at(p->store_fd, MOVES, &fd);
 	if (r >= 0)
 		r = manifest_write(to, fd, name, hash, NULL);
+	if (r == -ENOSPC || r == -EDQUOT) {
+		if (fd != FD_NONE)
+			(void)fs_unlink_at(fd, name);
+		return 0;
+	}
 	if (r >= 0 && p->batch.sync)
 		r = syncset_add(p->batch.sync, fd, name);
 	if (r >= 0 && p->batch.sync)

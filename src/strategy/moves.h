@@ -8,7 +8,8 @@
  * On disk: `moves/` in the store, a file for each undo or redo of a resource, in the format of a manifest:
  * records with how an entry looked before it went and how it looks since it is back. A file is of use to
  * plans that were there when it was made. One that is missing or torn only means that an entry passes for
- * changed: safe, and tiresome.
+ * changed: a conflict that is named, never a lost change. So no space is set aside for it before a decision:
+ * when the disk is full, it is not written, and the undo or redo goes on.
  */
 #ifndef STRATEGY_MOVES_H
 #define STRATEGY_MOVES_H
@@ -22,10 +23,10 @@ struct manifest;
 struct moves;
 
 /* A record: PATH looked like WAS, went away, and is back as NOW. Kept in TO; one that is not the same version
- * is left out. */
+ * is left out. Nothing is kept when TO is NULL. */
 int moves_add(struct manifest *to, const char *path, const struct fs_stat *was,
               const struct fs_stat *now);
-/* Writes what TO has, if anything, and has the next barrier cover it. */
+/* Writes what TO has, if anything, and has the next barrier cover it. A full disk is no error. */
 int moves_write(struct atoll_participant *p, const struct manifest *to);
 /* Is the entry ID with ctime NOW_NS the same version that had WAS_NS? When it cannot be told, it is not. */
 bool moves_same(struct atoll_participant *p, struct fs_id id, int64_t was_ns, int64_t now_ns);

@@ -492,8 +492,10 @@ static int overlay_finish(struct atoll_participant *p)
 {
 	cleanup_close int dir_fd = FD_NONE;
 
-	if (p->batch.alone)
+	if (p->batch.alone) {
+		dir_finish_alone(p);
 		return 0;
+	}
 	if (overlay_open_dir(p, p->work, &dir_fd) >= 0)
 		overlay_base_settle(p, dir_fd);
 	error_done(&p->err);

@@ -522,7 +522,7 @@ def fill_up(folder):
 
 
 LONG = 'x' * 80
-DECIDED, UNDO_DECIDED = 'txn.after-decision', 'txn.undo.after-decision'
+DECIDED, UNDO_DECIDED, REDO_DECIDED = 'txn.after-decision', 'txn.undo.after-decision', 'txn.redo.after-decision'
 
 
 def full_after_decision(place, kind, strategy, how):
@@ -536,24 +536,34 @@ def full_after_decision(place, kind, strategy, how):
     case.exec(f'cd "$ATOLL_RESOURCE_1"; for f in d1/* d2/* d3/* d4/*; do echo new >$f; done; '
               f'mkdir n; cd n; seq 1000 | sed s/^/{LONG}/ | xargs touch')
     before = listing(root)
-    words = {'commit': ['commit', 'p'], 'part': ['commit', 'p', str(root / 'd1'), str(root / 'n')],
-             'undo': ['rollback', 'p'], 'keep': ['rollback', '--keep-work', 'p']}[how]
-    if words[0] == 'rollback':
+    words, point = {'commit': (['commit', 'p'], DECIDED),
+                    'part': (['commit', 'p', str(root / 'd1'), str(root / 'n')], DECIDED),
+                    'undo': (['rollback', 'p'], UNDO_DECIDED), 'keep': (['rollback', '--keep-work', 'p'], UNDO_DECIDED),
+                    'undo_of_one': (['undo', 'p'], UNDO_DECIDED), 'redo': (['redo', 'p'], REDO_DECIDED)}[how]
+    if point != DECIDED:
         case.atoll('commit', 'p')
-    case.atoll(*words, code=-signal.SIGKILL, ATOLL_CRASHPOINT=UNDO_DECIDED if words[0] == 'rollback' else DECIDED)
+    if how == 'redo':
+        case.atoll('undo', 'p')
+    case.atoll(*words, code=-signal.SIGKILL, ATOLL_CRASHPOINT=point)
     fill_up(root.parent)
     case.atoll('recover')
     (root.parent / 'filler').unlink()
     changed = [(root / f'{d}/{LONG}7').read_text() for d in ('d1', 'd2', 'd3', 'd4')]
-    wanted = {'commit': ['new\n'] * 4, 'part': ['new\n', '', '', '']}.get(how, [''] * 4)
-    if changed != wanted or (root / 'n').exists() != (words[0] == 'commit'):
+    wanted = {'commit': ['new\n'] * 4, 'part': ['new\n', '', '', ''], 'redo': ['new\n'] * 4}.get(how, [''] * 4)
+    if changed != wanted or (root / 'n').exists() != (words[0] in ('commit', 'redo')):
         raise Broken(f'{changed}, not {wanted}')
-    if words[0] == 'rollback' and listing(root) != before:
+    if point == UNDO_DECIDED and listing(root) != before:
         raise Broken(f'not undone: {diff(before, listing(root))[:500]}')
     if how in ('part', 'keep'):  # and what is work still, or again
         case.atoll('commit', 'p')
+    if how == 'undo_of_one':  # what a redo needs is on record
+        case.atoll('redo', 'p')
+    if how in ('part', 'keep', 'undo_of_one'):
         if any((root / f'd{d}/{LONG}7').read_text() != 'new\n' for d in range(1, 5)):
             raise Broken('the work is not there')
+    left = [str(at) for at in root.parent.rglob('ballast')]
+    if left:
+        raise Broken(f'still set aside: {left}')
     case.atoll('stop', 'p', '--yes', '--force')
 
 
@@ -598,7 +608,7 @@ def all_tests():
     yield 'ovl_04_05_hung_mount_below_root', lambda p: ovl_04_05_hung_mount_below(p, None, 'root', 'overlay')
     yield 'ovl_04_05_hung_mount_below_user', lambda p: ovl_04_05_hung_mount_below(p, None, 'user', 'overlay')
     for strategy in ('overlay', 'copy'):
-        for how in ('commit', 'part', 'undo', 'keep'):
+        for how in ('commit', 'part', 'undo', 'keep', 'undo_of_one', 'redo'):
             yield (f'atm_01_full_after_the_decision_{how}_{strategy}',
                    lambda p, s=strategy, h=how: full_after_decision(p, 'ext4', s, h))
 
