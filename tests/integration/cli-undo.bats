@@ -124,7 +124,7 @@ commits() {
 	says "2 changes in 2 directories; also in $(from_home "$work/q")"
 	[ "$(ls . ../q)" = $'.:\n\n../q:' ]
 	run atoll redo
-	says "also in $work/q"
+	says "also in $(from_home "$work/q")"
 	run atoll undo --json
 	status_is 0
 	[ "$(jq -r '[.format, .plan.name, (.participants | length)] | join(" ")' <<<"$output")" = 'atoll.undo/1 both 2' ]
