@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* atoll list: all plans, or those of this directory. Takes no lock and waits for nobody. */
+/* atoll list: all plans, or those of this directory. Takes no lock and never waits. */
 #include "cli/cli.h"
 #include "cli/plan-words.h"
 #include "cli/there.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Deciding: commit, undo, redo, rollback, reset, refresh. A commit is of what somebody has looked at: the digest of
- * the diff comes in If-Match, and the library commits only what has it.
+ * Deciding: commit, undo, redo, rollback, reset, refresh. A commit is of what its caller has looked at: the digest
+ * of the diff comes in If-Match, and the library commits only what has it.
  */
 #include "daemon/api.h"
 
@@ -169,33 +169,40 @@ static int commit(struct call *c)
 
 /* ---- the others ---- */
 
-struct rollback {
+struct take_back {
 	const char **allow;
 	bool keep_theirs, keep_work;
 };
 
 static const struct body_member rollback_members[] = {
-	BODY_MAY(BODY_TEXTS, struct rollback, allow),
-	BODY_MAY(BODY_BOOL, struct rollback, keep_theirs),
-	BODY_MAY(BODY_BOOL, struct rollback, keep_work),
+	BODY_MAY(BODY_TEXTS, struct take_back, allow),
+	BODY_MAY(BODY_BOOL, struct take_back, keep_theirs),
+	BODY_MAY(BODY_BOOL, struct take_back, keep_work),
 	BODY_END,
 };
 
-static const struct api_word rollback_words[] = {
+static const struct body_member undo_members[] = {
+	BODY_MAY(BODY_TEXTS, struct take_back, allow),
+	BODY_MAY(BODY_BOOL, struct take_back, keep_theirs),
+	BODY_END,
+};
+
+static const struct api_word take_back_words[] = {
 	{ "partial", ATOLL_ALLOW_PARTIAL },
 	{ NULL, 0 },
 };
 
-static int rollback(struct call *c)
+static int take_back(struct call *c, const struct body_member *members, const char *format,
+                     int (*verb)(struct atoll_plan *p, unsigned flags, struct atoll_result *res))
 {
 	cleanup_body struct body b = BODY_INIT;
 	cleanup_plan struct atoll_plan *p = NULL;
-	struct rollback want = { 0 };
+	struct take_back want = { 0 };
 	unsigned flags = 0;
-	int r = body_read(c, &b, rollback_members, &want);
+	int r = body_read(c, &b, members, &want);
 
 	if (r == 0)
-		r = api_words(c, "allow", want.allow, rollback_words, &flags);
+		r = api_words(c, "allow", want.allow, take_back_words, &flags);
 	if (r == 0)
 		r = call_plan(c, 0, &p);
 	if (r != 0)
@@ -203,39 +210,18 @@ static int rollback(struct call *c)
 	flags |=
 		(want.keep_theirs ? ATOLL_KEEP_THEIRS : 0) | (want.keep_work ? ATOLL_KEEP_WORK : 0);
 	api_settle(c, p);
-	r = atoll_plan_rollback(p, flags, c->res);
-	return r < 0 ? r : api_decided(c, p, "rollback", flags);
+	r = verb(p, flags, c->res);
+	return r < 0 ? r : api_decided(c, p, format, flags);
 }
 
-struct undo {
-	const char **allow;
-	bool keep_theirs;
-};
-
-static const struct body_member undo_members[] = {
-	BODY_MAY(BODY_TEXTS, struct undo, allow),
-	BODY_MAY(BODY_BOOL, struct undo, keep_theirs),
-	BODY_END,
-};
+static int rollback(struct call *c)
+{
+	return take_back(c, rollback_members, "rollback", atoll_plan_rollback);
+}
 
 static int undo(struct call *c)
 {
-	cleanup_body struct body b = BODY_INIT;
-	cleanup_plan struct atoll_plan *p = NULL;
-	struct undo want = { 0 };
-	unsigned flags = 0;
-	int r = body_read(c, &b, undo_members, &want);
-
-	if (r == 0)
-		r = api_words(c, "allow", want.allow, rollback_words, &flags);
-	if (r == 0)
-		r = call_plan(c, 0, &p);
-	if (r != 0)
-		return r < 0 ? r : 0;
-	flags |= want.keep_theirs ? ATOLL_KEEP_THEIRS : 0;
-	api_settle(c, p);
-	r = atoll_plan_undo(p, flags, c->res);
-	return r < 0 ? r : api_decided(c, p, "undo", flags);
+	return take_back(c, undo_members, "undo", atoll_plan_undo);
 }
 
 static const struct body_member no_members[] = { BODY_END };

@@ -190,6 +190,25 @@ int fs_write_all(int fd, const void *data, size_t len)
 	return 0;
 }
 
+int fs_read_some(int fd, void *buf, size_t len, size_t *ret)
+{
+	size_t got = 0;
+
+	while (got < len) {
+		ssize_t n = read(fd, (char *)buf + got, len - got);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			break;
+		got += (size_t)n;
+	}
+	*ret = got;
+	return 0;
+}
+
 int fs_read_all(int fd, size_t max, char **ret_data, size_t *ret_len)
 {
 	cleanup_free char *data = NULL;

@@ -30,6 +30,8 @@ int fs_unlink_at(int dir_fd, const char *name); /* a file; absent is -ENOENT */
 int fs_rmdir_at(int dir_fd, const char *name);
 int fs_write_all(int fd, const void *data, size_t len);
 int fs_write_at(int fd, const void *data, size_t len, uint64_t offset);
+/* LEN bytes from the offset, or as many as there are. */
+int fs_read_some(int fd, void *buf, size_t len, size_t *ret);
 /* From the offset to the end; a NUL is put behind it. -ATOLL_E_TOO_BIG over MAX. */
 int fs_read_all(int fd, size_t max, char **ret_data, size_t *ret_len);
 

@@ -11,6 +11,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "fs/atomic.h"
 #include "fs/resolve.h"
 #include "fs/stamp.h"
 #include "fs/xattr.h"
@@ -21,26 +22,6 @@
 #define SHORT_LEN (16u << 10)  /* read in one piece, without asking for memory */
 #define CHUNK_LEN (256u << 10) /* of a longer one */
 
-/* LEN bytes, or fewer at the end of the file. */
-static int read_some(int fd, void *buf, size_t len, size_t *ret)
-{
-	size_t got = 0;
-
-	while (got < len) {
-		ssize_t n = read(fd, (char *)buf + got, len - got);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		if (n == 0)
-			break;
-		got += (size_t)n;
-	}
-	*ret = got;
-	return 0;
-}
-
 static int hash_stream(int fd, const char *first, size_t n_first, unsigned char out[HASH_SIZE])
 {
 	cleanup_hash struct hash *h = hash_new();
@@ -50,7 +31,7 @@ static int hash_stream(int fd, const char *first, size_t n_first, unsigned char 
 
 	hash_add(h, first, n_first);
 	while (r >= 0 && n > 0) {
-		r = read_some(fd, buf, CHUNK_LEN, &n);
+		r = fs_read_some(fd, buf, CHUNK_LEN, &n);
 		if (r >= 0)
 			hash_add(h, buf, n);
 	}
@@ -69,7 +50,7 @@ static int hash_index(int fd, size_t size, unsigned char out[HASH_SIZE])
 	if (r >= 0 && lseek(fd, 0, SEEK_SET) < 0)
 		r = -errno;
 	if (r >= 0)
-		r = read_some(fd, data, size, &n);
+		r = fs_read_some(fd, data, size, &n);
 	if (r >= 0 && !git_index_add(data, n, h))
 		r = -ENODATA;
 	hash_bytes(h, out);
@@ -80,7 +61,7 @@ static int hash_file(int fd, size_t size, unsigned char out[HASH_SIZE])
 {
 	char buf[SHORT_LEN];
 	size_t n = 0;
-	int r = read_some(fd, buf, size < sizeof(buf) ? size : sizeof(buf), &n);
+	int r = fs_read_some(fd, buf, size < sizeof(buf) ? size : sizeof(buf), &n);
 
 	if (r >= 0 && n >= GIT_INDEX_MAGIC_LEN &&
 	    memcmp(buf, GIT_INDEX_MAGIC, GIT_INDEX_MAGIC_LEN) == 0) {

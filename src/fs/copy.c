@@ -329,24 +329,6 @@ int copy_tree_at(int src_dir_fd, const char *src_name, int dst_dir_fd, const cha
 	return r;
 }
 
-static ssize_t read_full(int fd, char *buf, size_t len)
-{
-	size_t got = 0;
-
-	while (got < len) {
-		ssize_t n = read(fd, buf + got, len - got);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		if (n == 0)
-			break;
-		got += (size_t)n;
-	}
-	return (ssize_t)got;
-}
-
 bool copy_is_zero(const char *data, size_t len)
 {
 	return len > 0 && data[0] == '\0' && memcmp(data, data + 1, len - 1) == 0;
@@ -381,21 +363,20 @@ static int compare_files(int a_fd, int b_fd)
 	if (a == NULL || b == NULL)
 		return -ENOMEM;
 	for (;;) {
-		ssize_t n = read_full(a_fd, a, COMPARE_CHUNK);
-		ssize_t m = read_full(b_fd, b, COMPARE_CHUNK);
+		size_t n, m;
+		int r = fs_read_some(a_fd, a, COMPARE_CHUNK, &n);
 
-		if (n < 0 || m < 0)
-			return (int)(n < 0 ? n : m);
-		if (n != m || memcmp(a, b, (size_t)n) != 0)
+		if (r == 0)
+			r = fs_read_some(b_fd, b, COMPARE_CHUNK, &m);
+		if (r < 0)
+			return r;
+		if (n != m || memcmp(a, b, n) != 0)
 			return 0;
 		if (n == 0)
 			return 1;
-		if (copy_is_zero(a, (size_t)n)) {
-			int r = skip_holes(a_fd, b_fd);
-
-			if (r < 0)
-				return r;
-		}
+		r = copy_is_zero(a, n) ? skip_holes(a_fd, b_fd) : 0;
+		if (r < 0)
+			return r;
 	}
 }
 

@@ -14,7 +14,7 @@
 int stamp_make(int dir_fd, const char *name, int64_t *ret_t0, bool *ret_multigrain);
 
 /* Waits until whatever changes from now on has a later ctime than CTIME_NS, which was read from the filesystem:
- * not at all, or for the rest of a tick. -ETIMEDOUT: it is of another clock, or ahead of ours. */
+ * not at all, or for the rest of a tick. -ETIMEDOUT: it comes from another clock, or from the future. */
 int stamp_wait_past(int64_t ctime_ns);
 
 #endif

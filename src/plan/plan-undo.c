@@ -54,7 +54,7 @@ static int find(struct atoll *a, const char *plan, enum batch_state state, struc
                 struct error *err)
 {
 	ret->plan = plan;
-	/* What a rollback undid is released: it was undone for good. */
+	/* A rollback releases what it undoes: no redo brings that back. */
 	ret->kept = state == BATCH_UNDONE;
 	return registry_batch_list_latest(a->reg, state, collect, ret, err);
 }
@@ -212,7 +212,7 @@ static bool is_tree(const struct sandbox_row *row)
 	       strcmp(row->strategy, "git") == 0 || strcmp(row->strategy, "worktree") == 0;
 }
 
-/* Is a conflict of OURS about what only the strategy knows: rows, refs? */
+/* Does the sandbox OURS have a conflict that only its strategy can name: a row, a ref? */
 static bool has_conflict(const struct standing *s, const struct sandbox_row *ours)
 {
 	for (size_t i = 0; s->res && i < atoll_result_notes(s->res); i++) {

@@ -46,7 +46,7 @@ struct client {
 	bool proving;        /* it was asked for that */
 	struct scram_proof proof;
 	bool closing; /* what is in OUT is the last */
-	bool dead;    /* nobody is there any more */
+	bool dead;    /* the connection has ended */
 	bool deaf;    /* it reads no answers any more */
 	bool left; /* it has closed the connection; what it sent up to its Terminate is carried out */
 	bool cancel;    /* was asked for */

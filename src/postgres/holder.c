@@ -220,7 +220,7 @@ static void keep_value(struct item *i, const struct wire_message *m)
 	i->has_row = true;
 }
 
-/* The end of a question of ours. */
+/* The end of a statement of the holder's own. */
 static void finish_own(struct holder *h, struct item *i)
 {
 	struct wire_message m;
@@ -322,7 +322,7 @@ static void take_messages(struct holder *h)
 			pass_stream(h);
 			continue;
 		}
-		/* An answer to a question of ours is read as a whole. */
+		/* The answer to a statement of the holder's own is read as a whole. */
 		r = wire_peek(&h->in, h->first && h->first->forward ? "Dd" : "", &m);
 		if (r < 0)
 			holder_lose(h, "the server speaks another protocol");

@@ -485,35 +485,9 @@ int dir_installed_check(struct atoll_participant *p, struct dir_batch *b,
 
 #define BACK_NEW "back.new"
 
-struct backing {
-	struct installing in;
-	const struct manifest_op *o;
-};
-
-static int back_entry(struct backing *k, int dir_fd, const char *name, const char *path,
-                      const struct fs_stat *st)
-{
-	int r = strcmp(path, k->o->path) == 0 ? moves_add(k->in.moves, path, &k->o->old_stat, st)
-	                                      : 0;
-
-	return r < 0 || !k->in.w ? r : install_entry(&k->in, dir_fd, name, path, st);
-}
-
-static int back_below(void *ctx, int dir_fd, const char *name, const char *path, unsigned char type)
-{
-	struct fs_stat st;
-	int r = fs_stat_at(dir_fd, name, FS_STAT_ID, &st);
-
-	(void)type;
-	if (r < 0)
-		return r == -ENOENT ? WALK_SKIP : r;
-	return back_entry(ctx, dir_fd, name, path, &st);
-}
-
 /* What stands at the target of O, if that is the original. */
 static int collect_back(struct dir_batch *b, const struct manifest_op *o, struct installing *in)
 {
-	struct backing k = { .in = *in, .o = o };
 	const char *name;
 	struct fs_stat st;
 	int fd, r = dir_parent(b, b->root_fd, o->path, &fd, &name);
@@ -522,8 +496,11 @@ static int collect_back(struct dir_batch *b, const struct manifest_op *o, struct
 		r = fs_stat_at(fd, name, FS_STAT_ID, &st);
 	if (r < 0 || !fs_id_equal(st.id, o->old_stat.id))
 		return r == -ENOENT || r == -ENOTDIR || r == -ELOOP ? 0 : r;
-	return in->w && S_ISDIR(st.mode) ? walk_tree(b->root_fd, o->path, back_below, NULL, &k)
-	                                 : back_entry(&k, fd, name, o->path, &st);
+	r = moves_add(in->moves, o->path, &o->old_stat, &st);
+	if (r < 0 || !in->w)
+		return r;
+	return S_ISDIR(st.mode) ? walk_tree(b->root_fd, o->path, install_below, NULL, in)
+	                        : install_entry(in, fd, name, o->path, &st);
 }
 
 /* Adds to IN->moves, and, where IN->w is open, to the record. */

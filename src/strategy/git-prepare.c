@@ -221,7 +221,7 @@ static int prepare_commit(struct atoll_participant *p)
 	return stage(p, &v, &rec);
 }
 
-/* ---- preparing an undo ---- */
+/* ---- preparing an undo or a redo ---- */
 
 /* What KEY will be at when newer batches are undone. */
 static const char *then(const struct git_state *st, enum git_part part, const char *key,
@@ -233,6 +233,7 @@ static const char *then(const struct git_state *st, enum git_part part, const ch
 	return now;
 }
 
+/* Is all of it where the commit put it, or, for a redo, the undo? */
 static size_t judge_part(struct atoll_participant *p, struct git_state *st, enum git_part part,
                          const struct git_map *now)
 {
@@ -242,21 +243,24 @@ static size_t judge_part(struct atoll_participant *p, struct git_state *st, enum
 	for (size_t i = 0; i < swaps->n; i++) {
 		const struct git_swap *s = &swaps->v[i];
 		const char *is = then(st, part, s->key, git_map_get(now, s->key));
+		const char *was = p->batch.redoing ? s->old_value : s->new_value;
 
-		if (strcmp(is, s->new_value) != 0) {
-			cleanup_free char *why = xasprintf(
-				"is at %.17s, not at %.17s any more", *is ? is : "nothing",
-				*s->new_value ? s->new_value : "nothing");
+		if (strcmp(is, was) != 0) {
+			cleanup_free char *why =
+				xasprintf("is at %.17s, not at %.17s any more",
+			                  *is ? is : "nothing", *was ? was : "nothing");
 
 			atoll_participant_note(p, ATOLL_NOTE_CONFLICT, s->key, why);
 			conflicts++;
 		}
-		git_swap_add(&st->undone[part], s->key, s->old_value, s->new_value);
+		if (!p->batch.redoing)
+			git_swap_add(&st->undone[part], s->key, s->old_value, s->new_value);
 	}
 	return conflicts;
 }
 
-static int judge_undo(struct atoll_participant *p, struct git_state *st)
+/* Entries of the stash are no conflict: a redo puts them on top of what is there. */
+static int judge(struct atoll_participant *p, struct git_state *st)
 {
 	cleanup_git_map struct git_map refs = GIT_MAP_INIT, index = GIT_MAP_INIT;
 	cleanup_free char *path = xasprintf("%s/index", st->dir), *head = NULL;
@@ -278,67 +282,19 @@ static int judge_undo(struct atoll_participant *p, struct git_state *st)
 	if (!conflicts)
 		return 0;
 	(void)error_set(&p->err, -ATOLL_E_CONFLICT,
-	                "%zu ref%s or staged file%s changed by somebody else since the commit",
-	                conflicts, conflicts == 1 ? "" : "s", conflicts == 1 ? " was" : "s were");
-	error_hint(&p->err, "git revert takes single commits back");
+	                "%zu ref%s or staged file%s changed outside the plan since the %s",
+	                conflicts, conflicts == 1 ? "" : "s", conflicts == 1 ? " was" : "s were",
+	                p->batch.redoing ? "undo" : "commit");
+	if (p->batch.redoing)
+		error_hint(&p->err,
+		           "move the refs back to where the undo put them, then atoll redo %s",
+		           p->plan);
+	else
+		error_hint(&p->err, "git revert takes single commits back");
 	return -ATOLL_E_CONFLICT;
 }
 
-/* ---- preparing a redo ---- */
-
-static size_t judge_again(struct atoll_participant *p, const struct git_record *rec,
-                          enum git_part part, const struct git_map *now)
-{
-	const struct git_swaps *swaps = &rec->parts[part];
-	size_t conflicts = 0;
-
-	for (size_t i = 0; i < swaps->n; i++) {
-		const struct git_swap *s = &swaps->v[i];
-		const char *is = git_map_get(now, s->key);
-		cleanup_free char *why = NULL;
-
-		if (strcmp(is, s->old_value) == 0)
-			continue;
-		why = xasprintf("is at %.17s, not at %.17s any more", *is ? is : "nothing",
-		                *s->old_value ? s->old_value : "nothing");
-		atoll_participant_note(p, ATOLL_NOTE_CONFLICT, s->key, why);
-		conflicts++;
-	}
-	return conflicts;
-}
-
-/* Is all of it where the undo put it? Entries of the stash are put on top of what is there. */
-static int judge_redo(struct atoll_participant *p, const struct git_state *st)
-{
-	cleanup_git_map struct git_map refs = GIT_MAP_INIT, index = GIT_MAP_INIT;
-	cleanup_free char *path = xasprintf("%s/index", st->dir), *head = NULL;
-	struct git_pair head_pair = { .key = "HEAD" };
-	struct git_map head_map = { .v = &head_pair, .n = 1 };
-	const struct git g = GIT_AT(st->dir);
-	size_t conflicts;
-	int r = git_refs_read(p, &g, &refs);
-
-	if (r >= 0)
-		r = git_head_read(p, st->dir_fd, "HEAD", &head);
-	if (r >= 0 && st->rec.parts[GIT_INDEX].n)
-		r = git_index_read(p, st->dir, path, &index);
-	if (r < 0)
-		return r;
-	head_pair.value = head;
-	conflicts = judge_again(p, &st->rec, GIT_REFS, &refs) +
-	            judge_again(p, &st->rec, GIT_HEAD, &head_map) +
-	            judge_again(p, &st->rec, GIT_INDEX, &index);
-	if (!conflicts)
-		return 0;
-	(void)error_set(&p->err, -ATOLL_E_CONFLICT,
-	                "%zu ref%s or staged file%s changed outside the plan since the undo",
-	                conflicts, conflicts == 1 ? "" : "s", conflicts == 1 ? " was" : "s were");
-	error_hint(&p->err, "move the refs back to where the undo put them, then atoll redo %s",
-	           p->plan);
-	return -ATOLL_E_CONFLICT;
-}
-
-static int prepare_redo(struct atoll_participant *p)
+static int prepare_way_back(struct atoll_participant *p)
 {
 	const struct git_record *rec;
 	struct git_state *st;
@@ -350,36 +306,14 @@ static int prepare_redo(struct atoll_participant *p)
 	if (r >= 0 && rec)
 		r = check_outside(p);
 	if (r >= 0 && rec)
-		r = judge_redo(p, st);
+		r = judge(p, st);
 	if (r >= 0 && rec)
-		r = git_objects_check_new(p, rec);
+		r = p->batch.redoing ? git_objects_check_new(p, rec)
+		                     : git_objects_check_old(p, rec);
 	if (r >= 0)
 		r = git_files(p)->prepare(p);
-	if (r >= 0 && rec)
+	if (r >= 0 && rec && p->batch.redoing)
 		p->changes += git_count(rec);
-	git_load_end(p, &h);
-	return r;
-}
-
-/* ---- preparing an undo, as a whole ---- */
-
-static int prepare_undo(struct atoll_participant *p)
-{
-	const struct git_record *rec;
-	struct git_state *st;
-	struct git_hashes h;
-	int r = git_load(p, &rec, &h);
-
-	if (r >= 0)
-		r = git_state(p, &st);
-	if (r >= 0 && rec)
-		r = check_outside(p);
-	if (r >= 0 && rec)
-		r = judge_undo(p, st);
-	if (r >= 0 && rec)
-		r = git_objects_check_old(p, rec);
-	if (r >= 0)
-		r = git_files(p)->prepare(p);
 	git_load_end(p, &h);
 	return r;
 }
@@ -387,7 +321,5 @@ static int prepare_undo(struct atoll_participant *p)
 int git_prepare(struct atoll_participant *p)
 {
 	git_hide(p);
-	return p->batch.redoing   ? prepare_redo(p)
-	       : p->batch.undoing ? prepare_undo(p)
-	                          : prepare_commit(p);
+	return p->batch.redoing || p->batch.undoing ? prepare_way_back(p) : prepare_commit(p);
 }

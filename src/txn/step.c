@@ -190,6 +190,39 @@ static int barrier_before(struct txn *t, const struct txn_part *p, bool *others,
 	return r;
 }
 
+void step_say_answer(struct txn *t, const struct txn_part *p, int r, const struct error *e)
+{
+	struct atoll_participant_result *row = step_row(t, p);
+
+	if (!row)
+		return;
+	row->changes = p->record.changes;
+	if (r == ATOLL_NO_CHANGE)
+		row->outcome = ATOLL_OUTCOME_UNCHANGED;
+	if (r < 0) {
+		row->outcome = ATOLL_OUTCOME_FAILED;
+		result_row_error(t->res, row, e);
+	}
+}
+
+int step_check(struct txn *t, struct error *err)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < t->n && r >= 0; i++) {
+		cleanup_error struct error e = ERROR_INIT;
+
+		if (!t->parts[i].selected)
+			continue;
+		r = participant_check(t->parts[i].part, &e);
+		if (r >= 0)
+			continue;
+		step_say_answer(t, &t->parts[i], r, &e);
+		error_move(err, &e);
+	}
+	return r;
+}
+
 int step_apply(struct txn *t, struct error *err)
 {
 	bool others = false; /* can go back, and are perhaps not on disk */

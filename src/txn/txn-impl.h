@@ -73,6 +73,11 @@ int step_unfinished(const struct txn *t, struct error *err);
 /* It cannot be finished now: says so, with the cause in ERR, and what to do. */
 int step_in_doubt(struct txn *t, int cause, struct error *err);
 
+/* What participant P answered in its prepare or check, R, as its row. */
+void step_say_answer(struct txn *t, const struct txn_part *p, int r, const struct error *e);
+/* Right before the decision every selected participant is asked once more; the first that refuses is the answer. */
+int step_check(struct txn *t, struct error *err);
+
 /* Row of a participant in the result. */
 struct atoll_participant_result *step_row(struct txn *t, const struct txn_part *p);
 

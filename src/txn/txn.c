@@ -107,22 +107,7 @@ static int check_atomicity(struct txn *t, size_t n, unsigned flags, struct error
 
 /* ---- before the decision ---- */
 
-static void say_answer(struct txn *t, struct txn_part *p, int r, const struct error *e)
-{
-	struct atoll_participant_result *row = step_row(t, p);
-
-	if (!row)
-		return;
-	row->changes = p->record.changes;
-	if (r == ATOLL_NO_CHANGE)
-		row->outcome = ATOLL_OUTCOME_UNCHANGED;
-	if (r < 0) {
-		row->outcome = ATOLL_OUTCOME_FAILED;
-		result_row_error(t->res, row, e);
-	}
-}
-
-/* Everybody is asked, so that one answer names all conflicts. */
+/* Every participant is asked, so that one answer names all conflicts. */
 static int prepare_all(struct txn *t, size_t *ret_ready, struct error *err)
 {
 	int first = 0;
@@ -147,7 +132,7 @@ static int prepare_all(struct txn *t, size_t *ret_ready, struct error *err)
 		p->record.answer = r == ATOLL_NO_CHANGE ? PART_NO_CHANGE : PART_READY;
 		(void)memcpy(p->record.manifest, participant_manifest(p->part),
 		             sizeof(p->record.manifest));
-		say_answer(t, p, r, &e);
+		step_say_answer(t, p, r, &e);
 		p->selected = r == ATOLL_READY;
 		*ret_ready += p->selected;
 		if (r < 0 && first == 0) {
@@ -181,24 +166,6 @@ static int place_final(struct txn *t, size_t ready, unsigned flags, struct error
 			r = weaken(t, &t->parts[i], flags, err);
 	}
 	free(sorted);
-	return r;
-}
-
-static int check_all(struct txn *t, struct error *err)
-{
-	int r = 0;
-
-	for (size_t i = 0; i < t->n && r >= 0; i++) {
-		cleanup_error struct error e = ERROR_INIT;
-
-		if (!t->parts[i].selected)
-			continue;
-		r = participant_check(t->parts[i].part, &e);
-		if (r >= 0)
-			continue;
-		say_answer(t, &t->parts[i], r, &e);
-		error_move(err, &e);
-	}
 	return r;
 }
 
@@ -305,7 +272,7 @@ int txn_commit(struct txn *t, unsigned flags, struct error *err)
 
 	/* R: nobody moved the base meanwhile. */
 	if (r >= 0)
-		r = check_all(t, err);
+		r = step_check(t, err);
 	if (r >= 0 && t->confirm)
 		r = t->confirm(t->confirm_ctx, err);
 	crashpoint("txn.checked");

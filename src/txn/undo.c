@@ -311,16 +311,6 @@ static int say_nothing_redone(const struct txn *t, int cause, struct error *err)
 	return error_prefix(err, cause, "nothing was changed");
 }
 
-static void say_refused(struct txn *t, const struct txn_part *p, const struct error *e)
-{
-	struct atoll_participant_result *row = step_row(t, p);
-
-	if (!row)
-		return;
-	row->outcome = ATOLL_OUTCOME_FAILED;
-	result_row_error(t->res, row, e);
-}
-
 static int prepare_redo_part(struct txn_part *p, struct error *e)
 {
 	int r;
@@ -353,32 +343,13 @@ static int prepare_redo(struct txn *t, struct error *err)
 		r = prepare_redo_part(p, &e);
 		if (r >= 0)
 			continue;
-		say_refused(t, p, &e);
+		step_say_answer(t, p, r, &e);
 		if (first == 0) {
 			error_move(err, &e);
 			first = r;
 		}
 	}
 	return first;
-}
-
-/* Right before the decision. */
-static int check_redo(struct txn *t, struct error *err)
-{
-	int r = 0;
-
-	for (size_t i = 0; i < t->n && r >= 0; i++) {
-		cleanup_error struct error e = ERROR_INIT;
-
-		if (!t->parts[i].selected)
-			continue;
-		r = participant_check(t->parts[i].part, &e);
-		if (r >= 0)
-			continue;
-		say_refused(t, &t->parts[i], &e);
-		error_move(err, &e);
-	}
-	return r;
 }
 
 /* The redo met a permanent failure after its decision: what was done again goes back. */
@@ -448,7 +419,7 @@ int txn_redo_batch(struct txn *t, uint32_t number, struct error *err)
 		r = prepare_redo(t, err);
 	crashpoint("txn.redo.prepared");
 	if (r >= 0)
-		r = check_redo(t, err);
+		r = step_check(t, err);
 	t->redoing = false;
 	if (progress_check() < 0 || (r >= 0 && progress_enter(PROGRESS_DECIDED) < 0))
 		return step_interrupted(err);
