@@ -4,7 +4,7 @@
 #include "cli/plan-words.h"
 
 #include "plan/ask.h"
-#include "plan/plan.h"
+#include "plan/plan-undo.h"
 #include "util/clock.h"
 
 #include <inttypes.h>
@@ -18,6 +18,7 @@ struct view {
 	bool in_doubt;
 	bool is_running;
 	bool undoable;
+	bool redoable;
 };
 
 static void put_pending(const struct view *v, const struct atoll_plan_info *info)
@@ -33,17 +34,31 @@ static void put_pending(const struct view *v, const struct atoll_plan_info *info
 		             cli_plural((uint64_t)v->changes, "change", "changes"));
 }
 
-static int put_undoable(void *user, const struct batch_row *row)
+static void put_commit(const char *verb, const struct batch_row *row)
 {
 	char at[PLAN_UNTIL_LEN], until[PLAN_UNTIL_LEN];
 
-	(void)user;
 	plan_until_words(row->created_ms, at);
 	plan_until_words(row->retain_until_ms, until);
 	if (row->retain_until_ms)
-		(void)printf("undo     the commit of %s, until %s\n", at, until);
+		(void)printf("%s     the commit of %s, until %s\n", verb, at, until);
 	else
-		(void)printf("undo     the commit of %s, while the plan is there\n", at);
+		(void)printf("%s     the commit of %s, while the plan is there\n", verb, at);
+}
+
+static int put_undoable(void *user, const struct batch_row *row)
+{
+	(void)user;
+	put_commit("undo", row);
+	return 0;
+}
+
+static int put_redoable(void *user, const struct batch_row *row)
+{
+	struct view *v = user;
+
+	v->redoable = true;
+	put_commit("redo", row);
 	return 0;
 }
 
@@ -54,7 +69,7 @@ static void put_line(const char *key, const char *text)
 		(void)printf("%s%s\n", key, text);
 }
 
-static void put_plan(const struct view *v, const struct atoll_plan_info *info)
+static void put_plan(struct view *v, const struct atoll_plan_info *info)
 {
 	char created[CLOCK_TEXT_LEN], size[CLI_SIZE_LEN], age[CLI_AGE_LEN];
 
@@ -66,6 +81,7 @@ static void put_plan(const struct view *v, const struct atoll_plan_info *info)
 		put_line("at work  ", info->holder);
 	put_line("last     ", info->command);
 	(void)plan_undoable(v->c->plan, put_undoable, NULL, NULL);
+	(void)plan_undo_list(v->c->plan, UNDO_WAY_REDO, put_redoable, v, NULL);
 	if (info->batches == 0 && info->state == ATOLL_PLAN_COMMITTED)
 		(void)puts("commits  cannot be undone any more");
 	cli_age(info->used_ms, age);
@@ -169,6 +185,8 @@ static void say_next(const struct view *v)
 		         name, name);
 	else if (v->undoable)
 		cli_next(v->c, "atoll undo %s undoes it; atoll rm %s makes it final", name, name);
+	else if (v->redoable)
+		cli_next(v->c, "atoll redo %s brings it back", name);
 	else if (v->state == ATOLL_PLAN_COMMITTED)
 		cli_next(v->c, "atoll rm %s when it is no longer needed", name);
 	else

@@ -100,7 +100,7 @@ static char *settled_words(const struct atoll_plan_info *info)
 	if (info->state == ATOLL_PLAN_COMMITTED)
 		return xstrdup("committed");
 	if (info->state == ATOLL_PLAN_ROLLED_BACK)
-		return xstrdup("rolled back");
+		return xstrdup("undone");
 	return xstrdup("no changes");
 }
 

@@ -61,6 +61,17 @@ static int find(struct atoll *a, const char *plan, enum batch_state state, struc
 
 /* ---- which plan ---- */
 
+int plan_undo_list(struct atoll_plan *p, enum undo_way way, registry_batch_fn fn, void *ctx,
+                   struct error *err)
+{
+	cleanup_found struct found f = { 0 };
+	int r = find(p->a, p->id, ways[way].from, &f, err);
+
+	for (size_t i = 0; r >= 0 && i < f.n; i++)
+		r = fn(ctx, &f.v[i]);
+	return r;
+}
+
 bool plan_undo_holds(const char *root, const char *dir)
 {
 	const char *slash = strrchr(root, '/');
@@ -131,7 +142,6 @@ int plan_undo_next(struct atoll *a, const char *dir, enum undo_way way, struct a
 
 struct asking {
 	const struct plan_op *op;
-	const char *verb;
 	int code;
 	struct error *err;
 };
@@ -172,7 +182,7 @@ static int check_part(void *ctx, const struct part_row *part)
 static int choose(struct plan_op *op, enum undo_way way, struct batch_row *ret, struct error *err)
 {
 	cleanup_found struct found f = { 0 };
-	struct asking q = { .op = op, .verb = ways[way].verb, .err = err };
+	struct asking q = { .op = op, .err = err };
 	int r = find(op->a, op->plan.id, ways[way].from, &f, err);
 
 	if (r < 0)
@@ -206,12 +216,6 @@ struct standing {
 	struct error *err;
 };
 
-static bool is_tree(const struct sandbox_row *row)
-{
-	return strcmp(row->strategy, "overlay") == 0 || strcmp(row->strategy, "copy") == 0 ||
-	       strcmp(row->strategy, "git") == 0 || strcmp(row->strategy, "worktree") == 0;
-}
-
 /* Does the sandbox OURS have a conflict that only its strategy can name: a row, a ref? */
 static bool has_conflict(const struct standing *s, const struct sandbox_row *ours)
 {
@@ -230,7 +234,7 @@ static bool stands_on(const struct standing *s, const struct sandbox_row *theirs
 	const struct dir_place a = { ours->root, ours->area, s->ours->number };
 	const struct dir_place b = { theirs->root, theirs->area, s->theirs->number };
 
-	if (is_tree(ours) && is_tree(theirs) && dir_batches_meet(&a, &b))
+	if (dir_batches_meet(&a, &b))
 		return true;
 	return strcmp(ours->root, theirs->root) == 0 && has_conflict(s, ours);
 }

@@ -16,8 +16,12 @@ enum undo_way { UNDO_WAY_UNDO = 0, UNDO_WAY_REDO };
  */
 int plan_undo_next(struct atoll *a, const char *dir, enum undo_way way, struct atoll_plan **ret,
                    struct error *err);
-/* Does ROW's resource hold DIR, as above? */
+/* Does the resource at ROOT hold the directory DIR, as above? */
 bool plan_undo_holds(const char *root, const char *dir);
+
+/* The commits of P that can go this way, the next one first. FN's negative code ends it. */
+int plan_undo_list(struct atoll_plan *p, enum undo_way way, registry_batch_fn fn, void *ctx,
+                   struct error *err);
 
 /* Undoes the last commit of P alone; FLAGS: ATOLL_ALLOW_PARTIAL, ATOLL_KEEP_THEIRS. Uncommitted changes stay as
  * they are. -ATOLL_E_CONFLICT, naming the plan, where the commit of another one stands on the same entries. */

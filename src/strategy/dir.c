@@ -417,12 +417,12 @@ int dir_conflicts(struct atoll_participant *p, size_t conflicts)
 	if (!conflicts)
 		return 0;
 	(void)error_set(&p->err, -ATOLL_E_CONFLICT,
-	                "%zu entr%s changed by somebody else since the sandbox was made", conflicts,
+	                "%zu entr%s changed outside the plan since it was started", conflicts,
 	                conflicts == 1 ? "y was" : "ies were");
 	error_hint(&p->err,
 	           "atoll diff %s --conflicts shows them; atoll commit %s --ours PATH takes the "
-	           "plan's version, --theirs PATH what is there now; atoll refresh %s takes over "
-	           "what is in nobody's way",
+	           "plan's version, --theirs PATH what is there now; atoll refresh %s merges "
+	           "the non-conflicting changes",
 	           p->plan, p->plan, p->plan);
 	return -ATOLL_E_CONFLICT;
 }

@@ -73,8 +73,8 @@ static int fail_conflicts(struct atoll_participant *p, size_t conflicts)
 	if (!conflicts)
 		return 0;
 	(void)error_set(&p->err, -ATOLL_E_CONFLICT,
-	                "%zu ref%s or staged file%s changed by somebody else since the sandbox was "
-	                "made",
+	                "%zu ref%s or staged file%s changed outside the plan since it was "
+	                "started",
 	                conflicts, conflicts == 1 ? "" : "s", conflicts == 1 ? " was" : "s were");
 	error_hint(
 		&p->err,

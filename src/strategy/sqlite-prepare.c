@@ -31,7 +31,7 @@ int sqldb_conflict(struct atoll_participant *p, size_t n)
 		return -ATOLL_E_CONFLICT;
 	}
 	(void)error_set(&p->err, -ATOLL_E_CONFLICT,
-	                "%zu row%s changed by somebody else since the sandbox was made", n,
+	                "%zu row%s changed outside the plan since it was started", n,
 	                n == 1 ? " was" : "s were");
 	error_hint(&p->err,
 	           "atoll commit %s --ours %s takes the plan's rows, --theirs %s leaves those that "
@@ -162,11 +162,10 @@ static int say_whole_conflict(struct atoll_participant *p, const char *why)
 {
 	error_done(&p->err);
 	atoll_participant_note(p, ATOLL_NOTE_CONFLICT, "", "changed by somebody else");
-	(void)error_set(
-		&p->err, -ATOLL_E_CONFLICT,
-		"'%s' was changed by somebody else since the sandbox was made, and its rows "
-		"cannot be merged: %s",
-		p->root, why);
+	(void)error_set(&p->err, -ATOLL_E_CONFLICT,
+	                "'%s' was changed outside the plan since it was started, and its rows "
+	                "cannot be merged: %s",
+	                p->root, why);
 	error_hint(&p->err,
 	           "atoll commit %s --ours %s takes the plan's version of all of it; rollback puts "
 	           "back what is there now",

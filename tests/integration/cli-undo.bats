@@ -88,6 +88,10 @@ commits() {
 	[ "$(cat p/f)" = theirs ]
 	commits two g 2
 	atoll undo two
+	run atoll status two
+	status_is 0
+	says 'redo     the commit of '
+	says 'next: atoll redo two brings it back'
 	echo theirs >p/g
 	run atoll redo two
 	status_is 3

@@ -229,7 +229,7 @@ state_of() {
 	until=$(atoll list --json | jq -r '.plans[] | select(.name == "over").undo_until')
 	[ "$(TZ=UTC state_of over)" = "committed, undo until ${until:0:10} ${until:11:5}" ]
 	atoll rollback over
-	[ "$(state_of over)" = 'rolled back' ]
+	[ "$(state_of over)" = undone ]
 	atoll exec over --cwd "$work/a" -- sh -c 'echo 1 >x'
 	atoll commit over --retain never
 	[ "$(state_of over)" = 'committed, can be undone' ]
