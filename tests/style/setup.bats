@@ -85,6 +85,22 @@ sum() {
 	[ ! -e "$copy" ]
 }
 
+@test "setup test goes on where build was configured with other options" {
+	mkdir -p "$BATS_TEST_TMPDIR/bin" "$BATS_TEST_TMPDIR/tree/tools" "$BATS_TEST_TMPDIR/tree/build"
+	chmod 755 "$BATS_RUN_TMPDIR" "$BATS_RUN_TMPDIR/test" "$BATS_TEST_TMPDIR"
+	cp setup "$BATS_TEST_TMPDIR/tree/"
+	cp tools/sum-tests.py tools/in-memory "$BATS_TEST_TMPDIR/tree/tools/"
+	echo others >"$BATS_TEST_TMPDIR/tree/build/.setup-options"
+	printf '#!/bin/sh\nexit 1\n' >"$BATS_TEST_TMPDIR/bin/meson"
+	chmod 755 "$BATS_TEST_TMPDIR/bin/meson"
+	PATH=$BATS_TEST_TMPDIR/bin:$PATH run "$BATS_TEST_TMPDIR/tree/setup" --no-deps test
+	echo "$output"
+	[ "$status" -eq 1 ]
+	[[ $output == *"rm -rf build"* ]]
+	[[ ${lines[-1]} == '0 passed, '*' failed' ]]
+	[ -z "$(ls -d "$BATS_TEST_TMPDIR"/tree/build-scratch.* 2>/dev/null)" ]
+}
+
 @test "sum-tests counts single results" {
 	log_run a OK $'1..2\nok 1 - x\nok 2 - y'
 	log_run b FAIL $'1..2\nok 1 - z\nnot ok 2 - w'
