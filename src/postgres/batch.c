@@ -182,6 +182,28 @@ static void renew_unnamed(struct client *c, const char *name, const struct named
 	c->h->unnamed = s ? c : NULL;
 }
 
+/*
+ * The same in a block that has failed, where the server parses no more, but still describes what has no rows. All that
+ * the block still has is its newest savepoint: back there, the statement is parsed, and the block fails again.
+ */
+static bool renew_failed(struct client *c, const struct named *s)
+{
+	const char *savepoint = locals_savepoint(c);
+	cleanup_strbuf struct strbuf sql = STRBUF_INIT;
+
+	if (!settled(c))
+		return false;
+	strbuf_puts(&sql, "ROLLBACK TO ");
+	settings_add_name(&sql, savepoint ? savepoint : HOLDER_SAVEPOINT);
+	holder_ask_aside(c->h, c, strbuf_str(&sql), holder_ignore);
+	holder_send(c->h, c, 'P', s->body, s->body_len);
+	holder_send(c->h, c, 'S', NULL, 0);
+	holder_expect(c->h, NULL);
+	holder_ask_aside(c->h, c, UNIT_FAIL, holder_ignore);
+	c->h->unnamed = c;
+	return true;
+}
+
 /* SQL of ours in the middle of the batch; what it says is not for the client. It touches nothing without a name. */
 static void forward_own(struct client *c, const char *sql)
 {
@@ -404,8 +426,12 @@ static int take_about(struct client *c, const struct wire_message *m)
 	}
 	if (n && verb_is_ours(n->verb.kind))
 		return about_own(c, m, what, list, name);
-	if (what == 'S' && m->type == 'D')
+	if (what == 'S' && m->type == 'D' && !*name && n && c->failed && c->h->unnamed != c) {
+		if (!renew_failed(c, n))
+			return 0;
+	} else if (what == 'S' && m->type == 'D') {
 		renew_unnamed(c, name, n);
+	}
 	if (what == 'P' && m->type == 'D')
 		forget_unnamed_portal(c, name, n);
 	to = batch_name(c, *list, name);
@@ -658,9 +684,18 @@ void batch_answer(struct client *c, const struct wire_message *m)
 }
 
 /* A simple query in the middle: the batch ends here, but for one that has failed: that goes on to its
- * Sync. */
+ * Sync. Where all went well there is none: behind it the query would see what a portal that was executed in part
+ * has changed. */
 bool batch_leave(struct client *c)
 {
+	if (c->forwarded && !c->syncing && promise_next(&c->promises)) {
+		flush(c);
+		return false;
+	}
+	if (c->forwarded && !c->syncing && !c->errored && c->effects) {
+		holder_expect_no_more(c->h);
+		c->forwarded = c->effects = false;
+	}
 	if (!settled(c))
 		return false;
 	c->in_batch = c->skip || c->errored;

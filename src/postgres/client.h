@@ -162,6 +162,8 @@ bool unit_in_block(const struct client *c);
 void unit_read_only(struct client *c);
 /* The same back; false: not allowed any more. */
 bool unit_read_write(struct client *c);
+/* Fails, and a block with it. */
+#define UNIT_FAIL "RELEASE " SQL_OURS "_nothing"
 /* An error of ours: inside a block the server thinks so, too. */
 void unit_fail(struct client *c, const char *sqlstate, const char *message);
 
@@ -257,8 +259,8 @@ void locals_note_done(struct client *c, const struct verb *v);
 /* SQL that puts back what is hidden. */
 void locals_add_restore(const struct client *c, struct strbuf *sql);
 void locals_clear(struct client *c);
-/* Is a savepoint of the transaction left? */
-bool locals_have_savepoint(const struct client *c);
+/* The newest savepoint of the transaction that is left, or NULL. */
+const char *locals_savepoint(const struct client *c);
 /* Each set_config() in TEXT that names its setting, and whether for the transaction. */
 void locals_read(const char *text, void (*take)(void *user, const char *name, bool local),
                  void *user);

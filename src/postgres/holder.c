@@ -160,6 +160,8 @@ void holder_ask_aside(struct holder *h, struct client *c, const char *sql, answe
 	strbuf_add(&parse, sql, strlen(sql) + 1);
 	strbuf_add(&parse, "\0", 2);
 	(void)push(h, c, false, done);
+	/* Of one that failed they are left. */
+	holder_send(h, c, 'C', portal, sizeof(portal));
 	holder_send(h, c, 'C', statement, sizeof(statement));
 	holder_send(h, c, 'P', parse.buf, parse.len);
 	holder_send(h, c, 'B', bind, sizeof(bind));
@@ -168,6 +170,12 @@ void holder_ask_aside(struct holder *h, struct client *c, const char *sql, answe
 	holder_send(h, c, 'C', statement, sizeof(statement));
 	holder_send(h, c, 'S', NULL, 0);
 #undef ASIDE
+}
+
+void holder_ignore(struct client *c, const struct answer *a)
+{
+	(void)c;
+	(void)a;
 }
 
 void holder_savepoint(struct holder *h)
@@ -267,6 +275,21 @@ static bool is_commit(const struct wire_message *m)
 	return false;
 }
 
+static struct item *take_first(struct holder *h)
+{
+	struct item *i = h->first;
+
+	h->first = i->next;
+	if (!h->first)
+		h->last = &h->first;
+	return i;
+}
+
+void holder_expect_no_more(struct holder *h)
+{
+	free_item(take_first(h));
+}
+
 static void take_message(struct holder *h, const struct wire_message *m)
 {
 	struct item *i = h->first;
@@ -289,9 +312,7 @@ static void take_message(struct holder *h, const struct wire_message *m)
 		return;
 	}
 	h->status_bad = m->len > 0 && m->body[0] == 'E';
-	h->first = i->next;
-	if (!h->first)
-		h->last = &h->first;
+	(void)take_first(h);
 	if (m->len > 0 && m->body[0] == 'I')
 		holder_check_lost(h, "a statement ended the transaction");
 	else if (!i->forward)

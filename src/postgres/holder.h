@@ -97,9 +97,12 @@ void holder_done(struct holder *h);
 void holder_ask(struct holder *h, struct client *c, const char *sql, answer_fn done);
 /* The same, without touching the statement and the portal without a name; DONE is not NULL. */
 void holder_ask_aside(struct holder *h, struct client *c, const char *sql, answer_fn done);
+void holder_ignore(struct client *c, const struct answer *a); /* for DONE: whether it failed */
 /* Sends a client's message; one that ends with ReadyForQuery has an item. */
 void holder_send(struct holder *h, struct client *c, char type, const void *body, size_t len);
 void holder_expect(struct holder *h, struct client *c);
+/* The client's batch, the only thing under way, is answered, and ends without a Sync. */
+void holder_expect_no_more(struct holder *h);
 /* There is a fresh one. */
 void holder_savepoint(struct holder *h);
 void holder_rollback(struct holder *h); /* to it */

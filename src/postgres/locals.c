@@ -71,13 +71,13 @@ static bool is_mark(const struct local *l, const char *name)
 	return l->kind == LOCAL_MARK && strcmp(l->name, name) == 0;
 }
 
-bool locals_have_savepoint(const struct client *c)
+const char *locals_savepoint(const struct client *c)
 {
 	const struct local *l = c->locals;
 
 	while (l && l->kind != LOCAL_MARK)
 		l = l->next;
-	return l != NULL;
+	return l ? l->name : NULL;
 }
 
 /* All that came behind the savepoint. */

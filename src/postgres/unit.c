@@ -69,12 +69,6 @@ bool unit_in_block(const struct client *c)
 	return c->in_script && c->sql.n > 1;
 }
 
-static void ignore_answer(struct client *c, const struct answer *a)
-{
-	(void)c;
-	(void)a;
-}
-
 void unit_fail(struct client *c, const char *sqlstate, const char *message)
 {
 	client_error(c, sqlstate, message);
@@ -82,7 +76,7 @@ void unit_fail(struct client *c, const char *sqlstate, const char *message)
 		return;
 	c->failed = true;
 	/* The client's statement without a name stays: it may still be described. */
-	holder_ask_aside(c->h, c, "RELEASE " SQL_OURS "_nothing", ignore_answer);
+	holder_ask_aside(c->h, c, UNIT_FAIL, holder_ignore);
 }
 
 /* ---- the end ---- */

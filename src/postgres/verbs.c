@@ -160,7 +160,7 @@ static void run_end(struct client *c, const struct verb *v)
 		client_warn(c, "25P01", "there is no transaction in progress");
 	c->chain = (v->flags & SQL_CHAIN) != 0;
 	/* One that has failed hands on nothing, unless behind a savepoint or a chain: the next begins as any other. */
-	c->chain_failed = c->failed && !locals_have_savepoint(c) && !c->chained;
+	c->chain_failed = c->failed && !locals_savepoint(c) && !c->chained;
 	c->chain_read_only = c->read_only && !c->chain_failed;
 	if (commits && !c->failed)
 		unit_commit(c, after_commit);

@@ -487,6 +487,11 @@ CONVERSATIONS = {
     'a query in the middle': [(run(b'select 1') + query(b'select 2') + SYNC, 2), (BEGIN, 1), (parse(b'', b'select 3') + query(b'select 4') +
                                                                                        bind(b'', b'') + SYNC, 2),
                               (query(b'rollback'), 1)],
+    'a query behind a part': [(run(b'update t set v = v || v where id < 3 returning id')[:-len(execute(b''))] + execute(b'', 1) + more, 1)
+                              for more in (query(b'select id from t where id < 3 for update'), query(b'select 1/0'),
+                                           FLUSH + query(b"update t set v = 'z' where id < 3"), FLUSH + query(b'begin'),
+                                           query(b'select v from t where id < 3 for update'))] +
+                             [(run(b'select 1') + SYNC, 1), (query(b'rollback; select * from t order by 1'), 1)],
     'copies': [(run(b'copy t from stdin') + SYNC + message(b'd', b'60\tx\n') + message(b'c', b'') + SYNC, 1),
                (run(b'copy t from stdin') + message(b'd', b'61\tx\n') + FLUSH + message(b'c', b'') + SYNC, 1),
                (run(b'copy t from stdin') + message(b'd', b'62\tx\n') + message(b'f', b'no\0') + SYNC, 1),
@@ -514,6 +519,16 @@ CONVERSATIONS = {
                                   (describe(b'S', b'') + SYNC, 1), (query(b'rollback'), 1), (BEGIN, 1),
                                   (parse(b'', b'delete from n') + execute(b'nothing') + parse(b'', b'select 1') + SYNC, 1),
                                   (describe(b'S', b'') + SYNC, 1), (query(b'rollback'), 1)],
+    'no name of before a failed block': [(parse(b'b', b'begin') + parse(b's', b'savepoint a') + parse(b'r', b'set transaction read only') +
+                                          parse(b'e', b'select 1/0') + parse(b'', b'delete from n where i > $1') + SYNC, 1),
+                                         (bind(b'', b'b') + execute(b'') + execute(b'') + SYNC, 1), (describe(b'S', b'') + SYNC, 1),
+                                         (run(b'rollback') + SYNC, 1), (parse(b'', b'update n set i = i + 1') + SYNC, 1),
+                                         (bind(b'', b'b') + execute(b'') + SYNC, 1), (bind(b'', b's') + execute(b'') + SYNC, 1),
+                                         (bind(b'', b'r') + execute(b'') + SYNC, 1), (bind(b'', b'e') + execute(b'') + SYNC, 1),
+                                         (describe(b'S', b'') + SYNC, 1), (bind(b'', b'') + SYNC, 1), (query(b'rollback to a'), 1),
+                                         (run(b'show transaction_read_only') + SYNC, 1), (run(b'rollback') + SYNC, 1),
+                                         (parse(b'', b'select 1') + SYNC, 1), (bind(b'', b'b') + execute(b'') + SYNC, 1),
+                                         (bind(b'', b'e') + execute(b'') + SYNC, 1), (describe(b'S', b'') + SYNC, 1), (query(b'rollback'), 1)],
     'refused in a failed block': [(parse(b'', b'rollback') + SYNC, 1), (query(b'begin; select 1/0'), 1), (parse(b'', b'rollback and chain') + SYNC, 1),
                                   (parse(b'', b'start transaction') + SYNC, 1), (bind(b'', b'') + execute(b'') + SYNC, 1)],
     'discarded': [(run(b'discard all') + execute(b'') + SYNC, 1)],
