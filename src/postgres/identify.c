@@ -120,6 +120,14 @@ static bool has_its_place(const char *keyword)
 	return false;
 }
 
+/* Since version 16 libpq says "allow" where nothing was given, and knows no default of it. */
+static bool is_default(const PQconninfoOption *o)
+{
+	if (strcmp(o->keyword, "sslcertmode") == 0)
+		return strcmp(o->val, "allow") == 0;
+	return o->compiled && strcmp(o->val, o->compiled) == 0;
+}
+
 static void add_name(struct strbuf *sb, const PQconninfoOption *o)
 {
 	const char *host = value_of(o, "host"), *port = value_of(o, "port");
@@ -148,7 +156,7 @@ static void add_name(struct strbuf *sb, const PQconninfoOption *o)
 		add_parameter(sb, "port", port);
 	for (; o->keyword; o++)
 		if (o->val && *o->val && !has_its_place(o->keyword) && !is_secret(o) &&
-		    (!o->compiled || strcmp(o->val, o->compiled) != 0))
+		    !is_default(o))
 			add_parameter(sb, o->keyword, o->val);
 }
 

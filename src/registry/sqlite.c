@@ -253,7 +253,7 @@ static int first_text(void *ctx, const struct value *cols, size_t count)
 
 static int backend_check(struct backend *b, struct error *err)
 {
-	static const char integrity[] = "SELECT integrity_check FROM pragma_integrity_check(20) "
+	static const char integrity[] = "SELECT integrity_check FROM pragma_integrity_check "
 					"WHERE integrity_check <> 'ok'";
 	static const char references[] =
 		"SELECT 'a row of ' || \"table\" || ' refers to a missing row of ' || parent "
