@@ -9,8 +9,8 @@ sqlite3 old.db 'pragma journal_mode=wal; begin; update t set b = b + 1; commit; 
 for i in 1 2 3; do sqlite3 -cmd '.timeout 20000' old.db 'insert into t(b) values (9)' & done; wait; sqlite3 old.db 'select count(*) from t; vacuum; pragma integrity_check' '.backup copy.db' 'pragma journal_mode=delete'
 sqlite3 new.db '.mode csv' 'create table n(x); insert into n values (1)' 'attach "copy.db" as c; select count(*) from c.t' .dump; sqlite3 old.db 'select nothing'
 ''', status=1),
-    Row('postgres', 'postgresql-15', users='user', script='''
-bin=/usr/lib/postgresql/15/bin; $bin/initdb -D db -U me -A trust --no-sync --no-locale -E UTF8 >/dev/null
+    Row('postgres', 'postgresql', users='user', script='''
+bin=$(ls -d /usr/lib/postgresql/*/bin | tail -n 1); $bin/initdb -D db -U me -A trust --no-sync --no-locale -E UTF8 >/dev/null
 $bin/pg_ctl -D db -w -o "-c listen_addresses= -c unix_socket_directories=$PWD -c fsync=off" -l server.log start >/dev/null
 p="$bin/psql -XqAt -h $PWD -U me postgres"; $p -c 'create table t as select generate_series(1, 1000) a; create index on t(a); checkpoint'; for i in 1 2 3; do $p -c 'insert into t values (7)' & done; wait
 $p -c 'select count(*), sum(a) from t' -c "prepare transaction 'x'" 2>&1; $bin/pg_dump -h $PWD -U me postgres | grep -c ^7; $bin/pg_basebackup -h $PWD -U me -D backup -c fast --no-sync
@@ -18,10 +18,10 @@ $bin/pg_ctl -D db -w stop -m fast >/dev/null; $bin/pg_controldata db | grep stat
 $bin/pg_ctl -D backup -w -o "-c listen_addresses= -c unix_socket_directories=$PWD" -l server.log start >/dev/null; $p -c 'select count(*) from t'; $bin/pg_ctl -D backup -w stop >/dev/null
 rm -r server.log; find db backup -type f -delete
 '''),
-    Row('postgres-files', 'postgresql-15', users='user', begin='''
-bin=/usr/lib/postgresql/15/bin; $bin/initdb -D db -U me -A trust --no-sync --no-locale -E UTF8 >/dev/null
+    Row('postgres-files', 'postgresql', users='user', begin='''
+bin=$(ls -d /usr/lib/postgresql/*/bin | tail -n 1); $bin/initdb -D db -U me -A trust --no-sync --no-locale -E UTF8 >/dev/null
 ''', script='''
-bin=/usr/lib/postgresql/15/bin; $bin/pg_ctl -D db -w -o "-c listen_addresses= -c unix_socket_directories=$PWD" -l server.log start >/dev/null
+bin=$(ls -d /usr/lib/postgresql/*/bin | tail -n 1); $bin/pg_ctl -D db -w -o "-c listen_addresses= -c unix_socket_directories=$PWD" -l server.log start >/dev/null
 $bin/psql -XqAt -h $PWD -U me postgres -c 'create table t as select generate_series(1, 1000) a' -c 'select sum(a) from t' -c 'alter system set work_mem = 1024' -c 'vacuum full'
 $bin/pg_ctl -D db -w stop -m fast >/dev/null; $bin/pg_controldata db | grep state; cat db/postgresql.auto.conf; rm server.log
 ''', varying='db/global/* db/pg_wal/* db/base/*/* db/pg_xact/* db/pg_stat/* db/pg_logical/* db/pg_multixact/* db/pg_subtrans/* db/postmaster.opts'),

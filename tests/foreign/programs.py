@@ -47,7 +47,7 @@ ROWS = [row for module in (archives, build, databases, editors, files, languages
         for row in module.ROWS]
 LONG = os.environ.get('ATOLL_LONG') == '1'
 SOURCE = Path(os.environ['ATOLL_SOURCE_ROOT'])
-LISTS = {True: ('tools/deps-debian.txt',), False: ('tools/deps-debian.txt', 'tools/deps-debian-check.txt')}
+LIST = 'tools/deps-debian.txt'
 NOBODY = 65534
 PLAN = 'of-a-row'  # no path has that name
 SECONDS = 600
@@ -282,12 +282,10 @@ def check_control():
 
 def check_lists():
     """Every package of a row is in the list that its half installs."""
-    named = {}
-    for short, lists in LISTS.items():
-        text = ' '.join(re.sub('#.*', '', (SOURCE / name).read_text(encoding='utf-8')) for name in lists)
-        named[short] = set(text.split())
-    complaints = [f'{row.name}: {name} is not in {LISTS[row.short][-1]}' for row in ROWS for name in row.packages.split()
-                  if name not in named[row.short]]
+    text = re.sub('#.*', '', (SOURCE / LIST).read_text(encoding='utf-8'))
+    for_tests, for_checks = (set(part.split()) for part in (text.partition('[check]')[0], text))
+    complaints = [f'{row.name}: {name} is not in {LIST}' for row in ROWS for name in row.packages.split()
+                  if name not in (for_tests if row.short else for_checks)]
     names = [row.name for row in ROWS]
     return complaints + [f'two rows: {name}' for name in set(names) if names.count(name) > 1]
 

@@ -36,7 +36,7 @@ sum() {
 
 @test "setup names the missing packages and the command to type" {
 	deps=$BATS_TEST_TMPDIR/deps.txt
-	printf '# none of this\nlibc6\natoll-no-such-package # really\n' >"$deps"
+	printf '# none of this\n[run]\nlibc6\natoll-no-such-package # really\n[test]\natoll-other\n' >"$deps"
 	install -m 755 setup "$BATS_TEST_TMPDIR/setup"
 	chmod 644 "$deps"
 	run as_user ATOLL_SETUP_DEPS="$deps" sh "$BATS_TEST_TMPDIR/setup" </dev/null
@@ -46,18 +46,29 @@ sum() {
 	[[ $output != *"+ "* ]]
 }
 
-@test "setup check wants the packages of the slow checks, too, and takes a package for what it stands for" {
+@test "setup wants the packages of what it is asked for, and takes a package for what it stands for" {
 	deps=$BATS_TEST_TMPDIR/deps.txt
 	awk=$(dpkg-query -W -f='${Provides}\n' | grep -ow awk | head -1)
 	[ -n "$awk" ]
-	printf 'libc6\n%s\n' "$awk" >"$deps"
-	printf 'atoll-slow-package\n' >"$BATS_TEST_TMPDIR/deps-check.txt"
+	printf '[run]\nlibc6\natoll-run\n[test]\n%s\natoll-test\n[check]\natoll-check\n' "$awk" >"$deps"
 	install -m 755 setup "$BATS_TEST_TMPDIR/setup"
-	chmod 644 "$deps" "$BATS_TEST_TMPDIR/deps-check.txt"
-	run as_user ATOLL_SETUP_DEPS="$deps" sh "$BATS_TEST_TMPDIR/setup" check </dev/null
-	echo "$output"
-	[ "$status" -eq 1 ]
-	[[ ${lines[0]} == "missing packages: atoll-slow-package" ]]
+	chmod 644 "$deps"
+	while read -r word packages; do
+		run as_user ATOLL_SETUP_DEPS="$deps" sh "$BATS_TEST_TMPDIR/setup" "$word" </dev/null
+		echo "$output"
+		[ "$status" -eq 1 ]
+		[[ ${lines[0]} == "missing packages: $packages" ]]
+	done <<-'END'
+		run atoll-run
+		test atoll-run atoll-test
+		check atoll-run atoll-test atoll-check
+		coverage atoll-run atoll-test atoll-check
+	END
+}
+
+@test "the list of packages has three sections and no package twice" {
+	[ "$(grep '^\[' tools/deps-debian.txt | tr -d '\n')" = '[run][test][check]' ]
+	[ -z "$(grep -v '^#' tools/deps-debian.txt | sed '/^$/d' | sort | uniq -d)" ]
 }
 
 @test "setup refuses an unknown word" {
