@@ -129,7 +129,7 @@ must "$ATOLL" commit tour
 look 'now it is real:'
 
 tell '5. Not what we wanted? The very files that were there before come back.'
-must "$ATOLL" rollback tour
+must "$ATOLL" undo tour
 look 'as before:'
 
 tell '6. Once more, but this time the commit is killed (SIGKILL) after it has changed the first' \
@@ -151,11 +151,11 @@ must "$ATOLL" recover
 look 'all of it is new:'
 
 tell '   And it can be undone like any other commit.'
-must "$ATOLL" rollback tour
+must "$ATOLL" undo tour
 look 'as before:'
 
 tell '7. The end of the plan. Nothing of it is left.'
-must "$ATOLL" stop tour
+must "$ATOLL" rm tour
 
 # ---- four kinds ----
 
@@ -198,8 +198,13 @@ must "$ATOLL" commit four
 look_four 'all four are new:'
 
 tell '   And back, but for PostgreSQL, whose commits are final and said to be so.'
-must "$ATOLL" rollback four --allow partial
+must "$ATOLL" undo four --allow partial
 look_four 'as before:'
-must "$ATOLL" stop four
+must "$ATOLL" rm four
 
-tell 'That was the tour. README.md says more, and so does: atoll help'
+tell 'That was the tour. In a project of your own, this starts a shell in a plan, and at its end shows what changed' \
+	'and asks whether to commit it:' \
+	'' \
+	"  $ATOLL run" \
+	'' \
+	"./setup install puts the program into /usr/local/bin. All commands: $ATOLL help"

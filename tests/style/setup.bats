@@ -60,6 +60,7 @@ sum() {
 		[[ ${lines[0]} == "missing packages: $packages" ]]
 	done <<-'END'
 		run atoll-run
+		install atoll-run
 		test atoll-run atoll-test
 		check atoll-run atoll-test atoll-check
 		coverage atoll-run atoll-test atoll-check
@@ -69,6 +70,30 @@ sum() {
 @test "the list of packages has three sections and no package twice" {
 	[ "$(grep '^\[' tools/deps-debian.txt | tr -d '\n')" = '[run][test][check]' ]
 	[ -z "$(grep -v '^#' tools/deps-debian.txt | sed '/^$/d' | sort | uniq -d)" ]
+}
+
+@test "setup builds the tests only where they are asked for, and keeps them; setup install says where it is" {
+	mkdir -p "$BATS_TEST_TMPDIR/bin" "$BATS_TEST_TMPDIR/tree/build"
+	cp setup "$BATS_TEST_TMPDIR/tree/"
+	cat >"$BATS_TEST_TMPDIR/bin/meson" <<-'EOF'
+		#!/bin/sh
+		[ "$1" != setup ] || : >build/build.ninja
+	EOF
+	printf '#!/bin/sh\nexec "$@"\n' >"$BATS_TEST_TMPDIR/bin/sudo"
+	chmod 755 "$BATS_TEST_TMPDIR/bin/meson" "$BATS_TEST_TMPDIR/bin/sudo"
+	PATH=$BATS_TEST_TMPDIR/bin:$PATH
+	run "$BATS_TEST_TMPDIR/tree/setup" --no-deps install
+	echo "$output"
+	[ "$status" -eq 0 ]
+	[[ ${lines[0]} == '+ meson setup '*' -Dtests=false build' ]]
+	[[ $output == *'meson install -C build'* ]]
+	[[ ${lines[-1]} == 'installed: /usr/local/bin/atoll; '* ]]
+	mkdir "$BATS_TEST_TMPDIR/tree/build/tests"
+	run "$BATS_TEST_TMPDIR/tree/setup" --no-deps build
+	[ "$status" -eq 2 ]
+	run "$BATS_TEST_TMPDIR/tree/setup" --no-deps
+	echo "$output"
+	[[ $output == *'-Dtests=true build'* ]]
 }
 
 @test "setup refuses an unknown word" {
