@@ -103,6 +103,19 @@ sum() {
 	[ "$status" -eq 2 ]
 }
 
+@test "setup --debian is for check, and for root" {
+	for words in 'test --debian 13' 'check --debian' 'check --debian 11'; do
+		run ./setup --no-deps $words
+		echo "$output"
+		[ "$status" -eq 1 ]
+		[[ $output == 'setup: '*--debian* || $output == 'setup: '*'takes --debian' ]]
+	done
+	install -m 755 setup "$BATS_TEST_TMPDIR/setup"
+	run as_user sh "$BATS_TEST_TMPDIR/setup" check --debian 13 </dev/null
+	[ "$status" -eq 1 ]
+	[ "$output" = 'setup: --debian needs root' ]
+}
+
 @test "setup tests a copy when others may not look where the tree lies" {
 	[ "$(id -u)" -eq 0 ] || skip 'needs root'
 	mkdir -p "$BATS_TEST_TMPDIR/bin" "$BATS_TEST_TMPDIR/closed/tools"
