@@ -29,7 +29,7 @@ fd = os.open('.', os.O_TMPFILE | os.O_RDWR); os.write(fd, b'anonymous'); os.link
 shm = multiprocessing.shared_memory.SharedMemory(create=True, size=9) if hasattr(multiprocessing, 'shared_memory') else None
 print(sorted(os.listdir('.')), os.access('numbers', os.R_OK), os.statvfs('.').f_namemax)
 END
-/usr/bin/python3 -m zipapp pkg -m pkg:x -o app.pyz 2>&1 | tail -1; /usr/bin/python3 -m unittest 2>&1 | grep Ran; rm -f app.pyz
+/usr/bin/python3 -m zipapp pkg -m pkg:x -o app.pyz 2>&1 | tail -1; /usr/bin/python3 -m unittest 2>&1 | grep -o 'Ran 0 tests'; rm -f app.pyz
 '''),
     Row('perl', 'perl', short=True, begin='seq 20 >numbers; mkdir lib; echo "package A; sub f { 7 } 1;" >lib/A.pm', script='''
 perl -i.bak -pe 's/^1$/one/' numbers; perl -Ilib -MA -e 'print A::f(), "\\n"'
