@@ -240,7 +240,7 @@ static int append(struct atoll *a, struct current *c, const struct audit_entry *
 		return -ENOMEM;
 	if (len > AUDIT_LINE_MAX)
 		return -ATOLL_E_TOO_BIG;
-	return fs_append(c->fd, line, len);
+	return fs_append(c->fd, line, len, !e->unsynced);
 }
 
 int audit_write(struct atoll *a, const struct audit_entry *e, struct error *err)

@@ -7,6 +7,9 @@
  *    "POST /v1/plans/fix-42/commit", "plan": "fix-42", "request": "...", "outcome": "asked",
  *    "prev": "<SHA-256 of the line before, its newline included>"}
  *
+ * What is decided about a plan's work (commit, undo, redo, rollback, reset, refresh, stop) is in it whatever asked for
+ * it: a request, a step of a session, a command. `what` is the verb alone then.
+ *
  * What changes something is written twice: "asked" before it is tried, so that it is refused when it
  * cannot be recorded, then how it went, before its answer is sent. Each line carries the digest of the one
  * before, the first one zeros: a line that was changed or taken out shows. That the end was cut off, or
@@ -41,6 +44,7 @@ struct audit_entry {
 	const char *plan;    /* "": of none */
 	const char *request; /* id of the request; "": none */
 	const char *outcome; /* "asked", "ok", or why not */
+	bool unsynced;       /* a power cut may take it, and those before it that were */
 };
 int audit_write(struct atoll *a, const struct audit_entry *e, struct error *err);
 

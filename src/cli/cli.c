@@ -2,6 +2,7 @@
 /* The store and the plan a command works on. */
 #include "cli/cli.h"
 
+#include "cli/audit.h"
 #include "cli/interrupt.h"
 #include "cli/progress.h"
 #include "cli/question.h"
@@ -50,6 +51,7 @@ int cli_open(struct cli *c)
 		return cli_fail(c, r);
 	atoll_set_wait(c->atoll, c->wait_ms);
 	atoll_set_wait_notify(c->atoll, tell_waiting, NULL);
+	cli_audit_decisions(c);
 	progress_watch(c);
 	if (c->command->decides)
 		interrupt_watch(c);

@@ -2,15 +2,14 @@
 /* atoll token: the keys that open the daemon (atoll serve) to clients. */
 #include "cli/cli.h"
 
-#include "auth/audit.h"
 #include "auth/credential.h"
+#include "cli/audit.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/mem.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* ---- what all of them share ---- */
 
@@ -18,17 +17,12 @@
 static int audit(struct cli *c, const char *what, const char *id, const char *outcome,
                  struct error *err)
 {
-	char who[32];
-	const struct audit_entry e = { .by = AUDIT_CLI,
-		                       .who = who,
-		                       .credential = id,
+	const struct audit_entry e = { .credential = id,
 		                       .what = what,
 		                       .plan = "",
-		                       .request = "",
 		                       .outcome = outcome };
 
-	(void)snprintf(who, sizeof(who), "uid %u", (unsigned)geteuid());
-	return audit_write(c->atoll, &e, err);
+	return cli_audit(c, &e, err);
 }
 
 /* It is done, or has failed: the record of that must not make it look otherwise. */

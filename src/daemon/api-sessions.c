@@ -267,7 +267,7 @@ static int end(struct call *c)
 	if (r == 0)
 		r = check_maker(c, p);
 	if (r == 0)
-		r = atoll_plan_stop(p, ATOLL_FORCE, c->res);
+		r = plan_mirror_stop(p, m.root, c->res, &c->err);
 	if (r == 0)
 		r = mirror_remove(c->atoll, m.plan, &c->err);
 	return r < 0 ? r : api_decided(c, p, "stop", 0);

@@ -5,6 +5,8 @@
 #include "auth/secret.h"
 #include "daemon/daemon.h"
 #include "daemon/log.h"
+#include "plan/plan.h"
+#include "util/mem.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -73,4 +75,49 @@ void audit_answered(struct call *c, unsigned status)
 	if (note(c, outcome, &err) < 0)
 		log_failure("audit", &err);
 	error_done(&err);
+}
+
+/* ---- decisions ---- */
+
+/* Belongs to the handle. */
+struct decider {
+	struct atoll *atoll;
+	enum audit_way by;
+	char who[IDENTITY_NAME_LEN];
+	char credential[CREDENTIAL_ID_LEN + 1];
+	char request[CALL_ID_LEN];
+};
+
+static int note_decision(void *ctx, const struct plan_decision *d, struct error *err)
+{
+	const struct decider *w = ctx;
+	struct error ours = ERROR_INIT;
+	const struct audit_entry e = { .by = w->by,
+		                       .who = w->who,
+		                       .credential = w->credential,
+		                       .what = d->verb,
+		                       .plan = d->plan,
+		                       .request = w->request,
+		                       .outcome = d->code == DECISION_ASKED ? "asked"
+		                                  : d->code < 0 ? error_code_name(d->code)
+		                                                : "ok" };
+	int r = audit_write(w->atoll, &e, err ? err : &ours);
+
+	/* It is done: the record of that must not make it look otherwise. */
+	if (r < 0 && !err)
+		log_failure("audit", &ours);
+	error_done(&ours);
+	return r;
+}
+
+void audit_decisions(const struct call *c)
+{
+	struct decider *w = xcalloc(1, sizeof(*w));
+
+	w->atoll = c->atoll;
+	w->by = c->peer->is_unix ? AUDIT_SOCKET : AUDIT_HTTP;
+	(void)snprintf(w->who, sizeof(w->who), "%s", c->who.name);
+	(void)snprintf(w->credential, sizeof(w->credential), "%s", c->who.credential.id);
+	(void)snprintf(w->request, sizeof(w->request), "%s", c->id);
+	store_set_decision(c->atoll, note_decision, w);
 }

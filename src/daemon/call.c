@@ -2,6 +2,7 @@
 /* What a handler may ask of its request. */
 #include "daemon/call.h"
 
+#include "daemon/audit.h"
 #include "daemon/daemon.h"
 #include "util/cleanup.h"
 #include "util/uri.h"
@@ -82,7 +83,10 @@ int call_store(struct call *c)
 		                                                       : c->d->options.wait_max_ms;
 	}
 	c->res = atoll_result_new();
-	return stores_take(c->d->stores, wait_ms, &c->atoll, &c->err);
+	r = stores_take(c->d->stores, wait_ms, &c->atoll, &c->err);
+	if (r == 0)
+		audit_decisions(c);
+	return r;
 }
 
 int call_plan(struct call *c, size_t i, struct atoll_plan **ret)

@@ -21,26 +21,32 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* The mirror is to be what the workspace is: what may be installed elsewhere is decided there. */
-#define COMMIT_FLAGS                                                                           \
-	(ATOLL_NO_UNDO | ATOLL_ALLOW_SPECIAL | ATOLL_ALLOW_SETUID | ATOLL_ALLOW_GIT_PROGRAMS | \
-	 ATOLL_ALLOW_OPEN_DATABASE)
-
 /* ---- the plan ---- */
+
+/* The session decides about its mirror, and about nothing else that may be in the plan. */
+static int decide(struct sync *x, int (*verb)(struct atoll_plan *p, const char *root,
+                                              struct atoll_result *res, struct error *err))
+{
+	cleanup_error struct error err = ERROR_INIT;
+	struct stream *s = x->s;
+	int r;
+
+	result_reset(s->res);
+	r = verb(s->plan, x->mirror.root, s->res, &err);
+	return result_set(s->res, &err, r);
+}
 
 /* The workspace is the mirror again. */
 static int drop_work(struct sync *x)
 {
-	struct stream *s = x->s;
-
 	x->pending = 0;
-	return atoll_plan_reset(s->plan, s->res);
+	return decide(x, plan_mirror_reset);
 }
 
 /* After a failure R, which is the one to tell of. */
 static int take_back(struct sync *x, int r)
 {
-	(void)atoll_plan_reset(x->s->plan, NULL);
+	(void)plan_mirror_reset(x->s->plan, x->mirror.root, NULL, NULL);
 	return r;
 }
 
@@ -48,7 +54,7 @@ static int take_back(struct sync *x, int r)
 static int commit_work(struct sync *x)
 {
 	struct stream *s = x->s;
-	int r = atoll_plan_commit(s->plan, COMMIT_FLAGS, s->res);
+	int r = decide(x, plan_mirror_commit);
 
 	if (r < 0)
 		return r;
@@ -79,9 +85,11 @@ int sync_settle(struct sync *x)
 {
 	struct stream *s = x->s;
 	int64_t changes;
-	int r = mirror_generation(s->atoll, &x->mirror, &x->generation, &s->err);
+	int r = plan_mirror_check(s->plan, x->mirror.root, &s->err);
 
 	x->pending = 0;
+	if (r == 0)
+		r = mirror_generation(s->atoll, &x->mirror, &x->generation, &s->err);
 	if (r < 0 || x->generation == 0)
 		return r < 0 ? r : tidy_mirror(x);
 	changes = atoll_plan_diff(s->plan, NULL, NULL, s->res);
@@ -237,7 +245,7 @@ static int fill_mirror(struct sync *x)
 
 	if (r < 0)
 		return error_sys(&s->err, r, "sync the mirror", x->mirror.root);
-	r = atoll_plan_reset(s->plan, s->res);
+	r = decide(x, plan_mirror_reset);
 	if (r < 0)
 		return r;
 	x->mirror.filled = true;

@@ -122,7 +122,7 @@ int fs_open_append_at(int dir_fd, const char *name, int *ret_fd)
 	return 0;
 }
 
-int fs_append(int fd, const void *data, size_t len)
+int fs_append(int fd, const void *data, size_t len, bool sync)
 {
 	off_t before = lseek(fd, 0, SEEK_END);
 	ssize_t n;
@@ -133,7 +133,7 @@ int fs_append(int fd, const void *data, size_t len)
 		n = write(fd, data, len);
 	while (n < 0 && errno == EINTR);
 	if (n == (ssize_t)len)
-		return fs_sync_file(fd);
+		return sync ? fs_sync_file(fd) : 0;
 	if (n < 0)
 		return -errno;
 	/* The disk was full in the middle of it. */

@@ -7,6 +7,7 @@
 #ifndef FS_ATOMIC_H
 #define FS_ATOMIC_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -22,9 +23,9 @@ int fs_anonymous_at(int dir_fd, int *ret_fd);
 /* A file of ours to add to, made 0600 when missing: O_RDWR|O_APPEND, no link followed. -EPERM when it is
  * no file, belongs to somebody else or is open to others. */
 int fs_open_append_at(int dir_fd, const char *name, int *ret_fd);
-/* At the end of such a file, in one write, and synced. On failure it is as long as before; a crash may
- * leave a part. The caller keeps others out. */
-int fs_append(int fd, const void *data, size_t len);
+/* At the end of such a file, in one write; SYNC: on disk when it returns. On failure it is as long as before; a crash
+ * may leave a part. The caller keeps others out. */
+int fs_append(int fd, const void *data, size_t len, bool sync);
 int fs_symlink_at(const char *to, int dir_fd, const char *name);
 int fs_unlink_at(int dir_fd, const char *name); /* a file; absent is -ENOENT */
 int fs_rmdir_at(int dir_fd, const char *name);

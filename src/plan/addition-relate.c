@@ -11,6 +11,7 @@
 #include "fs/mount.h"
 #include "fs/resolve.h"
 #include "util/cleanup.h"
+#include "util/crashpoint.h"
 #include "util/mem.h"
 
 struct relating {
@@ -310,6 +311,21 @@ static void start_over(struct additions *adds)
 	}
 }
 
+/* What a session's client pushes and takes back is committed without a review: into its mirror, the one resource that
+ * the plan began with. */
+static int check_session(const struct relating *re)
+{
+	const struct plan_row *plan = &re->op->plan;
+
+	if (count(re) <= 1 || !store_has_session(re->op->a, plan->id) || sabotage("mirror-only"))
+		return 0;
+	(void)error_set(re->err, -ATOLL_E_DENIED,
+	                "plan '%s' is a remote client's session, and takes no further resources",
+	                plan->name);
+	error_hint(re->err, "start another plan for it");
+	return -ATOLL_E_DENIED;
+}
+
 int additions_relate(struct additions *adds, const struct plan_op *op, struct atoll_result *res,
                      struct error *err)
 {
@@ -319,6 +335,9 @@ int additions_relate(struct additions *adds, const struct plan_op *op, struct at
 	if (op->boxes.n + adds->rows.n > LIMIT_SANDBOXES)
 		return error_set(err, -ATOLL_E_TOO_BIG, "a plan has at most %d resources",
 		                 LIMIT_SANDBOXES);
+	r = check_session(&re);
+	if (r < 0)
+		return r;
 	start_over(adds);
 	for (size_t i = op->boxes.n; r == 0 && i < count(&re); i++)
 		r = check_once(&re, i);

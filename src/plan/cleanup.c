@@ -136,16 +136,6 @@ static bool has_private_files(struct atoll *a, const struct plan_row *row)
 	return plan_private_files(&p, &home, &files, NULL) < 0 || files.n > 0 || files.cut;
 }
 
-/* A client sends to it what differs from what it sent before. When it cannot be told, it has one. */
-static bool has_session(const struct plan_op *op)
-{
-	char path[sizeof(STORE_SESSIONS) + 1 + PLAN_ID_LEN];
-	struct fs_stat st;
-
-	(void)snprintf(path, sizeof(path), STORE_SESSIONS "/%s", op->plan.id);
-	return fs_stat_at(op->a->home_fd, path, 0, &st) != -ENOENT;
-}
-
 static bool is_half_removed(const struct plan_op *op)
 {
 	for (size_t i = 0; i < op->boxes.n; i++)
@@ -168,7 +158,9 @@ static bool is_settled(const struct plan_op *op, bool expiry)
 		return false;
 	if (!d.any && !is_spent(op))
 		return false;
-	return !has_session(op) && !plan_op_has_work(op) && !has_private_files(op->a, &op->plan);
+	/* The client of a session sends what differs from what it sent before. */
+	return !store_has_session(op->a, op->plan.id) && !plan_op_has_work(op) &&
+	       !has_private_files(op->a, &op->plan);
 }
 
 /* Without a lock, for a listing. */

@@ -131,11 +131,15 @@ static int commit_locked(struct plan_op *op, const struct atoll_commit *commit,
 	return r;
 }
 
-int plan_commit(struct atoll_plan *p, const struct atoll_commit *commit, struct atoll_result *res,
-                struct error *err)
+/* MIRROR: as struct plan_op_options has it. */
+static int commit_plan(struct atoll_plan *p, const struct atoll_commit *commit, const char *mirror,
+                       struct atoll_result *res, struct error *err)
 {
 	cleanup_plan_op struct plan_op op = PLAN_OP_INIT;
-	const struct plan_op_options opt = { .verb = "commit", .flags = OP_RESOURCES };
+	unsigned audited = commit->flags & ATOLL_DRY_RUN ? 0 : OP_AUDITED;
+	const struct plan_op_options opt = { .verb = "commit",
+		                             .mirror = mirror,
+		                             .flags = OP_RESOURCES | audited };
 	int r = plan_op_begin(&op, p, &opt, err);
 
 	if (r < 0)
@@ -148,6 +152,33 @@ int plan_commit(struct atoll_plan *p, const struct atoll_commit *commit, struct 
 	r = plan_op_end(&op, r, err);
 	cleanup_retention(p->a, p->id);
 	return r;
+}
+
+int plan_commit(struct atoll_plan *p, const struct atoll_commit *commit, struct atoll_result *res,
+                struct error *err)
+{
+	return commit_plan(p, commit, NULL, res, err);
+}
+
+int plan_mirror_check(struct atoll_plan *p, const char *root, struct error *err)
+{
+	cleanup_plan_op struct plan_op op = PLAN_OP_INIT;
+	const struct plan_op_options opt = { .verb = "sync", .mirror = root, .flags = OP_QUIET };
+	int r = plan_op_begin(&op, p, &opt, err);
+
+	return r < 0 ? r : plan_op_end(&op, 0, err);
+}
+
+/* What may be installed elsewhere is decided where the client is. */
+int plan_mirror_commit(struct atoll_plan *p, const char *root, struct atoll_result *res,
+                       struct error *err)
+{
+	static const struct atoll_commit all = {
+		.flags = ATOLL_NO_UNDO | ATOLL_ALLOW_SPECIAL | ATOLL_ALLOW_SETUID |
+		         ATOLL_ALLOW_GIT_PROGRAMS | ATOLL_ALLOW_OPEN_DATABASE,
+	};
+
+	return commit_plan(p, &all, root, res, err);
 }
 
 /* ---- dropping work ---- */
@@ -425,7 +456,7 @@ int plan_rollback(struct atoll_plan *p, unsigned flags, struct atoll_result *res
 {
 	cleanup_plan_op struct plan_op op = PLAN_OP_INIT;
 	const struct plan_op_options opt = { .verb = "rollback",
-		                             .flags = OP_RESOURCES | OP_DECIDES };
+		                             .flags = OP_RESOURCES | OP_DECIDES | OP_AUDITED };
 	int r = plan_op_begin(&op, p, &opt, err);
 
 	if (r < 0)
@@ -449,11 +480,14 @@ static int forgo_lost(struct plan_op *op, struct error *err)
 	return r < 0 ? r : txn_forgo_lost(&t, err);
 }
 
-int plan_reset(struct atoll_plan *p, struct atoll_result *res, struct error *err)
+static int reset_plan(struct atoll_plan *p, const char *mirror, struct atoll_result *res,
+                      struct error *err)
 {
 	cleanup_plan_op struct plan_op op = PLAN_OP_INIT;
 	cleanup_drop struct drop d = { .op = &op, .res = res, .to = ATOLL_SANDBOX_ACTIVE };
-	const struct plan_op_options opt = { .verb = "reset", .flags = OP_RESOURCES | OP_DECIDES };
+	const struct plan_op_options opt = { .verb = "reset",
+		                             .mirror = mirror,
+		                             .flags = OP_RESOURCES | OP_DECIDES | OP_AUDITED };
 	int r = plan_op_begin(&op, p, &opt, err);
 
 	if (r < 0)
@@ -464,6 +498,17 @@ int plan_reset(struct atoll_plan *p, struct atoll_result *res, struct error *err
 	if (r >= 0)
 		r = drop_work(&d, err);
 	return plan_op_end(&op, r, err);
+}
+
+int plan_reset(struct atoll_plan *p, struct atoll_result *res, struct error *err)
+{
+	return reset_plan(p, NULL, res, err);
+}
+
+int plan_mirror_reset(struct atoll_plan *p, const char *root, struct atoll_result *res,
+                      struct error *err)
+{
+	return reset_plan(p, root, res, err);
 }
 
 /* ---- refresh ---- */
@@ -503,7 +548,8 @@ static int refresh_one(struct plan_op *op, struct sandbox_row *row, struct atoll
 int plan_refresh(struct atoll_plan *p, struct atoll_result *res, struct error *err)
 {
 	cleanup_plan_op struct plan_op op = PLAN_OP_INIT;
-	const struct plan_op_options opt = { .verb = "refresh", .flags = OP_RESOURCES };
+	const struct plan_op_options opt = { .verb = "refresh",
+		                             .flags = OP_RESOURCES | OP_AUDITED };
 	int r = plan_op_begin(&op, p, &opt, err);
 
 	if (r < 0)

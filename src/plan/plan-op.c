@@ -15,6 +15,7 @@
 #include "txn/recover.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
+#include "util/crashpoint.h"
 #include "util/mem.h"
 #include "util/remedy.h"
 
@@ -554,6 +555,29 @@ static int64_t deadline_of(struct atoll *a, unsigned flags)
 	return flags & OP_BRIEFLY && soon < limit ? soon : limit;
 }
 
+/* What is done without a review is done to nothing else. */
+int plan_op_check_mirror(const struct plan_op *op, const char *root, struct error *err)
+{
+	if ((op->boxes.n == 1 && sandbox_is_at(&op->boxes.v[0], root)) || sabotage("mirror-only"))
+		return 0;
+	(void)error_set(err, -ATOLL_E_DENIED,
+	                "plan '%s' is more than the mirror of its session, '%s'; nothing was "
+	                "changed",
+	                op->plan.name, root);
+	error_hint(err,
+	           "an admin commits it (POST /v1/plans/%s/commit) or ends it (DELETE "
+	           "/v1/plans/%s?force)",
+	           op->plan.id, op->plan.id);
+	return -ATOLL_E_DENIED;
+}
+
+static int record_decision(const struct plan_op *op, int code, struct error *err)
+{
+	const struct plan_decision d = { .plan = op->plan.id, .verb = op->verb, .code = code };
+
+	return op->flags & OP_AUDITED ? store_decision(op->a, &d, err) : 0;
+}
+
 int plan_op_begin(struct plan_op *op, struct atoll_plan *p, const struct plan_op_options *opt,
                   struct error *err)
 {
@@ -573,6 +597,10 @@ int plan_op_begin(struct plan_op *op, struct atoll_plan *p, const struct plan_op
 	store_progress_begin(p->a, &op->progress);
 	while ((r = begin_once(op, p, opt->newcomers, err)) > 0)
 		let_go(op);
+	if (r == 0 && opt->mirror)
+		r = plan_op_check_mirror(op, opt->mirror, err);
+	if (r == 0)
+		r = record_decision(op, DECISION_ASKED, err);
 	if (r < 0)
 		plan_op_done(op);
 	return r;
@@ -629,6 +657,7 @@ int plan_op_end(struct plan_op *op, int r, const struct error *err)
 		(void)store_write(op->a, REGISTRY_NORMAL, write_adopted, op->plan.id, NULL);
 	if (!(op->flags & OP_QUIET))
 		record_ending(op, r, err);
+	(void)record_decision(op, r < 0 ? r : 0, NULL);
 	plan_op_done(op);
 	return r;
 }

@@ -3,9 +3,11 @@
  * The frame of every call that changes a plan.
  *
  *   plan_op_begin()   settles plans that share our resources, takes the plan's lock, recovers the
- *                     plan, takes resource locks where asked, and loads what the registry says
+ *                     plan, takes resource locks where asked, and loads what the registry says;
+ *                     checks what the plan must be, and records a decision as asked for
  *   ... the work ...
- *   plan_op_end()     writes the line of history and lets go, in the reverse order
+ *   plan_op_end()     writes the line of history, records how a decision ended, and lets go, in
+ *                     the reverse order
  *
  * Locking: begin waits, as the handle's limit says; end never does. If other plans turn out to
  * have an unfinished batch on our resources once we hold their locks, begin lets go of all and
@@ -27,6 +29,7 @@
 #define OP_NEW         0x40u  /* there is no such plan yet: only locks are taken */
 #define OP_BRIEFLY     0x80u  /* wait for the plan no longer than a command takes to die */
 #define OP_DECIDES     0x100u /* when it ends well no ask for a commit is open any more */
+#define OP_AUDITED     0x200u /* a decision: the handle's decision_fn is called (plan.h) */
 
 struct plan_op_options {
 	const char *verb;   /* "commit" */
@@ -34,6 +37,7 @@ struct plan_op_options {
 	unsigned flags;
 	/* Resources about to join the plan: their locks are taken shared. */
 	const struct sandboxes *newcomers;
+	const char *mirror;       /* the plan must be one resource, this directory; NULL: any */
 	struct atoll_result *res; /* for what a recovery has to say, or NULL */
 };
 
@@ -62,6 +66,9 @@ int plan_op_end(struct plan_op *op, int r, const struct error *err);
 /* Without history; harmless on one that never began. */
 void plan_op_done(struct plan_op *op);
 #define cleanup_plan_op __attribute__((__cleanup__(plan_op_done)))
+
+/* The plan is one resource, the directory ROOT, and nothing else: 0, or -ATOLL_E_DENIED. */
+int plan_op_check_mirror(const struct plan_op *op, const char *root, struct error *err);
 
 /* When R is the failure of a record without which nothing happens: puts UNCHANGED ("nothing was
  * removed") before the message and says what to do, then type. Returns R. */

@@ -261,7 +261,7 @@ int plan_op_remove(struct plan_op *op, struct atoll_result *res, struct error *e
 }
 
 /* A job would be waited for until it ends by itself. Not ended when the plan cannot go anyway. */
-static int end_job(struct atoll_plan *p, bool force, struct error *err)
+static int end_job(struct atoll_plan *p, bool force, const char *mirror, struct error *err)
 {
 	cleanup_plan_op struct plan_op look = PLAN_OP_INIT;
 	char name[LIMIT_NAME + 1];
@@ -274,20 +274,24 @@ static int end_job(struct atoll_plan *p, bool force, struct error *err)
 	r = plan_op_reload(&look, err);
 	if (r == 0 && !force)
 		r = check_stop(&look, err);
+	if (r == 0 && mirror)
+		r = plan_op_check_mirror(&look, mirror, err);
 	if (r < 0)
 		return error_prefix(err, r, "job '%s' still runs", name);
 	r = job_stop(p, name, err);
 	return r < 0 ? r : 0;
 }
 
-int plan_stop(struct atoll_plan *p, unsigned flags, struct atoll_result *res, struct error *err)
+static int stop_plan(struct atoll_plan *p, unsigned flags, const char *mirror,
+                     struct atoll_result *res, struct error *err)
 {
 	cleanup_plan_op struct plan_op op = PLAN_OP_INIT;
 	bool force = flags & ATOLL_FORCE;
 	const struct plan_op_options opt = { .verb = "stop",
-		                             .flags = OP_RESOURCES |
+		                             .mirror = mirror,
+		                             .flags = OP_RESOURCES | OP_AUDITED |
 		                                      (force ? OP_UNRECOVERED | OP_FORCE : 0) };
-	int r = end_job(p, force, err);
+	int r = end_job(p, force, mirror, err);
 
 	if (r < 0)
 		return r;
@@ -304,4 +308,15 @@ int plan_stop(struct atoll_plan *p, unsigned flags, struct atoll_result *res, st
 	if (r == 0)
 		r = plan_op_remove(&op, res, err);
 	return plan_op_end(&op, r, err);
+}
+
+int plan_stop(struct atoll_plan *p, unsigned flags, struct atoll_result *res, struct error *err)
+{
+	return stop_plan(p, flags, NULL, res, err);
+}
+
+int plan_mirror_stop(struct atoll_plan *p, const char *root, struct atoll_result *res,
+                     struct error *err)
+{
+	return stop_plan(p, ATOLL_FORCE, root, res, err);
 }

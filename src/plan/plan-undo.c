@@ -317,7 +317,7 @@ static int undo_locked(struct plan_op *op, unsigned flags, struct atoll_result *
 int plan_undo(struct atoll_plan *p, unsigned flags, struct atoll_result *res, struct error *err)
 {
 	cleanup_plan_op struct plan_op op = PLAN_OP_INIT;
-	const struct plan_op_options opt = { .verb = "undo", .flags = OP_RESOURCES };
+	const struct plan_op_options opt = { .verb = "undo", .flags = OP_RESOURCES | OP_AUDITED };
 	int r = plan_op_begin(&op, p, &opt, err);
 
 	if (r < 0)
@@ -340,7 +340,7 @@ static int redo_locked(struct plan_op *op, struct atoll_result *res, struct erro
 int plan_redo(struct atoll_plan *p, struct atoll_result *res, struct error *err)
 {
 	cleanup_plan_op struct plan_op op = PLAN_OP_INIT;
-	const struct plan_op_options opt = { .verb = "redo", .flags = OP_RESOURCES };
+	const struct plan_op_options opt = { .verb = "redo", .flags = OP_RESOURCES | OP_AUDITED };
 	int r = plan_op_begin(&op, p, &opt, err);
 
 	if (r < 0)

@@ -26,6 +26,17 @@
 #include "util/error.h"
 #include "util/progress.h"
 
+/* A decision about a plan: what a reviewer, a user or a remote client makes of its work. */
+struct plan_decision {
+	const char *plan; /* id */
+	const char *verb; /* "commit" */
+	int code;         /* how it ended; DECISION_ASKED: it is about to be tried */
+};
+#define DECISION_ASKED 1
+/* Under the plan's lock. A negative answer to DECISION_ASKED, with ERR set, refuses the decision; any other is
+ * ignored. */
+typedef int (*decision_fn)(void *ctx, const struct plan_decision *d, struct error *err);
+
 struct owned_plan; /* plan-owner.c */
 struct plan_hold;  /* hold.c */
 
@@ -46,6 +57,8 @@ struct atoll {
 	void *progress_user;
 	atoll_interrupt_fn interrupt_fn;
 	void *interrupt_user;
+	decision_fn decision_fn;
+	void *decision_ctx;
 	struct owned_plan *owned; /* these two: guarded by plan-owner.c's mutex */
 	struct atoll *next_open;
 };
@@ -76,6 +89,11 @@ bool store_overlaps(const struct atoll *a, const char *path);
 /* In the store: a file for each plan that a client on another machine has a session with, named by the plan's id
  * (daemon/mirror.h). */
 #define STORE_SESSIONS "sessions"
+/* The plan has one, or it cannot be found out. */
+bool store_has_session(const struct atoll *a, const char *plan_id);
+/* FN is called for every decision that is made through this handle (plan-op.h, OP_AUDITED); NULL: nothing is. */
+void store_set_decision(struct atoll *a, decision_fn fn, void *ctx);
+int store_decision(struct atoll *a, const struct plan_decision *d, struct error *err);
 /* When a wait that begins now must end (ticket.h's kind of deadline). */
 int64_t store_deadline(struct atoll *a);
 /* Tells the caller what is waited for, if he asked to be told. */
@@ -248,6 +266,18 @@ int plan_reset(struct atoll_plan *p, struct atoll_result *res, struct error *err
 int plan_refresh(struct atoll_plan *p, struct atoll_result *res, struct error *err);
 int plan_keep(struct atoll_plan *p, struct error *err);
 int plan_stop(struct atoll_plan *p, unsigned flags, struct atoll_result *res, struct error *err);
+/* What a remote client may do to the plan of its session, without a review: of a plan that is one resource, the
+ * mirror ROOT, and nothing else. That is checked under the plan's lock; otherwise -ATOLL_E_DENIED, and nothing is
+ * changed. */
+int plan_mirror_check(struct atoll_plan *p, const char *root, struct error *err);
+/* The mirror becomes what the workspace is: no commit policy applies, and there is no undo. */
+int plan_mirror_commit(struct atoll_plan *p, const char *root, struct atoll_result *res,
+                       struct error *err);
+int plan_mirror_reset(struct atoll_plan *p, const char *root, struct atoll_result *res,
+                      struct error *err);
+/* By force. */
+int plan_mirror_stop(struct atoll_plan *p, const char *root, struct atoll_result *res,
+                     struct error *err);
 /* A directory of versions that are nowhere else, which only a forced stop drops; or NULL. The caller frees. Takes
  * no lock. */
 char *plan_kept_versions(struct atoll_plan *p);

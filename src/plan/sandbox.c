@@ -224,6 +224,17 @@ int sandbox_verify_root(const struct sandbox_row *row, struct error *err)
 	return -ATOLL_E_CONFLICT;
 }
 
+bool sandbox_is_at(const struct sandbox_row *row, const char *path)
+{
+	cleanup_close int fd = FD_NONE;
+	cleanup_free char *now = NULL;
+
+	if (strcmp(row->root, path) == 0)
+		return true;
+	fd = open(path, O_PATH | O_NOFOLLOW | O_DIRECTORY | O_CLOEXEC);
+	return fd >= 0 && sandbox_root_id(fd, path, &now, NULL) == 0 && same_identity(row, now);
+}
+
 void sandbox_written(struct sandbox_row *row)
 {
 	cleanup_close int fd = FD_NONE;

@@ -77,6 +77,8 @@ bool sandbox_is_remains(const struct sandbox_row *row);
 int sandbox_root_id(int fd, const char *root, char **ret, struct error *err);
 /* -ATOLL_E_CONFLICT when the root is not the one the sandbox was made of. */
 int sandbox_verify_root(const struct sandbox_row *row, struct error *err);
+/* Its root is the directory PATH, whatever it is called. */
+bool sandbox_is_at(const struct sandbox_row *row, const char *path);
 /* The workspace is of this boot from here on. So is the identity of the resource, since what a boot may
  * change of it is forgiven only once. The caller writes the row. */
 void sandbox_written(struct sandbox_row *row);

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pwd.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -348,6 +349,36 @@ void store_progress_begin(struct atoll *a, struct progress *p)
 	watched = a->progress_fn || a->interrupt_fn;
 	pthread_mutex_unlock(&a->mutex);
 	progress_begin(p, watched ? tell_progress : NULL, a);
+}
+
+void store_set_decision(struct atoll *a, decision_fn fn, void *ctx)
+{
+	pthread_mutex_lock(&a->mutex);
+	a->decision_fn = fn;
+	a->decision_ctx = ctx;
+	pthread_mutex_unlock(&a->mutex);
+}
+
+/* The caller's function runs without our mutex: it may use the handle. */
+int store_decision(struct atoll *a, const struct plan_decision *d, struct error *err)
+{
+	decision_fn fn;
+	void *ctx;
+
+	pthread_mutex_lock(&a->mutex);
+	fn = a->decision_fn;
+	ctx = a->decision_ctx;
+	pthread_mutex_unlock(&a->mutex);
+	return fn ? fn(ctx, d, err) : 0;
+}
+
+bool store_has_session(const struct atoll *a, const char *plan_id)
+{
+	char path[sizeof(STORE_SESSIONS) + 1 + PLAN_ID_LEN];
+	struct fs_stat st;
+
+	(void)snprintf(path, sizeof(path), STORE_SESSIONS "/%s", plan_id);
+	return fs_stat_at(a->home_fd, path, 0, &st) != -ENOENT;
 }
 
 bool store_tells_waiting(struct atoll *a)

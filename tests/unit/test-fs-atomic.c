@@ -176,7 +176,7 @@ static void what_is_not_there_is_refused(void **state)
 		assert_int_equal(fs_open_append_at(d->fd, "none/f", &fd), -ENOENT);
 		assert_int_equal(fs_create_at(d->fd, "none/f", 0600, &fd), -ENOENT);
 		assert_int_equal(fd, 7);
-		assert_int_equal(fs_append(-1, "x", 1), -EBADF);
+		assert_int_equal(fs_append(-1, "x", 1, true), -EBADF);
 		assert_int_equal(fs_set_times(d->fd, "none", 1, 1), -ENOENT);
 		assert_int_equal(fs_set_mode(d->fd, "none", 0600), -ENOENT);
 		assert_int_equal(fs_allocate(-1, 10), -EBADF);
@@ -192,24 +192,24 @@ static void appending_adds_all_or_nothing(void **state)
 		struct rlimit before, small;
 
 		assert_int_equal(fs_open_append_at(d->fd, "log", &fd), 0);
-		assert_int_equal(fs_append(fd, "one\n", 4), 0);
+		assert_int_equal(fs_append(fd, "one\n", 4, true), 0);
 		assert_int_equal(fs_open_append_at(d->fd, "log", &other), 0);
-		assert_int_equal(fs_append(other, "two\n", 4), 0);
-		assert_int_equal(fs_append(fd, "three\n", 6), 0);
+		assert_int_equal(fs_append(other, "two\n", 4, true), 0);
+		assert_int_equal(fs_append(fd, "three\n", 6, true), 0);
 		expect_text(d->fd, "log", "one\ntwo\nthree\n");
 		/* Room for a part of it only, and then for none. */
 		assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
 		(void)signal(SIGXFSZ, SIG_IGN);
 		small = (struct rlimit){ .rlim_cur = 16, .rlim_max = before.rlim_max };
 		assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-		assert_int_equal(fs_append(fd, "four\n", 5), -ENOSPC);
+		assert_int_equal(fs_append(fd, "four\n", 5, true), -ENOSPC);
 		small.rlim_cur = 14;
 		assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-		assert_int_equal(fs_append(fd, "four\n", 5), -EFBIG);
+		assert_int_equal(fs_append(fd, "four\n", 5, true), -EFBIG);
 		assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
 		(void)signal(SIGXFSZ, SIG_DFL);
 		expect_text(d->fd, "log", "one\ntwo\nthree\n");
-		assert_int_equal(fs_append(fd, "four\n", 5), 0);
+		assert_int_equal(fs_append(fd, "four\n", 5, true), 0);
 		expect_text(d->fd, "log", "one\ntwo\nthree\nfour\n");
 	}
 }

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the holder of an agent's key tries, with nothing but that key: to bring something into a directory of the
+host that no reviewer looked at. Each test is an attack, and beside it the control: who may do it, does it."""
+
+import contextlib
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(0, os.environ['ATOLL_TEST_LIB'])
+from atolld import Daemon, main  # noqa: E402
+from execclient import Refused, Session  # noqa: E402
+from expect import need, same  # noqa: E402
+
+JSON = 'Content-Type: application/json'
+SABOTAGE = os.environ.get('ATOLL_TEST_SABOTAGE') == '1'
+
+
+class World(Daemon):
+    """A daemon on TCP, an agent's key, and a directory of the host."""
+
+    def __init__(self, top, *options, env=None):
+        super().__init__(top, f'--socket={top}/sock', '--listen=127.0.0.1:0', f'--mirrors={top}/mirrors', *options, env=env)
+        self.local, self.victim = self.top / 'local', self.top / 'victim'
+        for path in (self.local, self.victim):
+            path.mkdir()
+        (self.local / 'file').write_text('one\n')
+
+    def start(self):
+        super().start()
+        self.tcp = next(p for p in self.places() if not p.startswith('unix:'))
+        self.key = self.new_key('agent', 'agent')
+        return self
+
+    def atoll(self, *words, check=False):
+        return subprocess.run([os.environ['ATOLL'], *words], env=self.env, cwd=self.local, stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=300, check=check)
+
+    def new_key(self, name, scope):
+        answer = self.ask('POST /v1/keys', {'name': name, 'scope': scope}, headers=[JSON])
+        return [f"Authorization: Bearer {answer.json()['secret']}"]
+
+    def as_agent(self, line, body=None, bearer=None):
+        return self.ask(line, body, headers=[*([JSON] if body is not None else []), *(bearer or self.key)], place=self.tcp)
+
+    def token(self, sandbox):
+        answer = self.as_agent(f'POST /v1/sandboxes/{sandbox}/auth', {})
+        same(answer.status, 201, 'a token')
+        return [f"Authorization: Bearer {answer.json()['token']}"]
+
+    def made(self):
+        """A session of the agent's, and a token of it."""
+        answer = self.as_agent('POST /v1/sessions', {'label': 'agent:/src'})
+        same(answer.status, 201, 'a session')
+        return answer.json(), self.token(answer.json()['sandbox'])
+
+    @contextlib.contextmanager
+    def session(self, plan, bearer):
+        with Session(self, plan, place=self.tcp, headers=bearer) as s:
+            yield s.open()
+
+    def stream(self):
+        said = subprocess.run([os.environ['ATOLL_SYNC'], 'send', str(self.local)], input=b'file\0', capture_output=True,
+                              check=True, timeout=300)
+        return said.stdout
+
+    def audit(self, plan):
+        """What was decided about the plan: (what, outcome)."""
+        lines = [json.loads(line) for line in self.atoll('log', '--audit', check=True).stdout.splitlines()]
+        return [(e['what'], e['outcome']) for e in lines if e['plan'] == plan and ' ' not in e['what']]
+
+    def __exit__(self, kind, *rest):
+        if kind is None:
+            for plan in json.loads(self.atoll('list', '--json', check=True).stdout)['plans']:
+                self.atoll('stop', '--force', '--yes', '--wait', '20', plan['id'])
+        super().__exit__(kind, *rest)
+
+
+SHELL = 'cp /bin/true "$1/shell" && chmod 4755 "$1/shell"'
+
+
+# ---- a session commits its mirror, and nothing else ----
+
+def bring_to_host(w):
+    """One more directory in the plan of a session: "received" brought what a command did there to the host."""
+    made, bearer = w.made()
+    plan = made['plan']['id']
+    added = w.as_agent(f'POST /v1/plans/{plan}/sandboxes', {'root': str(w.victim)}, bearer)
+    with w.session(plan, bearer) as s:
+        s.push(w.stream())
+        s.run('sh', '-c', SHELL, '-', str(w.victim) if added.status == 201 else made['root'])
+        s.received(s.exit['run'])
+        s.shut()
+    return added, Path(made['root'])
+
+
+def keys_a_session_commits_its_mirror_only(top):
+    with World(top) as w:
+        added, mirror = bring_to_host(w)
+        same(list(w.victim.iterdir()), [], 'what the agent brought to the host')
+        same((added.status, added.json()['code']), (403, 'denied'), 'one more directory')
+        # The mirror is the agent's own: there it may, as in its workspace.
+        need((mirror / 'shell').stat().st_mode & stat.S_ISUID, 'the mirror is what the workspace was')
+    if SABOTAGE:  # the control: where the plan is not checked, the attack succeeds
+        (w.top / 'again').mkdir()
+        with World(w.top / 'again', env={'ATOLL_SABOTAGE': 'mirror-only'}) as w:
+            same(bring_to_host(w)[0].status, 201, 'one more directory')
+            need((w.victim / 'shell').stat().st_mode & stat.S_ISUID, 'nothing came to the host')
+
+
+def keys_a_plan_with_more_than_the_mirror_is_no_session(top):
+    """However it came to have more: no step commits or drops any of it, and the agent does not end it."""
+    with World(top) as w:
+        made, bearer = w.made()
+        plan = made['plan']['id']
+        with w.session(plan, bearer) as s:
+            s.push(w.stream())
+            s.shut()
+        need('takes no further resources' in w.atoll('add', plan, '--dir', str(w.victim)).stderr, 'one more by a command')
+        record = w.home / 'sessions' / plan
+        record.rename(w.top / 'record')
+        w.atoll('add', plan, '--dir', str(w.victim), check=True)
+        (w.top / 'record').rename(record)
+        w.atoll('exec', plan, '--', 'sh', '-c', SHELL, '-', str(w.victim), check=True)
+        before = w.atoll('diff', plan, check=True).stdout
+        need('shell' in before, f'the work: {before}')
+        try:
+            with w.session(plan, bearer):
+                pass
+            need(False, 'the session was opened')
+        except Refused as why:
+            same(why.code, 'denied', 'the session')
+        same(w.as_agent(f'DELETE /v1/sessions/{plan}').json()['code'], 'denied', 'ended by the agent')
+        same(w.atoll('diff', plan, check=True).stdout, before, 'the work')
+        same(list(w.victim.iterdir()), [], 'what came to the host')
+        # The control: who may, does.
+        w.atoll('commit', plan, '--allow', 'setuid', check=True)
+        need((w.victim / 'shell').exists(), 'committed by the user')
+
+
+# ---- what is decided is on record ----
+
+def keys_every_decision_is_audited(top):
+    twice = lambda *verbs: [(v, o) for v in verbs for o in ('asked', 'ok')]  # noqa: E731
+    with World(top) as w:
+        made, bearer = w.made()
+        plan = made['plan']['id']
+        with w.session(plan, bearer) as s:
+            s.push(w.stream())
+            same(w.audit(plan), twice('reset'), 'the first push')
+            s.push(w.stream())
+            same(w.audit(plan)[2:], twice('commit'), 'a push')
+            s.run('sh', '-c', 'echo two >file')
+            s.received(s.exit['run'])
+            same(w.audit(plan)[4:], twice('commit'), 'received')
+            s.run('sh', '-c', 'echo three >file')
+            before = w.audit(plan)
+            (w.home / 'audit.log').rename(w.top / 'kept')
+            (w.home / 'audit.log').mkdir()
+            try:
+                s.received(s.exit['run'])
+                need(False, 'received')
+            except Refused as why:
+                need('audit log' in why.problem['detail'], f'{why.problem}')
+            same((Path(made['root']) / 'file').read_text(), 'two\n', 'the mirror, when it cannot be recorded')
+            (w.home / 'audit.log').rmdir()
+            (w.top / 'kept').rename(w.home / 'audit.log')
+            same(w.audit(plan), before, 'the audit log')
+            s.received(s.exit['run'])
+            s.shut()
+        lines = [json.loads(line) for line in (w.home / 'audit.log').read_text().splitlines()]
+        who = {(e['by'], e['who'].split()[0]) for e in lines if e['plan'] == plan and e['what'] == 'commit'}
+        same(who, {('http', 'token')}, 'by whom')
+        same(w.as_agent(f'DELETE /v1/sessions/{plan}').status, 200, 'ended')
+        same(w.audit(plan)[-2:], twice('stop'), 'ended')
+        # Every other decision, by request and by command.
+        review = w.new_key('review', 'review')
+        project = w.top / 'project'
+        project.mkdir()
+        made = w.as_agent('POST /v1/plans', {'name': 'p', 'resources': [{'root': str(project)}]}).json()['plan']['id']
+        for verb in ('commit', 'undo', 'redo', 'refresh', 'rollback', 'reset'):
+            if verb == 'commit':
+                w.atoll('exec', 'p', '--', 'sh', '-c', f'echo x >"{project}/new"', check=True)
+            etag = w.ask('GET /v1/plans/p/diff').headers['etag']
+            before = len(w.audit(made))
+            head = [JSON, f'If-Match: {etag}']
+            answer = (w.ask(f'POST /v1/plans/p/{verb}', {}, headers=head) if verb in ('refresh', 'reset') else
+                      w.ask(f'POST /v1/plans/p/{verb}', {}, headers=[*head, *review], place=w.tcp))
+            same(answer.status, 200, f'{verb}: {answer.body}')
+            same(w.audit(made)[before:], twice(verb), verb)
+            if verb == 'commit':
+                same(w.ask('POST /v1/plans/p/commit', {'dry_run': True}, headers=[JSON]).status, 200, 'a dry run')
+                same(w.audit(made)[before:], twice(verb), 'a dry run decides nothing')
+        same(w.ask('POST /v1/plans/p/undo', {}, headers=[JSON]).status // 100, 4, 'nothing to undo')
+        need(w.audit(made)[-1][1] not in ('asked', 'ok'), 'how that went')
+        for words, verb in ((('commit', 'p'), 'commit'), (('undo', 'p'), 'undo'), (('redo', 'p'), 'redo'),
+                            (('refresh', 'p'), 'refresh'), (('discard', 'p', '--yes'), 'reset'),
+                            (('rollback', 'p', '--yes'), 'rollback'), (('rm', 'p'), 'stop')):
+            if verb == 'commit':
+                w.atoll('exec', 'p', '--', 'sh', '-c', f'echo y >"{project}/new"', check=True)
+            before = len(w.audit(made))
+            w.atoll(*words, check=True)
+            same(w.audit(made)[before:], [(verb, 'ok')], f'atoll {words}')
+        same(w.atoll('log', '--audit', '--check').returncode, 0, 'the chain')
+
+
+TESTS = [
+    keys_a_session_commits_its_mirror_only,
+    keys_a_plan_with_more_than_the_mirror_is_no_session,
+    keys_every_decision_is_audited,
+]
+
+if __name__ == '__main__':
+    main(TESTS)
