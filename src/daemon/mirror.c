@@ -291,11 +291,6 @@ static bool is_gone(struct atoll *a, const char *plan)
 	return registry_plan_get(a->reg, plan, &row, NULL) == -ATOLL_E_NOT_FOUND;
 }
 
-static bool is_plan_id(const char *name)
-{
-	return strlen(name) == PLAN_ID_LEN && strspn(name, "0123456789abcdef") == PLAN_ID_LEN;
-}
-
 int mirrors_sweep(struct atoll *a, struct error *err)
 {
 	cleanup_dirlist struct dirlist list = DIRLIST_INIT;
@@ -314,7 +309,7 @@ int mirrors_sweep(struct atoll *a, struct error *err)
 		cleanup_mirror struct mirror m = MIRROR_INIT;
 
 		/* One that cannot go is in nobody else's way; the first is told of. */
-		if (is_plan_id(list.v[i].name) && is_gone(a, list.v[i].name) &&
+		if (plan_is_id(list.v[i].name) && is_gone(a, list.v[i].name) &&
 		    read_record(dir_fd, list.v[i].name, &m) == 0 &&
 		    remove_one(dir_fd, &m, r < 0 ? NULL : err) < 0)
 			r = -EIO;
@@ -336,7 +331,7 @@ int mirrors_list(struct atoll *a, mirror_fn fn, void *user, struct error *err)
 	for (size_t i = 0; r >= 0 && i < list.n; i++) {
 		cleanup_mirror struct mirror m = MIRROR_INIT;
 
-		if (is_plan_id(list.v[i].name) && !is_gone(a, list.v[i].name) &&
+		if (plan_is_id(list.v[i].name) && !is_gone(a, list.v[i].name) &&
 		    read_record(dir_fd, list.v[i].name, &m) == 0)
 			r = fn(user, &m);
 	}

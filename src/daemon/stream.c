@@ -4,6 +4,7 @@
 
 #include "daemon/daemon.h"
 #include "daemon/reply.h"
+#include "plan/plan.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/mem.h"
@@ -225,7 +226,8 @@ static void on_upgrade(void *cls, struct MHD_Connection *connection, void *conte
 
 	(void)sock;
 	peer_enter(c->d->peers, c->peer, PEER_WORKING);
-	if (atoll_plan_find(s->atoll, c->args[0], &s->plan, c->res) >= 0 &&
+	/* Whole, as in call_plan(): where that one is gone by now, no other takes its place. */
+	if (plan_open_whole(s->atoll, c->args[0], &s->plan, &s->err) > 0 &&
 	    extra_len <= frame_reader_room(&s->reader, &to)) {
 		memcpy(to, extra, extra_len);
 		frame_reader_added(&s->reader, extra_len);

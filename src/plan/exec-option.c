@@ -130,7 +130,7 @@ static int take_cpus(struct exec_wishes *w, const char *value, struct error *err
 
 static int take_job(struct exec_wishes *w, const char *value, struct error *err)
 {
-	if (!plan_name_valid(value))
+	if (!name_valid(value))
 		return error_set(err, -ATOLL_E_INVALID,
 		                 "'%s' is no name: letters, digits, dots, dashes, 64 at most",
 		                 value);

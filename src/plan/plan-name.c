@@ -25,12 +25,22 @@ static const char *const places[] = {
 
 #define NAME_CHARACTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 
-bool plan_name_valid(const char *name)
+bool plan_is_id(const char *text)
+{
+	return strlen(text) == PLAN_ID_LEN && strspn(text, "0123456789abcdef") == PLAN_ID_LEN;
+}
+
+bool name_valid(const char *name)
 {
 	size_t len = strlen(name);
 
 	return len >= 1 && len <= LIMIT_NAME && name[0] != '.' && name[0] != '-' &&
 	       strspn(name, NAME_CHARACTERS) == len;
+}
+
+bool plan_name_valid(const char *name)
+{
+	return name_valid(name) && !plan_is_id(name);
 }
 
 void plan_name_make_up(char out[LIMIT_NAME + 1])

@@ -323,7 +323,10 @@ static int check_name(const char *name, struct error *err)
 	if (!name || plan_name_valid(name))
 		return 0;
 	(void)error_set(err, -ATOLL_E_INVALID, "'%.*s' is no name for a plan", LIMIT_NAME, name);
-	error_hint(err, "use 1 to %d of A-Z a-z 0-9 . _ -, not beginning with . or -", LIMIT_NAME);
+	error_hint(err,
+	           "use 1 to %d of A-Z a-z 0-9 . _ -, not beginning with . or -, and not the form "
+	           "of an id (%d digits of 0-9 a-f)",
+	           LIMIT_NAME, PLAN_ID_LEN);
 	return -ATOLL_E_INVALID;
 }
 

@@ -218,6 +218,10 @@ void area_dir_name(char out[AREA_DIR_LEN]);
 
 /* ---- plan-name.c ---- */
 
+/* TEXT has the form of an id: no plan's name, and no abbreviation of one. */
+bool plan_is_id(const char *text);
+/* Of a job, and but for the form of an id of a plan. */
+bool name_valid(const char *name);
 bool plan_name_valid(const char *name);
 void plan_name_make_up(char out[LIMIT_NAME + 1]);
 

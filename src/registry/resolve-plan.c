@@ -115,6 +115,9 @@ int registry_plan_resolve(struct registry *r, const char *ref, struct plan_row *
 	if (strcmp(ref, "-") == 0)
 		return resolve_prefix(r, "", ret, err);
 	k = registry_plan_whole(r, ref, &row, err);
+	/* The id of a plan that is gone is the beginning of no other plan's name. */
+	if (k == 0 && strlen(ref) == PLAN_ID_LEN && strspn(ref, "0123456789abcdef") == PLAN_ID_LEN)
+		return not_found(&(struct search){ .ref = ref }, err);
 	if (k == 0)
 		return resolve_prefix(r, ref, ret, err);
 	if (k > 0)

@@ -243,7 +243,9 @@ static int remember_plan(void *user, const struct atoll_plan_info *info)
 
 static void names_are_checked(void **state)
 {
-	static const char *const bad[] = { "", ".x", "-x", "a/b", "a b", "a\nb" };
+	static const char *const bad[] = {
+		"", ".x", "-x", "a/b", "a b", "a\nb", "0123456789abcdef"
+	};
 	struct fixture *f = *state;
 	struct atoll_plan *again = NULL;
 	char long_name[66];

@@ -141,6 +141,25 @@ def keys_a_plan_with_more_than_the_mirror_is_no_session(top):
         need((w.victim / 'shell').exists(), 'committed by the user')
 
 
+# ---- a plan's id is nobody's name ----
+
+def keys_a_name_is_no_id(top):
+    with World(top) as w:
+        made, _ = w.made()
+        for name in (made['plan']['id'], 'deadbeefdeadbeef'):
+            answer = w.as_agent('POST /v1/plans', {'name': name, 'resources': [{'root': str(w.local)}]})
+            same((answer.status, answer.json()['code']), (400, 'invalid'), 'a name that is an id')
+            same(w.atoll('start', name, '--dir', str(w.local)).returncode, 2, 'by a command')
+        # The id of a plan that is gone is the beginning of nothing.
+        gone = made['plan']['id']
+        w.as_agent(f'DELETE /v1/sessions/{gone}')
+        w.atoll('start', f'{gone}-more', '--dir', str(w.local), check=True)
+        for words in (('show', gone), ('exec', gone, '--', 'true'), ('diff', gone)):
+            need(w.atoll(*words).returncode != 0, f'{words}')
+        same(w.ask(f'GET /v1/plans/{gone}').status, 404, 'by the daemon')
+        same(w.atoll('show', f'{gone}-').returncode, 0, 'the control: a longer beginning')
+
+
 # ---- what is decided is on record ----
 
 def keys_every_decision_is_audited(top):
@@ -210,6 +229,7 @@ def keys_every_decision_is_audited(top):
 TESTS = [
     keys_a_session_commits_its_mirror_only,
     keys_a_plan_with_more_than_the_mirror_is_no_session,
+    keys_a_name_is_no_id,
     keys_every_decision_is_audited,
 ]
 
