@@ -184,6 +184,7 @@ static int make(struct call *c, struct once *o, const char *label, struct atoll_
 		return r;
 	}
 	resource.root = m.root;
+	store_set_resource(c->atoll, NULL, NULL); /* it is ours, and not what the client named */
 	r = start_recorded(c, o, &start, ret);
 	if (r < 0 && r != -ATOLL_E_NEEDS_RECOVERY)
 		(void)mirror_remove(c->atoll, o->row.plan, NULL);

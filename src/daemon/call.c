@@ -3,7 +3,9 @@
 #include "daemon/call.h"
 
 #include "daemon/audit.h"
+#include "daemon/ceiling.h"
 #include "daemon/daemon.h"
+#include "plan/plan.h"
 #include "util/cleanup.h"
 #include "util/uri.h"
 
@@ -84,9 +86,12 @@ int call_store(struct call *c)
 	}
 	c->res = atoll_result_new();
 	r = stores_take(c->d->stores, wait_ms, &c->atoll, &c->err);
-	if (r == 0)
-		audit_decisions(c);
-	return r;
+	if (r < 0)
+		return r;
+	audit_decisions(c);
+	if (c->who.scope == SCOPE_AGENT)
+		store_set_resource(c->atoll, ceiling_resource, c->d);
+	return 0;
 }
 
 int call_plan(struct call *c, size_t i, struct atoll_plan **ret)

@@ -52,6 +52,7 @@ struct daemon {
 	struct metrics metrics;
 	struct listener listeners[DAEMON_LISTENERS];
 	size_t n_listeners;
+	struct strlist roots;     /* --root, canonical */
 	char *mirrors;            /* where they go, or NULL: nobody knows */
 	char *tls_cert, *tls_key; /* texts of the files, or NULL */
 	int stop_fd;              /* eventfd: readable once the daemon stops */

@@ -2,6 +2,7 @@
 /* One table of members; one that is not in it is refused, so that nothing asked for is left out. */
 #include "daemon/exec-request.h"
 
+#include "daemon/ceiling.h"
 #include "plan/settings.h"
 #include "util/cleanup.h"
 #include "util/json-read.h"
@@ -21,12 +22,15 @@ struct reading {
 	const struct settings *settings;
 	struct error *err;
 	const struct row *row;
+	bool capped; /* who asks is an agent */
 };
 
 struct row {
 	const char *name;
 	int (*take)(struct reading *r, const char *value, size_t len);
-	size_t where; /* for TAKE: in the request, or the number of a list */
+	size_t where;         /* for TAKE: in the request, or the number of a list */
+	enum ceiling ceiling; /* for agents */
+	enum setting setting; /* that says how high it is */
 };
 
 void exec_request_done(struct exec_request *q)
@@ -199,41 +203,72 @@ static int take_env(struct reading *r, const char *value, size_t len)
 /* ---- the object ---- */
 
 static const struct row rows[] = {
-	{ "argv", take_list, EXEC_LIST_ARGV },
-	{ "at", take_option, 0 },
-	{ "background", take_text, offsetof(struct exec_request, background) },
-	{ "columns", take_size, offsetof(struct exec_request, columns) },
-	{ "cpus", take_option, 0 },
-	{ "cwd", take_text, offsetof(struct exec_request, cwd) },
-	{ "env", take_env, 0 },
-	{ "hide", take_list, EXEC_LIST_HIDE },
-	{ "home", take_home, 0 },
-	{ "memory", take_option, 0 },
-	{ "net", take_option, 0 },
-	{ "pids", take_option, 0 },
-	{ "profile", take_list, EXEC_LIST_PROFILE },
-	{ "ro", take_list, EXEC_LIST_RO },
-	{ "rows", take_size, offsetof(struct exec_request, rows) },
-	{ "rw", take_list, EXEC_LIST_RW },
-	{ "shared", take_bool, offsetof(struct exec_request, shared) },
-	{ "strict", take_bool, offsetof(struct exec_request, fence.strict) },
-	{ "terminal", take_bool, offsetof(struct exec_request, terminal) },
-	{ "timeout", take_timeout, 0 },
-	{ "transcript", take_transcript, 0 },
-	{ "unfenced", take_bool, offsetof(struct exec_request, unfenced) },
-	{ "unset", take_env, 0 },
+	{ "argv", take_list, EXEC_LIST_ARGV, CEILING_NONE, 0 },
+	{ "at", take_option, 0, CEILING_NONE, 0 },
+	{ "background", take_text, offsetof(struct exec_request, background), CEILING_NONE, 0 },
+	{ "columns", take_size, offsetof(struct exec_request, columns), CEILING_NONE, 0 },
+	{ "cpus", take_option, 0, CEILING_AMOUNT, SETTING_EXEC_CPUS },
+	{ "cwd", take_text, offsetof(struct exec_request, cwd), CEILING_NONE, 0 },
+	{ "env", take_env, 0, CEILING_NONE, 0 },
+	{ "hide", take_list, EXEC_LIST_HIDE, CEILING_NONE, 0 },
+	{ "home", take_home, 0, CEILING_ADMIN, 0 },
+	{ "memory", take_option, 0, CEILING_AMOUNT, SETTING_EXEC_MEMORY },
+	{ "net", take_option, 0, CEILING_CHOICE, SETTING_EXEC_NET },
+	{ "pids", take_option, 0, CEILING_AMOUNT, SETTING_EXEC_PIDS },
+	{ "profile", take_list, EXEC_LIST_PROFILE, CEILING_ADMIN, 0 },
+	{ "ro", take_list, EXEC_LIST_RO, CEILING_ADMIN, 0 },
+	{ "rows", take_size, offsetof(struct exec_request, rows), CEILING_NONE, 0 },
+	{ "rw", take_list, EXEC_LIST_RW, CEILING_ADMIN, 0 },
+	{ "shared", take_bool, offsetof(struct exec_request, shared), CEILING_SWITCH,
+	  SETTING_AGENT_SHARED },
+	{ "strict", take_bool, offsetof(struct exec_request, fence.strict), CEILING_NONE, 0 },
+	{ "terminal", take_bool, offsetof(struct exec_request, terminal), CEILING_NONE, 0 },
+	{ "timeout", take_timeout, 0, CEILING_AMOUNT, SETTING_EXEC_TIMEOUT },
+	{ "transcript", take_transcript, 0, CEILING_AMOUNT, SETTING_EXEC_TRANSCRIPT_MAX },
+	{ "unfenced", take_bool, offsetof(struct exec_request, unfenced), CEILING_ADMIN, 0 },
+	{ "unset", take_env, 0, CEILING_NONE, 0 },
 };
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
+
+/* What asks for nothing: false, an empty list, a home that is not the real one. */
+static bool is_idle(const struct reading *r, const char *value, size_t len)
+{
+	bool is = true;
+
+	if (r->row->take == take_list)
+		return r->q->lists[r->row->where].n == 0;
+	if (r->row->take == take_home)
+		return r->q->fence.home != ATOLL_HOME_REAL;
+	return json_decode_bool(value, len, &is) == 0 && !is;
+}
+
+static int check_ceiling(const struct reading *r, const char *value, size_t len)
+{
+	cleanup_free char *text = NULL;
+
+	if (!r->capped || is_idle(r, value, len))
+		return 0;
+	text = text_of(value, len);
+	if (!text)
+		text = xstrndup(value, len);
+	/* "true" is the usual amount, which is the ceiling itself. */
+	if (r->row->ceiling == CEILING_AMOUNT && strcmp(text, "true") == 0)
+		return 0;
+	return ceiling_member(r->row->ceiling, r->settings, r->row->setting, r->row->name, text,
+	                      r->err);
+}
 
 static int take_member(void *user, const char *key, const char *value, size_t len)
 {
 	struct reading *r = user;
+	int e;
 
 	for (size_t i = 0; i < ROWS; i++) {
 		if (strcmp(rows[i].name, key) != 0)
 			continue;
 		r->row = &rows[i];
-		return rows[i].take(r, value, len);
+		e = rows[i].take(r, value, len);
+		return e < 0 ? e : check_ceiling(r, value, len);
 	}
 	return error_set(r->err, -ATOLL_E_INVALID, "a command has no member '%s'", key);
 }
@@ -254,26 +289,6 @@ static void take_settings(struct exec_request *q, const struct settings *s)
 		add_option(q, options[i].name, s->v[options[i].setting].text);
 	q->exec.timeout_ms = s->v[SETTING_EXEC_TIMEOUT].number;
 	q->min_free = s->v[SETTING_EXEC_MIN_FREE].number;
-}
-
-static int check_rights(const struct exec_request *q, const struct identity *who, struct error *err)
-{
-	static const char *const names[EXEC_LIST_END_] = {
-		[EXEC_LIST_RW] = "rw",
-		[EXEC_LIST_RO] = "ro",
-		[EXEC_LIST_PROFILE] = "profile",
-	};
-	const char *what = q->unfenced                        ? "unfenced"
-	                   : q->fence.home == ATOLL_HOME_REAL ? "home"
-	                                                      : NULL;
-
-	for (int i = 0; i < EXEC_LIST_END_; i++)
-		if (names[i] && q->lists[i].n > 0)
-			what = names[i];
-	if (!what || who->scope == SCOPE_ADMIN)
-		return 0;
-	return error_set(err, -ATOLL_E_DENIED,
-	                 "member '%s' would reach outside the plan: it is for admins", what);
 }
 
 static int check_whole(const struct exec_request *q, struct error *err)
@@ -319,7 +334,10 @@ int exec_request_read(struct exec_request *q, const char *text, size_t len,
                       const struct identity *who, struct error *err)
 {
 	cleanup_settings struct settings settings = SETTINGS_INIT;
-	struct reading r = { .q = q, .settings = &settings, .err = err };
+	struct reading r = { .q = q,
+		             .settings = &settings,
+		             .err = err,
+		             .capped = who->scope != SCOPE_ADMIN };
 	int e = settings_load(&settings, err);
 
 	/* A line that cannot be understood may be one that forbids something. */
@@ -333,8 +351,6 @@ int exec_request_read(struct exec_request *q, const char *text, size_t len,
 	q->fence.strict |= settings.v[SETTING_EXEC_STRICT].number != 0;
 	if (e >= 0)
 		e = check_whole(q, err);
-	if (e >= 0)
-		e = check_rights(q, who, err);
 	if (e >= 0 && (q->unfenced || !settings.v[SETTING_FENCE_REQUIRED].number))
 		add_option(q, "unfenced", "1");
 	if (e >= 0 && q->shared)

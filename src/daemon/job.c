@@ -3,6 +3,7 @@
 #include "daemon/job.h"
 
 #include "answer/answer.h"
+#include "auth/credential.h"
 #include "daemon/command.h"
 #include "daemon/daemon.h"
 #include "daemon/exec-request.h"
@@ -36,8 +37,16 @@
 
 /* ---- the job's process ---- */
 
-/* HOME, wait in ms, id of the request, id of the plan, request: with a NUL behind each. */
-enum order { ORDER_HOME = 0, ORDER_WAIT, ORDER_ID, ORDER_PLAN, ORDER_REQUEST, ORDER_END_ };
+/* HOME, wait in ms, id of the request, id of the plan, scope of who asks, request: with a NUL behind each. */
+enum order {
+	ORDER_HOME = 0,
+	ORDER_WAIT,
+	ORDER_ID,
+	ORDER_PLAN,
+	ORDER_SCOPE,
+	ORDER_REQUEST,
+	ORDER_END_
+};
 
 struct order_parts {
 	char *text;
@@ -128,16 +137,18 @@ static int pass_signals_on(char text[16])
 static int run(const struct order_parts *o, struct atoll *a, struct atoll_result *res,
                struct error *err)
 {
-	/* What the client may ask for was looked at before. */
-	const struct identity who = { .scope = SCOPE_ADMIN };
+	struct identity who = { .scope = SCOPE_AGENT };
 	cleanup_exec_request struct exec_request q = EXEC_REQUEST_INIT;
 	cleanup_free struct atoll_exec_option *v = NULL;
 	cleanup_free char *cwd = NULL;
 	struct atoll_plan *p = NULL;
 	char control[16];
 	size_t n = 0;
-	int r = exec_request_read(&q, o->v[ORDER_REQUEST], strlen(o->v[ORDER_REQUEST]), &who, err);
+	int r = scope_parse(o->v[ORDER_SCOPE], &who.scope, err);
 
+	if (r >= 0)
+		r = exec_request_read(&q, o->v[ORDER_REQUEST], strlen(o->v[ORDER_REQUEST]), &who,
+		                      err);
 	if (r >= 0)
 		r = atoll_plan_find(a, o->v[ORDER_PLAN], &p, res);
 	if (r < 0)
@@ -207,6 +218,7 @@ static int write_order(struct call *c, const char *plan, int *ret_fd)
 	cleanup_close int fd = memfd_create("atoll-job", MFD_CLOEXEC);
 	cleanup_strbuf struct strbuf sb = STRBUF_INIT;
 	const char *home = stores_home(c->d->stores);
+	const char *scope = scope_name(c->who.scope);
 	int r;
 
 	if (fd < 0)
@@ -216,6 +228,7 @@ static int write_order(struct call *c, const char *plan, int *ret_fd)
 	strbuf_putc(&sb, '\0');
 	strbuf_add(&sb, c->id, strlen(c->id) + 1);
 	strbuf_add(&sb, plan, strlen(plan) + 1);
+	strbuf_add(&sb, scope, strlen(scope) + 1);
 	strbuf_add(&sb, c->body, c->body_len);
 	r = fs_write_all(fd, sb.buf, sb.len);
 	if (r == 0)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* atolld: starts, waits for a signal, stops. */
+#include "daemon/ceiling.h"
 #include "daemon/daemon.h"
 #include "daemon/issued.h"
 #include "daemon/job.h"
@@ -75,7 +76,9 @@ static int open_parts(struct daemon *d, struct error *err)
 	random_hex(d->id_head, sizeof(d->id_head) - 1);
 	d->metrics.started_ms = clock_real_ms();
 	issued_open();
-	r = tls_open(d, err);
+	r = ceiling_open(d, err);
+	if (r >= 0)
+		r = tls_open(d, err);
 	if (r >= 0)
 		r = stores_open(&d->stores, err);
 	if (r >= 0)
@@ -102,6 +105,7 @@ static void close_parts(struct daemon *d)
 	stores_close(d->stores);
 	tls_close(d);
 	free(d->mirrors);
+	strlist_done(&d->roots);
 	if (d->stop_fd >= 0)
 		(void)close(d->stop_fd);
 	options_done(&d->options);

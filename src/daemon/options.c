@@ -40,6 +40,8 @@ static const struct row {
 	{ "stop-timeout", OPTION_SECONDS, offsetof(struct daemon_options, stop_ms) },
 	{ "wait", OPTION_SECONDS, offsetof(struct daemon_options, wait_ms) },
 	{ "mirrors", OPTION_TEXT, offsetof(struct daemon_options, mirrors) },
+	{ "root", OPTION_LIST, offsetof(struct daemon_options, roots) },
+	{ "database", OPTION_LIST, offsetof(struct daemon_options, databases) },
 	{ "unserialized", OPTION_FLAG, offsetof(struct daemon_options, unserialized) },
 	{ "log", OPTION_LOG, offsetof(struct daemon_options, log) },
 	{ "version", OPTION_FLAG, offsetof(struct daemon_options, version) },
@@ -170,4 +172,6 @@ void options_done(struct daemon_options *o)
 	strlist_done(&o->listen);
 	strlist_done(&o->hosts);
 	strlist_done(&o->origins);
+	strlist_done(&o->roots);
+	strlist_done(&o->databases);
 }

@@ -22,7 +22,8 @@ struct daemon_options {
 	int64_t wait_ms;     /* for locks, where a request does not say; */
 	int64_t wait_max_ms; /* and at most */
 	const char *mirrors; /* directory of what remote clients push; NULL: the usual one */
-	bool unserialized;   /* their sessions hold no lock */
+	struct strlist roots, databases; /* that agents may use (ceiling.h) */
+	bool unserialized;               /* their sessions hold no lock */
 	enum log_level log;
 	bool version; /* only print it */
 };

@@ -82,6 +82,7 @@ void stores_give(struct stores *s, struct atoll *a)
 	atoll_set_interrupt(a, NULL, NULL);
 	free(a->decision_ctx); /* audit_decisions() */
 	store_set_decision(a, NULL, NULL);
+	store_set_resource(a, NULL, NULL);
 	(void)pthread_mutex_lock(&s->mutex);
 	if (s->n_idle < STORES_IDLE) {
 		s->idle[s->n_idle++] = a;

@@ -6,11 +6,14 @@
 #include "fs/stat.h"
 #include "util/cleanup.h"
 #include "util/limits.h"
+#include "util/mem.h"
 
 #include <atoll.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/openat2.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -204,6 +207,19 @@ int resolve_link(int root_fd, const char *path, int *ret_fd)
 	if (r == 0)
 		*ret_fd = take_fd(&fd);
 	return r;
+}
+
+int resolve_fd(int fd, char **ret_path)
+{
+	char link[32], path[PATH_MAX];
+	ssize_t n;
+
+	(void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = readlink(link, path, sizeof(path));
+	if (n < 0 || n == sizeof(path))
+		return n < 0 ? -errno : -ENAMETOOLONG;
+	*ret_path = xstrndup(path, (size_t)n);
+	return 0;
 }
 
 int resolve_canonical(const char *path, char **ret_path)

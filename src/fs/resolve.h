@@ -27,5 +27,7 @@ int resolve_link(int root_fd, const char *path, int *ret_fd);
 /* A path given by a person: absolute, symbolic links resolved, no "..", no trailing slash. The
  * file must exist. Caller frees. */
 int resolve_canonical(const char *path, char **ret_path);
+/* Where what is open is now, as the kernel says. Caller frees. */
+int resolve_fd(int fd, char **ret_path);
 
 #endif

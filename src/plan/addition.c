@@ -155,6 +155,21 @@ static int identify_named(const struct addition *add, struct sandbox_row *row, s
 	return 0;
 }
 
+/* Of what is open: its identity is what the plan will have, whatever the name leads to later. */
+static int check_place(struct atoll *a, const struct addition *add, const struct sandbox_row *row,
+                       struct error *err)
+{
+	cleanup_free char *place = NULL;
+	int r;
+
+	if (!store_checks_resources(a))
+		return 0;
+	r = resolve_fd(add->root_fd, &place);
+	if (r < 0)
+		return error_sys(err, r, "find", row->root);
+	return store_check_resource(a, add->resource, place, err);
+}
+
 /* Fills root, root_id and root_fd. Resources that are no files have their name for an identity. */
 static int identify(struct atoll *a, struct addition *add, struct sandbox_row *row,
                     struct error *err)
@@ -164,9 +179,14 @@ static int identify(struct atoll *a, struct addition *add, struct sandbox_row *r
 		is_kind(add, "directory") || is_kind(add, "file") || is_kind(add, "repository");
 	int r;
 
-	if (add->strategy->identify)
-		return identify_named(add, row, err);
+	if (add->strategy->identify) {
+		r = store_check_resource(a, add->resource, NULL, err);
+		return r < 0 ? r : identify_named(add, row, err);
+	}
 	r = resolve_canonical(given, &row->root);
+	/* Who may not name it is not told whether it is there. */
+	if (r < 0 && store_check_resource(a, add->resource, is_file ? given : NULL, err) < 0)
+		return err->code;
 	if (r < 0 && is_file)
 		return cannot_open(r, given, err);
 	if (r < 0) {
@@ -183,7 +203,9 @@ static int identify(struct atoll *a, struct addition *add, struct sandbox_row *r
 		add->root_fd = FD_NONE;
 		return cannot_open(r, row->root, err);
 	}
-	r = check_root(a, add, row, err);
+	r = check_place(a, add, row, err);
+	if (r == 0)
+		r = check_root(a, add, row, err);
 	return r < 0 ? r : sandbox_root_id(add->root_fd, row->root, &row->root_id, err);
 }
 

@@ -299,6 +299,21 @@ static int hide_secrets(const struct fencing *f)
 	return r;
 }
 
+bool fence_is_secret(const char *path)
+{
+	cleanup_free char *home = fence_home();
+	bool is = false;
+
+	for (size_t i = 0; home && !is && i < sizeof(secrets) / sizeof(secrets[0]); i++) {
+		cleanup_free char *secret = xasprintf("%s/%s", home, secrets[i]);
+		cleanup_free char *canonical = NULL;
+
+		is = path_below(path, secret) ||
+		     (resolve_canonical(secret, &canonical) == 0 && path_below(path, canonical));
+	}
+	return is;
+}
+
 /* ---- ours ---- */
 
 static int hide_ours(const struct fencing *f)

@@ -14,6 +14,8 @@
 /* Names of variables that lead to the caller's agents and buses, or into the store: taken away
  * before anything is added. */
 void fence_env(struct strlist *ret);
+/* PATH (canonical) is in the default list of secrets, or below one of it. */
+bool fence_is_secret(const char *path);
 /* The canonical home directory that a command gets a layer over; the caller frees. NULL: there is none. */
 char *fence_home(void);
 /* Without namespaces nothing is kept from a command; who asks for any of this wants them. */

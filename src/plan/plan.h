@@ -37,6 +37,10 @@ struct plan_decision {
  * ignored. */
 typedef int (*decision_fn)(void *ctx, const struct plan_decision *d, struct error *err);
 
+/* May GIVEN join a plan? PATH is where it really is; NULL: it is no file, and nothing was asked of it yet. */
+typedef int (*resource_fn)(void *ctx, const struct atoll_resource *given, const char *path,
+                           struct error *err);
+
 struct owned_plan; /* plan-owner.c */
 struct plan_hold;  /* hold.c */
 
@@ -59,6 +63,8 @@ struct atoll {
 	void *interrupt_user;
 	decision_fn decision_fn;
 	void *decision_ctx;
+	resource_fn resource_fn;
+	void *resource_ctx;
 	struct owned_plan *owned; /* these two: guarded by plan-owner.c's mutex */
 	struct atoll *next_open;
 };
@@ -93,6 +99,11 @@ bool store_overlaps(const struct atoll *a, const char *path);
 bool store_has_session(const struct atoll *a, const char *plan_id);
 /* FN is called for every decision that is made through this handle (plan-op.h, OP_AUDITED); NULL: nothing is. */
 void store_set_decision(struct atoll *a, decision_fn fn, void *ctx);
+/* FN is asked of every resource that is about to join a plan through this handle; NULL: any may. */
+void store_set_resource(struct atoll *a, resource_fn fn, void *ctx);
+bool store_checks_resources(struct atoll *a);
+int store_check_resource(struct atoll *a, const struct atoll_resource *given, const char *path,
+                         struct error *err);
 int store_decision(struct atoll *a, const struct plan_decision *d, struct error *err);
 /* When a wait that begins now must end (ticket.h's kind of deadline). */
 int64_t store_deadline(struct atoll *a);

@@ -28,6 +28,9 @@ static const char *const roots[] = { "auto", "git", "here", NULL }; /* enum proj
 static const char *const nets[] = { "none", "loopback", "host", NULL };
 
 const struct setting_row setting_rows[SETTING_END_] = {
+	[SETTING_AGENT_SHARED] = { "agent.shared", SETTING_BOOL, "false",
+	                           "whether an agent's command may join one that runs", NULL,
+	                           false },
 	[SETTING_COLOR_UI] = { "color.ui", SETTING_CHOICE, "auto", "when to use colours", when,
 	                       false },
 	[SETTING_CORE_PAGER] = { "core.pager", SETTING_TEXT, "",

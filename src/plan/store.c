@@ -372,6 +372,37 @@ int store_decision(struct atoll *a, const struct plan_decision *d, struct error 
 	return fn ? fn(ctx, d, err) : 0;
 }
 
+void store_set_resource(struct atoll *a, resource_fn fn, void *ctx)
+{
+	pthread_mutex_lock(&a->mutex);
+	a->resource_fn = fn;
+	a->resource_ctx = ctx;
+	pthread_mutex_unlock(&a->mutex);
+}
+
+bool store_checks_resources(struct atoll *a)
+{
+	bool checks;
+
+	pthread_mutex_lock(&a->mutex);
+	checks = a->resource_fn != NULL;
+	pthread_mutex_unlock(&a->mutex);
+	return checks;
+}
+
+int store_check_resource(struct atoll *a, const struct atoll_resource *given, const char *path,
+                         struct error *err)
+{
+	resource_fn fn;
+	void *ctx;
+
+	pthread_mutex_lock(&a->mutex);
+	fn = a->resource_fn;
+	ctx = a->resource_ctx;
+	pthread_mutex_unlock(&a->mutex);
+	return fn ? fn(ctx, given, path, err) : 0;
+}
+
 bool store_has_session(const struct atoll *a, const char *plan_id)
 {
 	char path[sizeof(STORE_SESSIONS) + 1 + PLAN_ID_LEN];

@@ -5,6 +5,7 @@ host that no reviewer looked at. Each test is an attack, and beside it the contr
 import contextlib
 import json
 import os
+import socket
 import stat
 import subprocess
 import sys
@@ -22,12 +23,13 @@ SABOTAGE = os.environ.get('ATOLL_TEST_SABOTAGE') == '1'
 class World(Daemon):
     """A daemon on TCP, an agent's key, and a directory of the host."""
 
-    def __init__(self, top, *options, env=None):
+    def __init__(self, top, *options, env=None, before=lambda w: None):
         super().__init__(top, f'--socket={top}/sock', '--listen=127.0.0.1:0', f'--mirrors={top}/mirrors', *options, env=env)
         self.local, self.victim = self.top / 'local', self.top / 'victim'
         for path in (self.local, self.victim):
             path.mkdir()
         (self.local / 'file').write_text('one\n')
+        before(self)
 
     def start(self):
         super().start()
@@ -226,11 +228,150 @@ def keys_every_decision_is_audited(top):
         same(w.atoll('log', '--audit', '--check').returncode, 0, 'the chain')
 
 
+# ---- what the administrator has set is a ceiling ----
+
+# setting, its value; member, what is too much, what is not
+CEILINGS = [
+    ('exec.net', 'loopback', 'net', ['host'], ['loopback', 'none']),
+    ('exec.net', 'none', 'net', ['host', 'loopback'], ['none']),
+    ('exec.pids', '200', 'pids', [201, '1k', 0], [200, 100]),
+    ('exec.memory', '512m', 'memory', ['513m', '1g', 0], ['512m', 1 << 28]),
+    ('exec.cpus', '1.5', 'cpus', [2, 1.51, 'nan', 'inf', 0], [1.5, 0.5]),
+    ('exec.timeout', '90s', 'timeout', [91, 0, 1e9], [90, 1]),
+    ('exec.transcript-max', '128k', 'transcript', ['129k', '1m'], ['128k', '64k', True, False]),
+    ('agent.shared', 'false', 'shared', [True], [False]),
+    ('exec.net', 'host', 'rw', [['/var/tmp']], [[]]),
+    ('exec.net', 'host', 'ro', [['/var/tmp']], [[]]),
+    ('exec.net', 'host', 'profile', [['npm']], [[]]),
+    ('exec.net', 'host', 'home', ['real'], ['scratch', 'none']),
+    ('exec.net', 'host', 'unfenced', [True], [False]),
+]
+REACHES_FURTHER = ('rw', 'ro', 'profile', 'home', 'unfenced')
+
+
+def keys_settings_are_ceilings(top):
+    """Each row: what is above is refused to an agent, on every way to a command, and an admin has it."""
+    env = {'XDG_CONFIG_HOME': f'{top}/config'}
+    with World(top, env=env) as w:
+        made, bearer = w.made()
+        session = made['plan']['id']
+        with w.session(session, bearer) as s:
+            s.push(w.stream())
+            s.shut()
+        # What commands would do is not the point: none of them begins.
+        answer = w.as_agent('POST /v1/plans', {'name': 'p', 'resources': [{'root': str(w.local)}]}).json()
+        plan, box = answer['plan']['id'], answer['plan']['id']
+        token = w.token(box)
+        for setting, value, member, above, below in CEILINGS:
+            w.atoll('config', 'set', setting, value, check=True)
+            for wish in above:
+                body = {'argv': ['false'], member: wish}
+                what = f'{member} {wish!r} with {setting} {value}'
+                for more in ({}, {'background': 'job'}):
+                    got = w.as_agent(f'POST /v1/plans/{plan}/exec', {**body, **more}, token)
+                    same((got.status, got.json().get('code')), (403, 'denied'), what)
+                    need(member in got.json()['detail'], f"{what}: {got.json()['detail']}")
+                with w.session(session, bearer) as s:
+                    try:
+                        s.run('false', **{member: wish})
+                        need(False, f'{what}, in a session')
+                    except Refused as why:
+                        same(why.code, 'denied', f'{what}, in a session')
+                if member not in REACHES_FURTHER:  # the control: an admin is not held to it
+                    got = w.ask(f'POST /v1/plans/{plan}/exec', {**body, 'strict': 'x'}, headers=[JSON])
+                    same(got.status, 400, f'{what}, by an admin')
+            for wish in below:
+                got = w.as_agent(f'POST /v1/plans/{plan}/exec', {'argv': ['false'], member: wish, 'strict': 'x'}, token)
+                same((got.status, got.json()['code']), (400, 'invalid'), f'{member} {wish!r} with {setting} {value}')
+            w.atoll('config', 'unset', setting)
+        # What is not asked for is as the setting says.
+        w.atoll('config', 'set', 'exec.pids', '37', check=True)
+        with w.session(session, bearer) as s:
+            s.run('true')
+            same(s.exit['exit_code'], 0, 'a command that asks for nothing')
+            s.shut()
+        w.atoll('config', 'set', 'agent.shared', 'true', check=True)
+        got = w.as_agent(f'POST /v1/plans/{plan}/exec', {'argv': ['false'], 'shared': True, 'strict': 'x'}, token)
+        same(got.status, 400, 'shared, once it is allowed')
+
+
+def keys_agents_stay_below_the_roots(top):
+    with World(top, f'--root={top}/allowed', f'--root={top}/also', env={'HOME': f'{top}/home'},
+               before=lambda w: [(w.top / n).mkdir() for n in ('allowed', 'also', 'home', 'outside')]) as w:
+        inside, outside = w.top / 'allowed' / 'project', w.top / 'outside'
+        inside.mkdir()
+        (w.top / 'also' / 'link').symlink_to(outside)
+        (w.top / 'allowed-too').mkdir()
+        refused = [outside, w.top, '/', w.top / 'also' / 'link', w.top / 'allowed-too', w.top / 'also' / '..' / 'outside',
+                   w.top / 'not-there', w.top / 'outside' / 'not-there']
+        for root in refused:
+            got = w.as_agent('POST /v1/plans', {'resources': [{'root': str(root)}]})
+            same((got.status, got.json().get('code')), (403, 'denied'), f'{root}')
+            got = w.as_agent('POST /v1/plans', {'resources': [{'root': str(inside)}, {'root': str(root)}]})
+            same(got.status, 403, f'{root}, behind another')
+        made = w.as_agent('POST /v1/plans', {'name': 'p', 'resources': [{'root': str(inside)}]})
+        same(made.status, 201, 'below a root')
+        plan = made.json()['plan']['id']
+        token = w.token(plan)
+        for root in refused:
+            got = w.as_agent(f'POST /v1/plans/{plan}/sandboxes', {'root': str(root)}, token)
+            same((got.status, got.json().get('code')), (403, 'denied'), f'{root}, added')
+        for strategy in ('none', 'sqlite', 'copy', 'git'):
+            got = w.as_agent(f'POST /v1/plans/{plan}/sandboxes', {'root': str(outside), 'strategy': strategy}, token)
+            same((got.status, got.json().get('code')), (403, 'denied'), f'with {strategy}')
+        got = w.as_agent(f'POST /v1/plans/{plan}/sandboxes', {'root': str(w.top / 'also')}, token)
+        same(got.status, 201, 'the other root')
+        # The controls: an admin is not held to it, and a session is the daemon's own.
+        same(w.ask('POST /v1/plans', {'resources': [{'root': str(outside)}]}, headers=[JSON]).status, 201, 'by an admin')
+        w.made()
+
+
+def keys_agents_have_no_secrets_and_no_mirrors(top):
+    """Also where no root is set."""
+    with World(top, env={'HOME': f'{top}/home'}, before=lambda w: (w.top / 'home' / '.ssh' / 'keys').mkdir(parents=True)) as w:
+        made, _ = w.made()
+        mirror = Path(made['root'])
+        secret = w.top / 'home' / '.ssh'
+        (w.local / 'link').symlink_to(secret)
+        for root in (secret, secret / 'keys', w.local / 'link', w.local / 'link' / 'keys', mirror, mirror.parent, w.top):
+            got = w.as_agent('POST /v1/plans', {'resources': [{'root': str(root)}]})
+            same((got.status, got.json().get('code')), (403, 'denied'), f'{root}')
+        same(w.as_agent('POST /v1/plans', {'resources': [{'root': str(w.local)}]}).status, 201, 'a directory')
+        same(w.ask('POST /v1/plans', {'resources': [{'root': str(secret)}]}, headers=[JSON]).status, 201, 'by an admin')
+
+
+def keys_agents_name_databases_of_the_list(top):
+    """One that is not in it is not even connected to."""
+    listed = 'postgresql://nobody@127.0.0.1:1/listed'
+    with World(top, f'--database={listed}') as w, contextlib.closing(socket.create_server(('127.0.0.1', 0))) as server:
+        port = server.getsockname()[1]
+        server.settimeout(0)
+        for root in (f'postgresql://me:word@127.0.0.1:{port}/db', f'{listed}?options=-csearch_path=x', f'{listed}/',
+                     f'postgres://127.0.0.1:{port}/', f'host=127.0.0.1 port={port} application_name=://'):
+            got = w.as_agent('POST /v1/plans', {'resources': [{'root': root, 'strategy': 'postgres'}]})
+            same((got.status, got.json().get('code')), (403, 'denied'), root)
+            need('word' not in got.body.decode(), 'the password is not repeated')
+        try:
+            server.accept()
+            need(False, 'the daemon connected to it')
+        except BlockingIOError:
+            pass
+        # The controls: one of the list, and an admin, get as far as the server, which is not there.
+        wish = {'resources': [{'root': listed, 'strategy': 'postgres'}]}
+        need(w.as_agent('POST /v1/plans', wish).json()['code'] != 'denied', 'one of the list')
+        wish['resources'][0]['root'] = 'postgresql://nobody@127.0.0.1:1/other'
+        need(w.ask('POST /v1/plans', wish, headers=[JSON]).json()['code'] != 'denied', 'by an admin')
+
+
 TESTS = [
     keys_a_session_commits_its_mirror_only,
     keys_a_plan_with_more_than_the_mirror_is_no_session,
     keys_a_name_is_no_id,
     keys_every_decision_is_audited,
+    keys_settings_are_ceilings,
+    keys_agents_stay_below_the_roots,
+    keys_agents_have_no_secrets_and_no_mirrors,
+    keys_agents_name_databases_of_the_list,
 ]
 
 if __name__ == '__main__':
