@@ -8,6 +8,7 @@
 #include "cli/options.h"
 
 /* Rows for the option table of a command that calls fence_read(). */
+/* clang-format off */
 #define FENCE_OPTIONS                                                                         \
 	{ "home", "scratch|real|none",                                                        \
 	  "of the home directory: a private layer over it, as without; itself; nothing" },    \
@@ -18,9 +19,8 @@
 		  "leave the state of a tool real: claude, npm, ...; may be repeated" },      \
 		{ "unfenced", NULL,                                                           \
 		  "run it also where this host has no namespaces to fence it in" },           \
-	{                                                                                     \
-		"strict", NULL, "do not run it where this host lacks a part of the isolation" \
-	}
+		{ "strict", NULL, "do not run it where this host lacks a part of the isolation" }
+/* clang-format on */
 
 enum fence_list { FENCE_RW = 0, FENCE_RO, FENCE_HIDE, FENCE_PROFILE, FENCE_LIST_END_ };
 

@@ -6,6 +6,7 @@
 #include "cli/cli.h"
 
 /* Rows for the option table of a command that calls resources_start(). */
+/* clang-format off */
 #define RESOURCE_OPTIONS                                                                          \
 	{ "dir", "DIR", "a directory; may be given again (default: the project's root)" },        \
 		{ "git", "DIR", "a git repository with its working tree" },                       \
@@ -17,9 +18,8 @@
 		{ "parent", "CHILD=PARENT",                                                       \
 		  "CHILD is committed before PARENT, and undone after it" },                      \
 		{ "file", "FILE", "resources written down in a file; its name, too, for start" }, \
-	{                                                                                         \
-		"work-in-store", NULL, "keep the work in the store; a commit then copies it"      \
-	}
+		{ "work-in-store", NULL, "keep the work in the store; a commit then copies it" }
+/* clang-format on */
 
 /* Opens the store and makes c->plan of what the options name; nothing, or of `run` nothing but
  * databases: the project of the current directory (plan/project-root.h) comes first.

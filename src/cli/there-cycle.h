@@ -7,10 +7,10 @@
 #include "remote/cycle.h"
 
 /* A row for the option table of a command that calls there_init(). */
-#define THERE_CYCLE_OPTIONS                                                          \
-	{                                                                            \
-		"unserialized", NULL, "also where the daemon cannot keep others out" \
-	}
+/* clang-format off */
+#define THERE_CYCLE_OPTIONS \
+	{ "unserialized", NULL, "also where the daemon cannot keep others out" }
+/* clang-format on */
 
 struct there_run {
 	struct cli *c;

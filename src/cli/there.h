@@ -11,11 +11,11 @@
 #include "remote/session.h"
 
 /* Rows for the option table of a command that calls there_open(). */
-#define THERE_OPTIONS                                                                      \
-	{ "dir", "DIR", "for the project of that directory (default: the current one)" },  \
-	{                                                                                  \
-		"session", "ID", "that session, or the one whose id begins so, of several" \
-	}
+/* clang-format off */
+#define THERE_OPTIONS                                                                     \
+	{ "dir", "DIR", "for the project of that directory (default: the current one)" }, \
+		{ "session", "ID", "that session, or the one whose id begins so, of several" }
+/* clang-format on */
 
 /* Opens the store, the remote and the session, and says what was made or replaced. MUST_EXIST: makes
  * none. NAME: for a plan that is made; may be NULL. 0, or an exit status: everything was said then. */

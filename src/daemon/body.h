@@ -31,18 +31,12 @@ struct body_member {
 };
 
 /* Rows: the struct's member has the name of the object's. */
-#define BODY_MAY(k, type, member)                                              \
-	{                                                                      \
-		.name = #member, .kind = (k), .offset = offsetof(type, member) \
-	}
-#define BODY_MUST(k, type, member)                                                               \
-	{                                                                                        \
-		.name = #member, .kind = (k), .offset = offsetof(type, member), .required = true \
-	}
-#define BODY_END             \
-	{                    \
-		.name = NULL \
-	}
+/* clang-format off */
+#define BODY_MAY(k, type, member) { .name = #member, .kind = (k), .offset = offsetof(type, member) }
+#define BODY_MUST(k, type, member) \
+	{ .name = #member, .kind = (k), .offset = offsetof(type, member), .required = true }
+#define BODY_END { .name = NULL }
+/* clang-format on */
 
 struct body_list {
 	void *v; /* structs of of_size bytes */

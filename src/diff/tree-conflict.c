@@ -27,11 +27,12 @@
 #define ALREADY   2
 
 /* Directories still to be looked at. */
+struct todo_dir {
+	char *path;
+	uint32_t dir;
+};
 struct todo {
-	struct todo_dir {
-		char *path;
-		uint32_t dir;
-	} * v;
+	struct todo_dir *v;
 	size_t n, cap;
 };
 

@@ -43,7 +43,7 @@ bool calls_wanted(const struct request *q);
 /* In the command's process: LISTENER_FD through SOCKET. 0 or -errno. */
 int calls_give(int socket, int listener_fd);
 /* In pid 1: the next message on SOCKET. CALLS_TAKEN: it was a listener, which is kept; else as recv(). */
-#define CALLS_TAKEN ((ssize_t)-2)
+#define CALLS_TAKEN (-(ssize_t)2)
 ssize_t calls_take(struct calls *calls, int socket, void *data, size_t size);
 
 /* In pid 1: a call waits there, or none ever will (REVENTS of poll). Starts the supervisor. */

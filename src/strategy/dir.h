@@ -46,6 +46,12 @@
 #include "strategy/manifest.h"
 #include "strategy/strategy-impl.h"
 
+/* A file that was copied for a batch. */
+struct dir_copied {
+	uint64_t work_ino; /* with several names */
+	char *path;        /* of its copy, below bN */
+};
+
 /* One batch at hand. Hangs from p->state. */
 struct dir_batch {
 	int root_fd;
@@ -60,10 +66,7 @@ struct dir_batch {
 	struct usage goes;     /* originals that the slots will hold */
 	bool measured;         /* goes is known: by prepare, in this process */
 	bool work_apart; /* on another mount than the slots: nothing moves to them; by prepare */
-	struct dir_copied {
-		uint64_t work_ino; /* with several names */
-		char *path;        /* of its copy, below bN */
-	} * copied;
+	struct dir_copied *copied;
 	size_t n_copied, cap_copied;
 	/* parent last opened, so that neighbours cost one open: */
 	char *parent_path;

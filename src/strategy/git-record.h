@@ -26,10 +26,11 @@
 
 /* ---- maps ---- */
 
+struct git_pair {
+	const char *key, *value; /* in the map's text */
+};
 struct git_map {
-	struct git_pair {
-		const char *key, *value; /* in TEXT */
-	} * v;                           /* sorted by key */
+	struct git_pair *v; /* sorted by key */
 	size_t n, cap;
 	char *text;
 };

@@ -261,14 +261,16 @@ static enum atoll_sandbox_state state_after(struct box *b, enum call c)
 	return s;
 }
 
-/* What each call must achieve from each state, beyond being allowed: reached, or unchanged. */
-static const enum atoll_sandbox_state reached[ATOLL_SANDBOX_STATE_END_][CALL_END] = {
+/* clang-format off */
 #define GOES(path, commit, rollback, reset, recover)                                              \
 	{                                                                                         \
 		[CALL_PATH] = ATOLL_SANDBOX_##path, [CALL_COMMIT] = ATOLL_SANDBOX_##commit,       \
 		[CALL_ROLLBACK] = ATOLL_SANDBOX_##rollback, [CALL_RESET] = ATOLL_SANDBOX_##reset, \
 		[CALL_STOP] = ATOLL_SANDBOX_CLEANED_UP, [CALL_RECOVER] = ATOLL_SANDBOX_##recover, \
 	}
+/* clang-format on */
+/* What each call must achieve from each state, beyond being allowed: reached, or unchanged. */
+static const enum atoll_sandbox_state reached[ATOLL_SANDBOX_STATE_END_][CALL_END] = {
 	[ATOLL_SANDBOX_CREATED] = GOES(ACTIVE, CREATED, ROLLED_BACK, CREATED, CREATED),
 	[ATOLL_SANDBOX_ACTIVE] = GOES(ACTIVE, COMMITTED, ROLLED_BACK, ACTIVE, ACTIVE),
 	[ATOLL_SANDBOX_COMMITTED] = GOES(ACTIVE, COMMITTED, ROLLED_BACK, COMMITTED, COMMITTED),
@@ -276,8 +278,8 @@ static const enum atoll_sandbox_state reached[ATOLL_SANDBOX_STATE_END_][CALL_END
 		GOES(ACTIVE, ROLLED_BACK, ROLLED_BACK, ROLLED_BACK, ROLLED_BACK),
 	/* In error because what an undo needs is gone: nothing that recover could finish. */
 	[ATOLL_SANDBOX_ERRORED] = GOES(ERRORED, ERRORED, ERRORED, ACTIVE, ERRORED),
-#undef GOES
 };
+#undef GOES
 
 /* What is worked on in place has no "no change" and cannot go back; where the cause of an error is
  * gone, the rollback that failed succeeds. */

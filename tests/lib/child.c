@@ -85,13 +85,14 @@ int fork_run(struct fix *f, int (*fn)(struct fix *f, void *user), void *user)
 	return child_wait(pid);
 }
 
+struct reader_shared {
+	atomic_bool stop;
+	atomic_long rounds;
+	atomic_bool failed;
+};
 struct reader {
 	pid_t pid;
-	struct {
-		atomic_bool stop;
-		atomic_long rounds;
-		atomic_bool failed;
-	} * shared;
+	struct reader_shared *shared;
 };
 
 struct reader *reader_start(int (*fn)(void *user), void *user)

@@ -288,17 +288,19 @@ static int blunt_remove(struct atoll_participant *p)
 	return 0;
 }
 
-#define FAULTY(its_name, caps)                                                               \
-	{                                                                                    \
-		.api_version = ATOLL_STRATEGY_API_VERSION, .name = (its_name),               \
-		.kind = "directory", .capabilities = (caps), .create = faulty_create,        \
-		.path = faulty_path, .diff = faulty_diff, .prepare = faulty_prepare,         \
-		.check = faulty_check,                                                       \
-		.commit = (caps)&ATOLL_CAP_UNDO ? faulty_commit : final_commit,              \
-		.abort = (caps)&ATOLL_CAP_UNDO ? faulty_abort : final_abort,                 \
-		.undo = (caps)&ATOLL_CAP_UNDO ? faulty_undo : NULL, .finish = faulty_finish, \
-		.release = faulty_release, .reset = faulty_reset, .remove = faulty_remove,   \
+/* clang-format off */
+#define FAULTY(its_name, caps)                                                                 \
+	{                                                                                      \
+		.api_version = ATOLL_STRATEGY_API_VERSION, .name = (its_name),                 \
+		.kind = "directory", .capabilities = (caps), .create = faulty_create,          \
+		.path = faulty_path, .diff = faulty_diff, .prepare = faulty_prepare,           \
+		.check = faulty_check,                                                         \
+		.commit = (caps) & ATOLL_CAP_UNDO ? faulty_commit : final_commit,              \
+		.abort = (caps) & ATOLL_CAP_UNDO ? faulty_abort : final_abort,                 \
+		.undo = (caps) & ATOLL_CAP_UNDO ? faulty_undo : NULL, .finish = faulty_finish, \
+		.release = faulty_release, .reset = faulty_reset, .remove = faulty_remove,     \
 	}
+/* clang-format on */
 
 #define MOST (ATOLL_CAP_PREPARE | ATOLL_CAP_DIFF | ATOLL_CAP_PATH)
 

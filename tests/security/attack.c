@@ -682,10 +682,9 @@ static int call_with_32_bits(void)
 #endif
 }
 
-#define ROW(name)           \
-	{                   \
-#name, name \
-	}
+/* clang-format off */
+#define ROW(name) { #name, name }
+/* clang-format on */
 
 static const struct {
 	const char *name;

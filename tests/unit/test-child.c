@@ -347,8 +347,8 @@ static void forked_is_as_spawned(void **state)
 static void signals_can_be_held(void **state)
 {
 	static const char *const envp[] = { "TEST_CHILD=there", NULL };
-	int (*const ways[])(struct child * c, const struct child_options *opt) = { child_spawn,
-		                                                                   fork_and_load };
+	int (*const ways[])(struct child *, const struct child_options *) = { child_spawn,
+		                                                              fork_and_load };
 	cleanup_free char *want = xasprintf("%d %d %d %d %d %d there", SIGHUP, SIGINT, SIGQUIT,
 	                                    SIGUSR1, SIGUSR2, SIGTERM);
 	struct child_fd fds[1];

@@ -1440,11 +1440,10 @@ static void probe_tiers(void **state)
 
 static int user_mark;
 
-#define both(test)                                               \
-	{ #test, test, setup, teardown, NULL },                  \
-	{                                                        \
-#test "_user", test, setup, teardown, &user_mark \
-	}
+/* clang-format off */
+#define both(test) \
+	{ #test, test, setup, teardown, NULL }, { #test "_user", test, setup, teardown, &user_mark }
+/* clang-format on */
 
 int main(void)
 {
