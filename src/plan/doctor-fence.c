@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What of the fence around a command this kernel has. What is missing is not put up, and said here;
- * --strict refuses to go without. */
+ * --strict refuses to go without. What the user can change is a warning. */
 #include "plan/doctor-impl.h"
 
 #include <errno.h>
@@ -41,12 +41,10 @@ static void examine_landlock(struct doctor *d)
 		             "use Linux 5.19 or newer, with CONFIG_SECURITY_LANDLOCK=y"),
 			"not there, or too old: mounts alone keep a command from writing elsewhere");
 	else if (version < LANDLOCK_SCOPES)
-		doctor_say(
-			d,
-			WARN("landlock", "use Linux 6.12 or newer; until then --strict is refused"),
-			"version %ld: a command's writes are kept in, its signals and abstract "
-			"sockets are not",
-			version);
+		doctor_say(d, GOOD("landlock"),
+		           "version %ld: a command's writes are kept in; its signals and abstract "
+		           "sockets are not before Linux 6.12, so that --strict is refused",
+		           version);
 	else
 		doctor_say(d, GOOD("landlock"), "version %ld", version);
 }

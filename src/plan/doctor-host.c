@@ -19,9 +19,8 @@
 #include "util/cleanup.h"
 #include "util/mem.h"
 
-#define SQLITE_SOUND      3051003 /* older ones can lose pages when a checkpoint meets a writer */
-#define SQLITE_SOUND_NAME "3.51.3"
-#define PROC_FILE_MAX     4096
+#define SQLITE_SOUND  3051003 /* older ones can lose pages when a checkpoint meets a writer */
+#define PROC_FILE_MAX 4096
 
 static bool kernel_has_openat2(void)
 {
@@ -60,16 +59,10 @@ static void examine_kernel(struct doctor *d)
 
 static void examine_sqlite(struct doctor *d)
 {
-	if (sqlite3_libversion_number() < SQLITE_SOUND)
-		doctor_say(
-			d,
-			WARN("sqlite", "use SQLite " SQLITE_SOUND_NAME
-		                       " or newer; let nothing but atoll open atoll.db"),
-			"%s has a fault when a checkpoint meets a writer; the store lock keeps them "
-			"apart",
-			sqlite3_libversion());
-	else
-		doctor_say(d, GOOD("sqlite"), "%s", sqlite3_libversion());
+	bool sound = sqlite3_libversion_number() >= SQLITE_SOUND;
+
+	doctor_say(d, GOOD("sqlite"), "%s%s", sqlite3_libversion(),
+	           sound ? "" : ", with the store lock between checkpoints and writers");
 }
 
 static void examine_helper(struct doctor *d)

@@ -28,6 +28,8 @@ elsewhere_run() {
 		[ -n "$(finding "$topic")" ] || { echo "nothing about $topic"; return 1; }
 	done
 	has entries 'ok | 4 |'
+	# The distribution's SQLite is not for the user to replace.
+	has sqlite 'ok | 3.'
 	run -0 atoll doctor a
 	says 'the store is yours alone'
 }
