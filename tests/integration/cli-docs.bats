@@ -103,6 +103,11 @@ page() {
 		status_is 0
 		[ -z "$output" ]
 	done
+	# As they read: quotes are closed before others are opened, and none holds a list.
+	for file in "$ATOLL_BUILD_ROOT"/man/*.[13]; do
+		page "$(basename "$file")" | tr -s ' \n' ' ' >text
+		run ! grep -oE "\`[^' ]*(,|\`|'')|\ba atoll[a-z-]*\(" text
+	done
 	(cd "$ATOLL_BUILD_ROOT/man" && ls atoll-*.1) | sort >have
 	atoll help --json | jq -r '"atoll-" + .commands[].name + ".1"' | sort >want
 	diff want have
