@@ -1,26 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* atoll start: a new plan and its resources. If one cannot be added, there is no plan. */
+#include "cli/plan-words.h"
 #include "cli/resources.h"
 #include "cli/there.h"
 
+#include "util/cleanup.h"
+#include "util/escape.h"
 #include "util/strbuf.h"
 
 #include <stdlib.h>
 
 /* ---- saying it ---- */
 
-static int count_sandbox(void *user, const struct atoll_sandbox_info *info)
+static int add_resource(void *user, const struct atoll_sandbox_info *info)
 {
-	struct strbuf *names = user;
+	cleanup_free char *path = plan_short_path(info->root), *shown = escape_dup(path);
+	struct strbuf *resources = user;
 
-	strbuf_printf(names, "%s%s", names->len ? " " : "", info->strategy);
+	strbuf_printf(resources, "%s%s", resources->len ? ", " : "", shown);
 	return 0;
 }
 
 static int report(struct cli *c, bool opened)
 {
 	const char *name = atoll_plan_name(c->plan);
-	cleanup_strbuf struct strbuf strategies = STRBUF_INIT;
+	cleanup_strbuf struct strbuf resources = STRBUF_INIT;
 	struct json j;
 
 	if (c->json) {
@@ -29,9 +33,9 @@ static int report(struct cli *c, bool opened)
 		cli_json_end(&j);
 		return EXIT_SUCCESS;
 	}
-	(void)atoll_plan_sandboxes(c->plan, count_sandbox, &strategies, NULL);
+	(void)atoll_plan_sandboxes(c->plan, add_resource, &resources, NULL);
 	(void)printf("%s\n", name);
-	cli_say(c, "%s %s: %s", opened ? "opened" : "started", name, strbuf_str(&strategies));
+	cli_say(c, "%s %s: %s", opened ? "opened" : "started", name, strbuf_str(&resources));
 	cli_next(c, "atoll exec %s -- COMMAND, then atoll diff %s", name, name);
 	return EXIT_SUCCESS;
 }

@@ -141,7 +141,7 @@ disturbed() {
 	run --separate-stderr without_overlay start p --git .
 	status_is 0
 	[ "$(grep -c 'a private checkout is used, since an overlay cannot be' <<<"$stderr")" -eq 1 ]
-	[[ $stderr == *'started p: worktree'* ]]
+	[[ $stderr == *'started p: '* ]]
 	[ "$(strategies)" = worktree ]
 	run --separate-stderr "$ATOLL" exec p -- sh -c 'echo more >>one; git commit -qam second'
 	status_is 0
