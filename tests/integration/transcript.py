@@ -483,7 +483,9 @@ def transcript_at_the_end_of_a_pipeline():
         t.expect('Stopped')
         t.expect('ready> ')
         t.type('fg\r')
+        # The shell says what it continues before that has the terminal.
         t.expect('transcript p')
+        wait_for(lambda: os.tcgetpgrp(t.fd) != t.pid, 'the pipeline to be in the foreground')
         t.say('\x03', 'ready> ')
         as_before(t, 'after ^C')
         w.free()
