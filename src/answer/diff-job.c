@@ -3,11 +3,13 @@
 #include "answer/diff-view.h"
 
 #include "util/cleanup.h"
+#include "util/clock.h"
 #include "util/limits.h"
 #include "util/mem.h"
 
 #include <errno.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -44,8 +46,28 @@ static void open_sides(struct diff_job *job, const struct atoll_change *change)
 	}
 }
 
+/* ---- limits ---- */
+
+/* For one that is larger than this the daemon has one thread: each line in memory takes some hundred bytes. */
+#define ALONE_FROM (32u << 10)
+
+static pthread_mutex_t alone = PTHREAD_MUTEX_INITIALIZER;
+
+/* Of the whole answer. Once it is reached nothing more is compared. */
+static bool may_compare(struct diff_view *v, uint64_t bytes)
+{
+	int64_t none = 0, now;
+
+	if (!v->limits.bytes)
+		return true;
+	now = clock_boot_ns();
+	(void)atomic_compare_exchange_strong(&v->until, &none, clock_deadline(v->limits.ms));
+	return atomic_fetch_add(&v->compared, bytes) + bytes <= v->limits.bytes &&
+	       now < atomic_load(&v->until);
+}
+
 struct lines {
-	const struct diff_view *v;
+	struct diff_view *v;
 	struct diff_job *job;
 };
 
@@ -54,6 +76,10 @@ static int take_line(void *user, const char *line, size_t len)
 	struct lines *l = user;
 	char origin = len ? *line : ' ';
 
+	l->job->is_cut = !may_compare(l->v, len) ||
+	                 (l->v->limits.bytes && l->job->patch.len > l->v->limits.file);
+	if (l->job->is_cut)
+		return -ECANCELED;
 	l->job->count.added += origin == '+';
 	l->job->count.deleted += origin == '-';
 	if (l->v->form == DIFF_PATCH)
@@ -61,7 +87,7 @@ static int take_line(void *user, const char *line, size_t len)
 	return 0;
 }
 
-struct diff_job *diff_job_new(const struct diff_view *v, const struct atoll_change *change)
+struct diff_job *diff_job_new(struct diff_view *v, const struct atoll_change *change)
 {
 	struct diff_job *job = xcalloc(1, sizeof(*job));
 	struct lines l = { v, job };
@@ -75,7 +101,12 @@ struct diff_job *diff_job_new(const struct diff_view *v, const struct atoll_chan
 	job->change.detail = xstrdup(change->detail);
 	job->change.from = NULL;
 	job->fd[ATOLL_SIDE_OLD] = job->fd[ATOLL_SIDE_NEW] = FD_NONE;
-	job->has_lines = atoll_change_lines(change, take_line, &l) == 1;
+	job->has_lines = atoll_change_lines(change, take_line, &l) == 1 || job->is_cut;
+	if (job->is_cut) { /* a part would pass for the whole */
+		strbuf_done(&job->patch);
+		job->patch = STRBUF_INIT;
+		job->count = (struct text_count){ 0 };
+	}
 	if (!job->has_lines)
 		open_sides(job, change);
 	return job;
@@ -99,11 +130,12 @@ void diff_job_free(struct diff_job *job)
 }
 
 /* What is too large is not read. */
-uint64_t diff_job_size(const struct diff_job *job)
+uint64_t diff_job_size(const struct diff_view *v, const struct diff_job *job)
 {
 	uint64_t old_size = job->change.old_size, new_size = job->change.new_size;
 
-	return (old_size > LIMIT_TEXT ? 0 : old_size) + (new_size > LIMIT_TEXT ? 0 : new_size);
+	return (old_size > v->limits.file ? 0 : old_size) +
+	       (new_size > v->limits.file ? 0 : new_size);
 }
 
 /* ---- compared ---- */
@@ -133,7 +165,7 @@ static int read_link(int fd, struct content *ret)
 
 /* Up to the end, or up to what is too large. SIZE is a guess: somebody may be writing. Never mapped: a
  * file that is cut short under a mapping kills the reader. */
-static int read_bytes(int fd, uint64_t size, struct content *ret)
+static int read_bytes(int fd, uint64_t size, uint64_t limit, struct content *ret)
 {
 	size_t cap = 0;
 
@@ -150,24 +182,25 @@ static int read_bytes(int fd, uint64_t size, struct content *ret)
 			return -errno;
 		ret->len += (size_t)n;
 		/* Of a file less than asked for is all there is. */
-		if (ret->len < want || ret->len > LIMIT_TEXT)
+		if (ret->len < want || ret->len > limit)
 			return 0;
 	}
 }
 
-static int read_file(int fd, uint64_t size, struct content *ret)
+static int read_file(int fd, uint64_t size, uint64_t limit, struct content *ret)
 {
 	struct stat st;
-	int r = size > LIMIT_TEXT ? 0 : read_bytes(fd, size, ret);
+	int r = size > limit ? 0 : read_bytes(fd, size, limit, ret);
 
 	ret->size = ret->len;
-	ret->is_large = size > LIMIT_TEXT || ret->len > LIMIT_TEXT;
+	ret->is_large = size > limit || ret->len > limit;
 	if (r == 0 && ret->is_large && fstat(fd, &st) == 0)
 		ret->size = (uint64_t)st.st_size;
 	return r;
 }
 
-static int read_side(struct diff_job *job, enum atoll_side side, struct content *ret)
+static int read_side(const struct diff_view *v, struct diff_job *job, enum atoll_side side,
+                     struct content *ret)
 {
 	int *fd = &job->fd[side];
 	uint64_t size = side == ATOLL_SIDE_OLD ? job->change.old_size : job->change.new_size;
@@ -178,7 +211,7 @@ static int read_side(struct diff_job *job, enum atoll_side side, struct content 
 	if (S_ISLNK(mode_of(&job->change, side)))
 		r = read_link(*fd, ret);
 	else
-		r = read_file(*fd, size, ret);
+		r = read_file(*fd, size, v->limits.file, ret);
 	close_fd(fd);
 	return r;
 }
@@ -188,7 +221,8 @@ static struct text text_of(const struct content *c)
 	return (struct text){ c->data ? c->data : "", c->len };
 }
 
-static enum diff_content judge(const struct content *a, const struct content *b)
+static enum diff_content judge(const struct diff_view *v, const struct content *a,
+                               const struct content *b)
 {
 	struct text x = text_of(a), y = text_of(b);
 
@@ -196,7 +230,7 @@ static enum diff_content judge(const struct content *a, const struct content *b)
 		return DIFF_CONTENT_LARGE;
 	if (text_is_binary(&x) || text_is_binary(&y))
 		return DIFF_CONTENT_BINARY;
-	if (text_lines(&x) > LIMIT_TEXT_LINES || text_lines(&y) > LIMIT_TEXT_LINES)
+	if (text_lines(&x) > v->limits.lines || text_lines(&y) > v->limits.lines)
 		return DIFF_CONTENT_LARGE;
 	return DIFF_CONTENT_TEXT;
 }
@@ -247,26 +281,40 @@ static int compare_parts(const struct diff_view *v, struct diff_job *job, const 
 	return r < 0 ? r : compare_part(v, job, &half);
 }
 
-void diff_job_compare(const struct diff_view *v, struct diff_job *job)
+static void compare(struct diff_view *v, struct diff_job *job)
 {
 	bool is_read = job->fd[0] != FD_NONE || job->fd[1] != FD_NONE;
-	struct content a = { 0 }, b = { 0 };
+	struct content a = { .size = job->change.old_size }, b = { .size = job->change.new_size };
+	bool is_omitted = is_read && !may_compare(v, diff_job_size(v, job));
 
-	if (job->has_lines)
-		job->content = DIFF_CONTENT_TEXT;
-	if (job->has_lines)
-		return;
-	if (!job->failed)
-		job->failed = read_side(job, ATOLL_SIDE_OLD, &a);
-	if (!job->failed)
-		job->failed = read_side(job, ATOLL_SIDE_NEW, &b);
+	if (!job->failed && !is_omitted)
+		job->failed = read_side(v, job, ATOLL_SIDE_OLD, &a);
+	if (!job->failed && !is_omitted)
+		job->failed = read_side(v, job, ATOLL_SIDE_NEW, &b);
 	if (job->failed)
 		job->content = DIFF_CONTENT_UNREADABLE;
+	else if (is_omitted)
+		job->content = DIFF_CONTENT_OMITTED;
 	else if (is_read)
-		job->content = judge(&a, &b);
+		job->content = judge(v, &a, &b);
 	/* What cannot be read has no place in a patch: its line says so. */
 	if (!job->failed)
 		(void)compare_parts(v, job, &a, &b);
 	free(a.data);
 	free(b.data);
+}
+
+void diff_job_compare(struct diff_view *v, struct diff_job *job)
+{
+	bool is_alone = v->limits.bytes && diff_job_size(v, job) > ALONE_FROM;
+
+	if (job->has_lines) {
+		job->content = job->is_cut ? DIFF_CONTENT_OMITTED : DIFF_CONTENT_TEXT;
+		return;
+	}
+	if (is_alone)
+		(void)pthread_mutex_lock(&alone);
+	compare(v, job);
+	if (is_alone)
+		(void)pthread_mutex_unlock(&alone);
 }

@@ -60,11 +60,9 @@ static void put_side(struct json *j, const char *key, uint32_t mode, uint32_t ui
 static void put_content(struct diff_view *v, const struct diff_job *job)
 {
 	static const char *const words[] = {
-		[DIFF_CONTENT_NONE] = "none",
-		[DIFF_CONTENT_TEXT] = "text",
-		[DIFF_CONTENT_BINARY] = "binary",
-		[DIFF_CONTENT_LARGE] = "large",
-		[DIFF_CONTENT_UNREADABLE] = "unreadable",
+		[DIFF_CONTENT_NONE] = "none",       [DIFF_CONTENT_TEXT] = "text",
+		[DIFF_CONTENT_BINARY] = "binary",   [DIFF_CONTENT_LARGE] = "large",
+		[DIFF_CONTENT_OMITTED] = "omitted", [DIFF_CONTENT_UNREADABLE] = "unreadable",
 	};
 	struct json *j = &v->json;
 

@@ -247,6 +247,8 @@ void diff_line_beside(struct strbuf *sb, const struct diff_view *v, const struct
 		say_mode(&more, change);
 	}
 	diff_remarks(&more, change, is_carried ? said_by_patch(change) : ATOLL_CHANGE_CONTENT);
+	if (job->is_cut)
+		strbuf_printf(&more, "%snot shown: " DIFF_OMITTED, more.len ? ", " : "");
 	if (more.len || !is_carried)
 		line(sb, v, change, &more, job->failed);
 }

@@ -179,6 +179,8 @@ int diff_patch_part(struct strbuf *sb, const struct diff_view *v, const struct d
 		              part->old_size, part->new_size,
 		              part->content == DIFF_CONTENT_LARGE
 		                      ? " (too large to compare line by line)"
+		              : part->content == DIFF_CONTENT_OMITTED
+		                      ? " (not compared: " DIFF_OMITTED ")"
 		                      : "");
 	return 0;
 }

@@ -111,7 +111,7 @@ static void retire(struct diff_pipe *p)
 	}
 	p->first++;
 	(void)pthread_mutex_unlock(&p->lock);
-	p->bytes -= diff_job_size(job);
+	p->bytes -= diff_job_size(p->v, job);
 	r = p->failed ? 0 : p->show(p->v, job);
 	if (r < 0)
 		p->failed = r;
@@ -120,7 +120,7 @@ static void retire(struct diff_pipe *p)
 
 int diff_pipe_push(struct diff_pipe *p, struct diff_job *job)
 {
-	uint64_t size = diff_job_size(job);
+	uint64_t size = diff_job_size(p->v, job);
 
 	while (p->end > p->first &&
 	       (p->end - p->first == RING_JOBS || p->bytes + size > RING_BYTES))

@@ -3,6 +3,7 @@
 #include "answer/diff-view.h"
 
 #include "util/cleanup.h"
+#include "util/limits.h"
 #include "util/mem.h"
 
 #include <errno.h>
@@ -17,6 +18,7 @@ void diff_view_init(struct diff_view *v, struct atoll_plan *plan, FILE *out)
 		.out = out,
 		.context = DIFF_CONTEXT,
 		.width = DIFF_WIDTH,
+		.limits = { .file = LIMIT_TEXT, .lines = LIMIT_TEXT_LINES },
 	};
 	for (int i = 0; i < PAINT_END_; i++)
 		v->paint[i] = "";

@@ -141,6 +141,7 @@ static void put_row(struct strbuf *sb, const struct diff_view *v, const struct l
 	static const char *const words[] = {
 		[DIFF_CONTENT_BINARY] = "Bin",
 		[DIFF_CONTENT_LARGE] = "Big",
+		[DIFF_CONTENT_OMITTED] = "...",
 		[DIFF_CONTENT_UNREADABLE] = "???",
 	};
 

@@ -10,6 +10,7 @@
 #ifndef ANSWER_DIFF_VIEW_H
 #define ANSWER_DIFF_VIEW_H
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <atoll.h>
 #include "answer/paint.h"
@@ -25,9 +26,12 @@ enum diff_content {
 	DIFF_CONTENT_NONE = 0,  /* nothing to compare, or known to be equal */
 	DIFF_CONTENT_TEXT,      /* counted line by line */
 	DIFF_CONTENT_BINARY,    /* one side is no text */
-	DIFF_CONTENT_LARGE,     /* over LIMIT_TEXT or LIMIT_TEXT_LINES */
+	DIFF_CONTENT_LARGE,     /* over the limits of one change */
+	DIFF_CONTENT_OMITTED,   /* not compared: the limits of the whole answer are reached */
 	DIFF_CONTENT_UNREADABLE /* one side could not be read; `failed` says why */
 };
+
+#define DIFF_OMITTED "the answer is too long; ask for this path alone"
 
 struct diff_totals {
 	uint64_t kinds[ATOLL_CHANGE_END_];
@@ -55,6 +59,13 @@ void diff_select_done(struct diff_select *s);
 
 /* ---- the view ---- */
 
+/* How much is compared for one answer. What is beyond is named with its sizes, and can be asked for alone. */
+struct diff_limits {
+	uint64_t file, lines; /* of one side of one change */
+	uint64_t bytes;       /* of all contents together; 0: no limit, and none of time */
+	int64_t ms;           /* since the first of them */
+};
+
 struct diff_page;
 struct diff_pipe;
 
@@ -69,8 +80,9 @@ struct diff_view {
 	bool as_json;
 	enum diff_form form;
 	unsigned context;
-	bool is_seen; /* by a person: contents must not steer a terminal */
-	size_t width; /* of a line of --stat */
+	struct diff_limits limits; /* LIMIT_TEXT and LIMIT_TEXT_LINES of each, and no more */
+	bool is_seen;              /* by a person: contents must not steer a terminal */
+	size_t width;              /* of a line of --stat */
 	const char *paint[PAINT_END_];
 	struct diff_select select;
 	/* A part of the listing: LIMIT changes (0: all) behind the one that AFTER names ("SANDBOX/PATH";
@@ -80,8 +92,10 @@ struct diff_view {
 	char *next;
 	/* Its own: */
 	struct diff_totals totals;
-	char *root;             /* of the part of a patch that was begun, or NULL */
-	struct diff_page *page; /* of --stat */
+	_Atomic uint64_t compared; /* bytes */
+	_Atomic int64_t until;     /* CLOCK_BOOTTIME; 0: nothing was compared yet */
+	char *root;                /* of the part of a patch that was begun, or NULL */
+	struct diff_page *page;    /* of --stat */
 	struct diff_pipe *pipe;
 	struct json json;
 	bool json_begun;
@@ -104,6 +118,7 @@ struct diff_job {
 	int fd[2];                  /* by enum atoll_side; FD_NONE: nothing to read there */
 	int failed;                 /* 0, or why a side could not be opened or read */
 	bool has_lines;             /* the strategy gave the text: */
+	bool is_cut;                /* not all of it */
 	enum diff_content content;
 	struct text_count count;
 	struct strbuf patch; /* with DIFF_PATCH */
@@ -113,12 +128,12 @@ struct diff_job {
 
 /* ---- diff-job.c ---- */
 
-struct diff_job *diff_job_new(const struct diff_view *v, const struct atoll_change *change);
+struct diff_job *diff_job_new(struct diff_view *v, const struct atoll_change *change);
 void diff_job_free(struct diff_job *job);
 /* Thread-safe. Fills content, count, patch or err. */
-void diff_job_compare(const struct diff_view *v, struct diff_job *job);
+void diff_job_compare(struct diff_view *v, struct diff_job *job);
 /* Bytes it will need. */
-uint64_t diff_job_size(const struct diff_job *job);
+uint64_t diff_job_size(const struct diff_view *v, const struct diff_job *job);
 
 /* ---- diff-pipe.c ---- */
 

@@ -20,6 +20,15 @@
 
 #define CONTEXT_MAX 1000000
 
+/* A plan's work is whatever its commands made: neither its contents nor their number say how long an answer takes, and
+ * how much memory. */
+static const struct diff_limits limits = {
+	.file = 4u << 20,
+	.lines = 64u << 10,
+	.bytes = 64u << 20,
+	.ms = 10000,
+};
+
 /* A diff on its way, with a store of its own: it outlives its request. */
 struct showing {
 	struct stores *stores;
@@ -243,6 +252,7 @@ static int diff(struct call *c)
 	diff_view_init(&s->view, NULL, NULL);
 	s->view.res = s->res;
 	s->view.gives_up = true;
+	s->view.limits = limits;
 	if (r == 0) {
 		s->view.as_json = !formats[format].type;
 		s->view.form = formats[format].form;

@@ -68,6 +68,7 @@ static int open_mirrors(struct daemon *d, struct error *err)
 
 static int open_parts(struct daemon *d, struct error *err)
 {
+	struct peer_limits limits;
 	int r;
 
 	d->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -91,7 +92,10 @@ static int open_parts(struct daemon *d, struct error *err)
 		r = listen_open(d, err);
 	if (r < 0)
 		return r;
-	r = peers_open(d->options.limits_ms, &d->peers);
+	limits.place = d->options.connections;
+	limits.address = d->options.per_address;
+	memcpy(limits.ms, d->options.limits_ms, sizeof(limits.ms));
+	r = peers_open(&limits, &d->peers);
 	return r < 0 ? error_sys(err, r, "start", "a thread") : 0;
 }
 

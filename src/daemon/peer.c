@@ -31,7 +31,7 @@ struct peers {
 	pthread_cond_t changed;
 	pthread_t thread;
 	bool closing;
-	int64_t limits_ms[PEER_STAGE_END_];
+	struct peer_limits limits;
 	_Atomic int64_t wake_at; /* what the thread sleeps for */
 	struct peer *first;
 	size_t n;
@@ -114,12 +114,12 @@ static int start_thread(struct peers *t)
 	return -r;
 }
 
-int peers_open(const int64_t limits_ms[PEER_STAGE_END_], struct peers **ret)
+int peers_open(const struct peer_limits *limits, struct peers **ret)
 {
 	struct peers *t = xcalloc(1, sizeof(*t));
 	int r;
 
-	memcpy(t->limits_ms, limits_ms, sizeof(t->limits_ms));
+	t->limits = *limits;
 	atomic_store(&t->wake_at, CLOCK_NEVER);
 	r = start_thread(t);
 	if (r < 0) {
@@ -163,12 +163,65 @@ static void name_address(struct peer *p)
 		                sizeof(p->address));
 }
 
-struct peer *peer_add(struct peers *t, int fd)
+/* ---- how many ---- */
+
+/* Under the lock, as all of these. */
+static void displace(struct peer *p)
+{
+	p->displaced = true;
+	(void)shutdown(p->fd, SHUT_RDWR);
+}
+
+/* ADDRESS NULL: whatever its address. */
+static bool is_among(const struct peer *p, const void *place, const char *address)
+{
+	return !p->displaced && p->place == place && (!address || strcmp(p->address, address) == 0);
+}
+
+static unsigned count_among(const struct peers *t, const void *place, const char *address)
+{
+	unsigned n = 0;
+
+	for (const struct peer *p = t->first; p; p = p->next)
+		n += is_among(p, place, address);
+	return n;
+}
+
+static struct peer *oldest(const struct peers *t, enum peer_stage stage, const struct peer *newest,
+                           const char *address)
+{
+	struct peer *found = NULL;
+
+	for (struct peer *p = t->first; p; p = p->next)
+		if (p != newest && is_among(p, newest->place, address) &&
+		    atomic_load(&p->stage) == (int)stage &&
+		    (!found || atomic_load(&p->since) < atomic_load(&found->since)))
+			found = p;
+	return found;
+}
+
+/* NEWEST is in the table. */
+static void hold_limit(const struct peers *t, unsigned limit, struct peer *newest,
+                       const char *address)
+{
+	struct peer *gives_way;
+
+	if (newest->displaced || count_among(t, newest->place, address) <= limit)
+		return;
+	gives_way = oldest(t, PEER_HEAD, newest, address);
+	if (!gives_way)
+		gives_way = oldest(t, PEER_IDLE, newest, address);
+	displace(gives_way ? gives_way : newest);
+}
+
+struct peer *peer_add(struct peers *t, int fd, const void *place)
 {
 	struct peer *p = xcalloc(1, sizeof(*p));
 
 	p->fd = fd;
+	p->place = place;
 	atomic_store(&p->deadline, CLOCK_NEVER);
+	atomic_store(&p->since, clock_boot_ns());
 	name_address(p);
 	(void)pthread_mutex_lock(&t->mutex);
 	p->next = t->first;
@@ -176,6 +229,9 @@ struct peer *peer_add(struct peers *t, int fd)
 		p->next->prev = p;
 	t->first = p;
 	t->n++;
+	if (!p->is_unix)
+		hold_limit(t, t->limits.address, p, p->address);
+	hold_limit(t, t->limits.place, p, NULL);
 	(void)pthread_mutex_unlock(&t->mutex);
 	peer_enter(t, p, PEER_HEAD);
 	return p;
@@ -197,9 +253,10 @@ void peer_remove(struct peers *t, struct peer *p)
 
 static void enter(struct peers *t, struct peer *p, enum peer_stage stage, int64_t more_ms)
 {
-	int64_t limit = t->limits_ms[stage];
+	int64_t limit = t->limits.ms[stage];
 	int64_t at = limit > 0 ? clock_boot_ns() + (limit + more_ms) * NS_PER_MS : CLOCK_NEVER;
 
+	atomic_store(&p->since, clock_boot_ns());
 	atomic_store(&p->stage, (int)stage);
 	atomic_store(&p->deadline, at);
 	if (at >= atomic_load(&t->wake_at))

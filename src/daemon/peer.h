@@ -9,6 +9,11 @@
  *   working   none: a commit may take its time
  *   sending   until the answer is sent; of a stream, until what was read last is sent
  *   idle      until the next request line has come
+ *
+ * And their number: of one place that is listened on, and there of one address. At a limit a new connection takes the
+ * place of the oldest one that is in "head" (of that address, where it is the address's limit), else of the oldest that
+ * is idle; where all others have a request under way it is ended itself. So who sends half a head and waits locks
+ * nobody out who sends a whole one.
  */
 #ifndef DAEMON_PEER_H
 #define DAEMON_PEER_H
@@ -37,16 +42,23 @@ struct peer {
 	char address[PEER_ADDRESS_LEN]; /* without port; "" on a Unix socket */
 	_Atomic int stage;              /* enum peer_stage */
 	_Atomic int64_t deadline;       /* CLOCK_BOOTTIME; CLOCK_NEVER: none */
+	_Atomic int64_t since;          /* when it entered the stage */
+	const void *place;              /* that it came to; compared only */
+	bool displaced;                 /* shut down for another, or at once; counts no more */
 	struct bond *bond;              /* of the credential that opened a stream on it, or NULL */
 	struct peer *next, *prev;       /* of the table */
 };
 
 struct peers;
-/* LIMITS_MS by stage; <= 0: none. */
-int peers_open(const int64_t limits_ms[PEER_STAGE_END_], struct peers **ret);
+struct peer_limits {
+	int64_t ms[PEER_STAGE_END_]; /* <= 0: none */
+	unsigned place, address;     /* connections at most */
+};
+int peers_open(const struct peer_limits *limits, struct peers **ret);
 void peers_close(struct peers *t); /* ends its thread; no peer may be left */
 
-struct peer *peer_add(struct peers *t, int fd);
+/* FD came to PLACE. */
+struct peer *peer_add(struct peers *t, int fd, const void *place);
 void peer_remove(struct peers *t, struct peer *p);
 void peer_enter(struct peers *t, struct peer *p, enum peer_stage stage);
 /* PEER_SENDING of so many bytes: those who take a lot get longer. */
