@@ -36,9 +36,8 @@ const struct command cmd_add = {
 	.run = add_run,
 	.words = "[PLAN]",
 	.summary = "add one more resource to a plan",
-	.about =
-		"A directory of the home or /var/tmp that was private to the plan comes with what commands\n"
-		"wrote there. What was changed outside since is a conflict.",
+	.about = "A directory of the home that was private to the plan comes with what commands\n"
+		 "wrote there. What was changed outside since is a conflict.",
 	.options = options,
 	.pick = PICK_AT_WORK,
 	.max_words = 1,

@@ -87,7 +87,7 @@ int exec_reply_error(const struct reply *reply, int code, const char *op, struct
 int exec_sys_error(int r, const char *op, const char *path, struct error *err);
 /* What to do about ERROR where it is one of the machine's own limits, else NULL. */
 const char *exec_limit_hint(int error);
-/* CWD (NULL: where the caller is) could not be entered. -ATOLL_E_NOT_FOUND. */
-int exec_cwd_failed(const char *cwd, int error, bool in_views, struct error *err);
+/* OPT->cwd (NULL: where the caller is) could not be entered. -ATOLL_E_NOT_FOUND. */
+int exec_cwd_failed(const struct exec_options *opt, int error, struct error *err);
 
 #endif

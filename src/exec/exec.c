@@ -73,6 +73,8 @@ static int add_views(struct request *q, const struct exec_options *opt)
 		r = add_view(q, &opt->views[i]);
 	if (r == 0 && opt->tmp)
 		r = request_add(q, REQUEST_TMP, opt->tmp);
+	if (r == 0 && opt->var_tmp)
+		r = request_add(q, REQUEST_VAR_TMP, opt->var_tmp);
 	if (r == 0 && opt->strict)
 		r = request_add(q, REQUEST_STRICT, "1");
 	if (r == 0 && opt->record)
@@ -226,7 +228,7 @@ static int start_failed(const struct exec_options *opt, const struct reply *repl
 	case REPLY_EXEC:
 		return error_sys(err, r, "run", opt->argv[0]);
 	case REPLY_CHDIR:
-		return exec_cwd_failed(opt->cwd, reply->error, opt->n_views > 0 || opt->join, err);
+		return exec_cwd_failed(opt, reply->error, err);
 	case REPLY_REQUEST:
 		if (reply->error == EPROTO || reply->error == EMSGSIZE)
 			break;

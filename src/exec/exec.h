@@ -87,12 +87,13 @@ struct exec_options {
 	int (*watch)(void *ctx);
 	void *watch_ctx;
 	/* None: the command sees the system as it is. Else it runs in namespaces of its own: these
-	 * at their targets, private /tmp, /run and /dev, everything else read-only. */
+	 * at their targets, private /tmp, /var/tmp, /run and /dev, everything else read-only. */
 	const struct exec_view *views;
 	unsigned n_views;
-	bool strict;        /* rather not run than with less of a fence than there can be */
-	const char *tmp;    /* shown as /tmp, mode 1777; NULL: one that goes with the command */
-	const char *record; /* directory where the helper writes who pid 1 is, for exec_bury() */
+	bool strict;         /* rather not run than with less of a fence than there can be */
+	const char *tmp;     /* shown as /tmp, mode 1777; NULL: one that goes with the command */
+	const char *var_tmp; /* the same of /var/tmp; NULL: the host's, read-only */
+	const char *record;  /* directory where the helper writes who pid 1 is, for exec_bury() */
 	const struct exec_sync *syncs; /* after the command */
 	unsigned n_syncs;
 	const char *net;           /* REQUEST_NET_*; NULL: the host's. Only with views */

@@ -49,24 +49,26 @@ int exec_sys_error(int r, const char *op, const char *path, struct error *err)
 }
 
 /* What a command has to itself: what the caller has there it does not see. */
-static const char *const private_places[] = { "/tmp", "/run", "/dev", "/proc" };
-
-static const char *private_place(const char *path)
+static const char *private_place(const struct exec_options *opt)
 {
-	for (size_t i = 0; i < sizeof(private_places) / sizeof(private_places[0]); i++) {
-		size_t len = strlen(private_places[i]);
+	const char *const places[] = { "/tmp", "/run", "/dev", "/proc",
+		                       opt->var_tmp || opt->join ? "/var/tmp" : NULL };
 
-		if (strncmp(path, private_places[i], len) == 0 &&
-		    (path[len] == '/' || path[len] == '\0'))
-			return private_places[i];
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]) && places[i]; i++) {
+		size_t len = strlen(places[i]);
+
+		if (strncmp(opt->cwd, places[i], len) == 0 &&
+		    (opt->cwd[len] == '/' || opt->cwd[len] == '\0'))
+			return places[i];
 	}
 	return NULL;
 }
 
-int exec_cwd_failed(const char *cwd, int error, bool in_views, struct error *err)
+int exec_cwd_failed(const struct exec_options *opt, int error, struct error *err)
 {
-	const char *own = in_views && error == ENOENT && cwd ? private_place(cwd) : NULL;
-	const char *name = cwd ? cwd : "the current directory";
+	bool in_views = opt->n_views > 0 || opt->join;
+	const char *own = in_views && error == ENOENT && opt->cwd ? private_place(opt) : NULL;
+	const char *name = opt->cwd ? opt->cwd : "the current directory";
 
 	/* Not -ENOENT: that would say that the command does not exist. */
 	(void)error_set(err, -ATOLL_E_NOT_FOUND, "cannot enter '%s'%s: %s", name,

@@ -44,10 +44,11 @@ enum request_field {
 	REQUEST_VIEW_SOURCE,
 	REQUEST_VIEW_UPPER, /* "" for a bind */
 	REQUEST_VIEW_WORK,  /* "" for a bind */
-	REQUEST_MOVED,  /* the target of a view that is shown elsewhere than at its own place: made
+	REQUEST_MOVED,   /* the target of a view that is shown elsewhere than at its own place: made
 	                       where it is not there, and nothing that is mounted below it is seen */
-	REQUEST_TMP,    /* the directory shown as /tmp */
-	REQUEST_RECORD, /* the directory for EXEC_RUNNING */
+	REQUEST_TMP,     /* the directory shown as /tmp; else one that goes with the command */
+	REQUEST_VAR_TMP, /* the same of /var/tmp; else the host's, read-only */
+	REQUEST_RECORD,  /* the directory for EXEC_RUNNING */
 	/* Workspaces to be synced in the background after the answer: the I-th values of these
 	 * three belong together. */
 	REQUEST_SYNC_WORK,

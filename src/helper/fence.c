@@ -92,7 +92,7 @@ static void listen_self(struct run *run)
 }
 
 /* Ours besides the views; what is mounted read-only in them stays so. */
-static const char *const places[] = { "/dev", "/proc", "/run", "/tmp" };
+static const char *const places[] = { "/dev", "/proc", "/run", "/tmp", "/var/tmp" };
 
 static int allow_all(int ruleset_fd, const struct views *views, const char **ret_path)
 {

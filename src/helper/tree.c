@@ -32,10 +32,9 @@ static const struct {
 	const char *mode;
 	bool optional;
 } own[TREE_OWN_END_] = {
-	[TREE_DEV] = { "/dev", "0755", false },
-	[TREE_SHM] = { "/dev/shm", "1777", true },
-	[TREE_RUN] = { "/run", "0755", true },
-	[TREE_TMP] = { "/tmp", "1777", false },
+	[TREE_DEV] = { "/dev", "0755", false },        [TREE_SHM] = { "/dev/shm", "1777", true },
+	[TREE_RUN] = { "/run", "0755", true },         [TREE_TMP] = { "/tmp", "1777", false },
+	[TREE_VAR_TMP] = { "/var/tmp", "1777", true },
 };
 
 /* What root may write in /proc by being root, whatever its capabilities. */
@@ -73,20 +72,26 @@ static int change_root(uint64_t propagation, uint64_t set)
 
 /* ---- making ---- */
 
-static int make_tmp(struct tree *t, const char *path)
+/* Of the plan's directory PATH. */
+static int make_tmp(struct tree *t, enum tree_own which, const char *path, struct failure *f)
 {
 	cleanup_close int fd = FD_NONE;
+	int *tmp_fd = &t->own_fd[which];
 	int r;
 
-	if (!path)
-		return mount_tmpfs(own[TREE_TMP].mode, &t->own_fd[TREE_TMP]);
-	r = mount_open_dir(path, &fd);
-	if (r == 0)
-		r = mount_clone(fd, &t->own_fd[TREE_TMP]);
-	if (r < 0)
-		return r;
-	return mount_change(t->own_fd[TREE_TMP], MOUNT_ALL, MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID,
-	                    0);
+	if (path) {
+		r = mount_open_dir(path, &fd);
+		if (r == 0)
+			r = mount_clone(fd, tmp_fd);
+		if (r == 0)
+			r = mount_change(*tmp_fd, MOUNT_ALL, MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID,
+			                 0);
+	} else {
+		r = own[which].optional ? 0 : mount_tmpfs(own[which].mode, tmp_fd);
+	}
+	return r < 0 ? failure_set(f, REPLY_NAMESPACE, r, "make a private '%s' of '%s'",
+	                           own[which].path, path ? path : "tmpfs")
+	             : 0;
 }
 
 static int make_own(struct tree *t, struct failure *f)
@@ -128,6 +133,8 @@ static int attach_own(struct tree *t, struct failure *f)
 	int r;
 
 	for (int i = 0; i < TREE_OWN_END_; i++) {
+		if (t->own_fd[i] == FD_NONE)
+			continue;
 		r = mount_attach(t->own_fd[i], own[i].path);
 		if (r < 0 && !own[i].optional)
 			return failure_set(f, REPLY_NAMESPACE, r, "mount '%s'", own[i].path);
@@ -258,7 +265,8 @@ static int grow_targets(const struct tree *t, struct failure *f)
 		int r;
 
 		for (int k = 0; !later && k < TREE_OWN_END_; k++)
-			later = strncmp(v->target, own[k].path, strlen(own[k].path)) == 0 &&
+			later = t->own_fd[k] != FD_NONE &&
+			        strncmp(v->target, own[k].path, strlen(own[k].path)) == 0 &&
 			        v->target[strlen(own[k].path)] == '/';
 		r = v->moved && !later ? grow_path(v->target) : 0;
 		if (r < 0)
@@ -314,7 +322,6 @@ int tree_begin(struct tree *t, struct failure *f)
 
 static int make_rest(struct tree *t, const struct request *q, struct failure *f)
 {
-	const char *tmp = request_get(q, REQUEST_TMP, 0);
 	const struct views_how how = { .user_xattrs = t->user_xattrs,
 		                       .strict = request_get(q, REQUEST_STRICT, 0) };
 	int r = views_read(&t->views, q);
@@ -324,13 +331,11 @@ static int make_rest(struct tree *t, const struct request *q, struct failure *f)
 	r = submounts_make(&t->submounts, &t->views, f);
 	if (r == 0)
 		r = say_if_mounted(t, views_make(&t->views, &how, f), f);
-	if (r < 0)
-		return r;
-	r = make_tmp(t, tmp);
-	if (r < 0)
-		return failure_set(f, REPLY_NAMESPACE, r, "make a private '/tmp' of '%s'",
-		                   tmp ? tmp : "tmpfs");
-	return resolvers_make(&t->resolvers, f);
+	if (r == 0)
+		r = make_tmp(t, TREE_TMP, request_get(q, REQUEST_TMP, 0), f);
+	if (r == 0)
+		r = make_tmp(t, TREE_VAR_TMP, request_get(q, REQUEST_VAR_TMP, 0), f);
+	return r < 0 ? r : resolvers_make(&t->resolvers, f);
 }
 
 int tree_build(struct tree *t, const struct request *q, struct failure *f)

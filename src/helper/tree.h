@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The file system tree that a command sees: the host's, read-only, with private /tmp, /run and
+ * The file system tree that a command sees: the host's, read-only, with private /tmp, /var/tmp, /run and
  * /dev, an own /proc, and the views of the request at their targets.
  */
 #ifndef HELPER_TREE_H
@@ -14,7 +14,7 @@
 
 #include <stdint.h>
 
-enum tree_own { TREE_DEV = 0, TREE_SHM, TREE_RUN, TREE_TMP, TREE_OWN_END_ };
+enum tree_own { TREE_DEV = 0, TREE_SHM, TREE_RUN, TREE_TMP, TREE_VAR_TMP, TREE_OWN_END_ };
 
 struct tree {
 	struct views views;

@@ -209,53 +209,39 @@ static int give_all(const struct fencing *f)
 	return r;
 }
 
-/* ---- private layers: over the home, and over /var/tmp ---- */
+/* ---- a private layer over the home ---- */
 
 /* The upper's own mode is the one that is seen. */
-static int make_layer(const struct fencing *f, const char *over, const char *area, const char *name)
+static int make_layer(const struct fencing *f, const char *area)
 {
-	static const char *const dirs[] = { "", "/work", "/upper" };
+	static const char *const dirs[] = { "home", "home/work", "home/upper" };
 	cleanup_close int fd = open(area, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	struct fs_stat st = { .mode = 0 };
-	int r = fd < 0 ? -errno : fs_stat_at(AT_FDCWD, over, 0, &st);
+	int r = fd < 0 ? -errno : fs_stat_at(AT_FDCWD, f->home, 0, &st);
 
 	for (size_t i = 0; r == 0 && i < sizeof(dirs) / sizeof(dirs[0]); i++) {
-		cleanup_free char *dir = xasprintf("%s%s", name, dirs[i]);
-
-		r = fs_mkdir_at(fd, dir, i == 2 ? st.mode & 01777 : 0700);
+		r = fs_mkdir_at(fd, dirs[i], i == 2 ? st.mode & 01777 : 0700);
 		if (r == -EEXIST)
 			r = 0;
 	}
 	return r < 0 ? error_sys(f->err, r, "make a private layer in", area) : 0;
 }
 
-/* The plan's layer NAME, kept with its first resource, over the directory OVER. */
-static int add_scratch(const struct fencing *f, const char *over, const char *name)
+/* Kept with the plan's first resource. */
+static int add_scratch(const struct fencing *f)
 {
 	const char *area = f->op->boxes.v[0].area;
-	cleanup_free char *upper = xasprintf("%s/%s/upper", area, name);
-	cleanup_free char *work = xasprintf("%s/%s/work", area, name);
-	int r = make_layer(f, over, area, name);
+	cleanup_free char *upper = xasprintf("%s/home/upper", area);
+	cleanup_free char *work = xasprintf("%s/home/work", area);
+	int r = make_layer(f, area);
 
 	if (r < 0)
 		return r;
 	return views_add(f->views, &(struct exec_view){ .kind = EXEC_VIEW_SCRATCH,
-	                                                .target = over,
-	                                                .source = over,
+	                                                .target = f->home,
+	                                                .source = f->home,
 	                                                .upper = upper,
 	                                                .work = work });
-}
-
-/* A link leads to /tmp or the like, which has its own rules. */
-static int add_var_tmp(const struct fencing *f)
-{
-	static const char path[] = "/var/tmp";
-	cleanup_free char *canonical = NULL;
-
-	if (resolve_canonical(path, &canonical) < 0 || strcmp(canonical, path) != 0 ||
-	    in_resource(f, path) || view_at(f, path))
-		return 0;
-	return add_scratch(f, path, "var-tmp");
 }
 
 static int add_home(const struct fencing *f)
@@ -267,7 +253,7 @@ static int add_home(const struct fencing *f)
 	switch (f->fence->home) {
 	case ATOLL_HOME_SCRATCH:
 		r = home_views(f->views, f->home, f->wishes, f->err);
-		return r < 0 ? r : add_scratch(f, f->home, "home");
+		return r < 0 ? r : add_scratch(f);
 	case ATOLL_HOME_REAL:
 		return add(f, EXEC_VIEW_BIND, f->home);
 	case ATOLL_HOME_NONE:
@@ -385,8 +371,6 @@ int fence_views(const struct plan_op *op, const struct atoll_fence *fence,
 	/* Last, so that it does not count as something to be seen in what is hidden. */
 	if (r == 0)
 		r = add_home(&f);
-	if (r == 0)
-		r = add_var_tmp(&f);
 	free(f.home);
 	return r;
 }

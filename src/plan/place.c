@@ -130,12 +130,11 @@ static bool is_given(const char *const *paths, const char *to)
 	return false;
 }
 
-/* The plan's own /tmp is what the command has, and may hold something else of that name. */
-static bool tmp_takes(const struct plan_op *op, const char *to)
+/* The plan's own /tmp or /var/tmp is what the command has, and may hold something else of that name. */
+static bool tmp_takes(const struct plan_op *op, char *below)
 {
-	cleanup_free char *copy = xstrdup(to + 1);
 	cleanup_close int dir_fd = open(op->boxes.v[0].area, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	char *rest = copy, *name;
+	char *rest = below, *name;
 
 	while (dir_fd >= 0 && (name = strsep(&rest, "/")) != NULL) {
 		int fd = openat(dir_fd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -159,10 +158,11 @@ static bool is_fixed(const char *to, const char *home, const struct atoll_fence 
  * directories. */
 static bool can_make(const struct plan_op *op, char *to, size_t there, const char *home)
 {
+	cleanup_free char *below = views_in_tmp(to);
 	bool can;
 
-	if (path_below(to, "/tmp"))
-		return tmp_takes(op, to);
+	if (below)
+		return tmp_takes(op, below);
 	if (to[there] == '\0' || (home && path_below(to, home)))
 		return true;
 	to[there] = '\0';

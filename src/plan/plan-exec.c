@@ -440,7 +440,7 @@ static int run_isolated(struct use *use, const struct atoll_exec *exec, struct v
 {
 	cleanup_free char *given = exec_absolute_cwd(exec->cwd);
 	cleanup_free char *cwd = NULL;
-	cleanup_free char *tmp = NULL;
+	cleanup_free char *tmp = NULL, *var_tmp = NULL;
 	cleanup_free const char **listen = NULL;
 	struct exec_options opt = { .strict = fence_is_strict(exec->fence) };
 	const struct plan_op *op = use->op;
@@ -448,7 +448,9 @@ static int run_isolated(struct use *use, const struct atoll_exec *exec, struct v
 
 	if (!given)
 		return error_sys(err, -errno, "find", "the current directory");
-	r = views_tmp(op, &tmp, err);
+	r = views_tmp(op, "/tmp", &tmp, err);
+	if (r == 0)
+		r = views_tmp(op, "/var/tmp", &var_tmp, err);
 	if (r == 0)
 		r = place_choose(op, use->wishes->at, exec->fence, views, &use->no_place);
 	if (r == 0)
@@ -459,6 +461,7 @@ static int run_isolated(struct use *use, const struct atoll_exec *exec, struct v
 	opt.views = views->v;
 	opt.n_views = (unsigned)views->n;
 	opt.tmp = tmp;
+	opt.var_tmp = var_tmp;
 	opt.record = op->boxes.v[0].area;
 	listen = xcalloc(views->listen.n + 1, sizeof(*listen));
 	for (size_t i = 0; i < views->listen.n; i++)

@@ -143,10 +143,22 @@ int views_move(struct views *v, const char *from, const char *to)
 	return views_add(v, &own);
 }
 
-/* The plan's own /tmp, kept with its first resource. */
-int views_tmp(const struct plan_op *op, char **ret, struct error *err)
+char *views_in_tmp(const char *path)
+{
+	static const struct {
+		const char *path, *name;
+	} tmps[] = { { "/tmp", "tmp" }, { "/var/tmp", "var-tmp" } };
+
+	for (size_t i = 0; i < sizeof(tmps) / sizeof(tmps[0]); i++)
+		if (path_below(path, tmps[i].path))
+			return xasprintf("%s%s", tmps[i].name, path + strlen(tmps[i].path));
+	return NULL;
+}
+
+int views_tmp(const struct plan_op *op, const char *path, char **ret, struct error *err)
 {
 	cleanup_close int area_fd = FD_NONE;
+	cleanup_free char *name = views_in_tmp(path);
 	const char *area = op->boxes.n ? op->boxes.v[0].area : NULL;
 	int r;
 
@@ -155,9 +167,9 @@ int views_tmp(const struct plan_op *op, char **ret, struct error *err)
 	area_fd = open(area, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (area_fd < 0)
 		return error_sys(err, -errno, "open", area);
-	r = fs_mkdir_at(area_fd, "tmp", 01777);
+	r = fs_mkdir_at(area_fd, name, 01777);
 	if (r < 0 && r != -EEXIST)
-		return error_sys(err, r, "make a /tmp in", area);
-	*ret = xasprintf("%s/tmp", area);
+		return error_sys(err, r, "make a private directory for temporary files in", area);
+	*ret = xasprintf("%s/%s", area, name);
 	return 0;
 }

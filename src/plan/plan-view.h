@@ -31,7 +31,10 @@ int views_move(struct views *v, const char *from, const char *to);
 /* Where the command sees PATH of the host, and the other way round; the caller frees. */
 char *views_seen(const struct views *v, const char *path);
 char *views_meant(const struct views *v, const char *seen);
-/* The plan's own /tmp, kept with its first resource. Caller frees. */
-int views_tmp(const struct plan_op *op, char **ret, struct error *err);
+/* The plan's own /tmp or /var/tmp, as which it is given, made where it is not there yet. Empty at first, kept with
+ * the first resource, and freed with that. Caller frees. */
+int views_tmp(const struct plan_op *op, const char *path, char **ret, struct error *err);
+/* Where PATH, below one of them, is in the area of the first resource; NULL: it is below none. Caller frees. */
+char *views_in_tmp(const char *path);
 
 #endif

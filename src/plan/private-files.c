@@ -139,20 +139,15 @@ static int look(void *ctx, int dir_fd, const char *name, const char *path, unsig
 	return add_file(r, path, &st, original.mode ? PRIVATE_CHANGED : PRIVATE_ADDED);
 }
 
-/* The directory of the layer NAME; -errno. */
-static int open_layer_named(const char *area, const char *name)
+/* Its directory; -errno. */
+static int open_layer(const char *area)
 {
 	cleanup_close int area_fd = open(area, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	int fd = area_fd < 0
 	                 ? -1
-	                 : openat(area_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	                 : openat(area_fd, LAYER, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
 	return fd < 0 ? -errno : fd;
-}
-
-static int open_layer(const char *area)
-{
-	return open_layer_named(area, LAYER);
 }
 
 static int read_layer(int layer_fd, const char *home, struct private_files *ret)
@@ -177,21 +172,20 @@ static bool has_entries(int parent_fd, const char *name)
 	return fd >= 0 ? dirlist_read(fd, &list) < 0 || list.n > 0 : errno != ENOENT;
 }
 
-/* In the layer NAME, which lies over the directory TOP. */
-static int find_below(const char *area, const char *name, const char *top, const char *root,
-                      int *ret_parent_fd, char **ret_name)
+int private_files_find(const char *area, const char *root, int *ret_parent_fd, char **ret_name)
 {
-	cleanup_close int layer_fd = open_layer_named(area, name);
+	cleanup_free char *home = fence_home();
+	cleanup_close int layer_fd = open_layer(area);
 	cleanup_close int upper_fd = FD_NONE;
 	cleanup_close int parent_fd = FD_NONE;
 	const char *entry;
 	int r;
 
-	if (layer_fd < 0 || !top || !path_below(root, top) || strcmp(root, top) == 0)
+	if (layer_fd < 0 || !home || !path_below(root, home) || strcmp(root, home) == 0)
 		return layer_fd < 0 && layer_fd != -ENOENT ? layer_fd : 0;
 	upper_fd = openat(layer_fd, UPPER, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	r = upper_fd < 0 ? -errno
-	                 : resolve_parent(upper_fd, root + strlen(top) + 1, &parent_fd, &entry);
+	                 : resolve_parent(upper_fd, root + strlen(home) + 1, &parent_fd, &entry);
 	if (r == -ENOENT || r == -ENOTDIR || (r == 0 && !has_entries(parent_fd, entry)))
 		return 0;
 	if (r < 0)
@@ -199,14 +193,6 @@ static int find_below(const char *area, const char *name, const char *top, const
 	*ret_name = xstrdup(entry);
 	*ret_parent_fd = take_fd(&parent_fd);
 	return 1;
-}
-
-int private_files_find(const char *area, const char *root, int *ret_parent_fd, char **ret_name)
-{
-	cleanup_free char *home = fence_home();
-	int r = find_below(area, LAYER, home, root, ret_parent_fd, ret_name);
-
-	return r ? r : find_below(area, "var-tmp", "/var/tmp", root, ret_parent_fd, ret_name);
 }
 
 /* ---- what is reported ---- */

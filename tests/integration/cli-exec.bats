@@ -355,10 +355,8 @@ one" ] || fail "$place: $output"
 		run -125 atoll exec p --at "$place" -- pwd
 	done
 	# What would have to be shown beside it, one by one, is more than that.
-	full=$(mktemp -d /var/tmp/atoll-bats.XXXXXX)
-	(cd "$full" && seq 520 | xargs touch)
-	run -0 --separate-stderr atoll exec p --at "$full/x" -- pwd
-	rm -r "$full"
+	[ "$(ls /var/lib/dpkg/info | wc -l)" -gt 520 ]
+	run -0 --separate-stderr atoll exec p --at /var/lib/dpkg/info/x -- pwd
 	[[ "$stderr" = *"cannot be made beside what is"* ]] || fail "$stderr"
 	# In the real home nothing is made.
 	export HOME=$work/own

@@ -42,7 +42,7 @@ see() {
 	home_with_plan
 	run -0 see -- sh -c 'cat ~/.netrc ~/.config/gh/hosts.yml; ls -A ~/.ssh ~/.local/state/atoll; cat ~/.config/gh/config.yml'
 	[[ "$output" != *token* ]]
-	[[ "$output" != *id* ]]
+	[[ "$output" != *$'\n'id* ]]
 	[[ "$output" != *atoll.db* ]]
 	[[ "$output" == *setting* ]]
 	run ! see -- sh -c 'echo x >~/.ssh/authorized_keys'
@@ -115,16 +115,22 @@ see() {
 	[ "$(cat "$HOME/.ssh/id")" = key ]
 }
 
-@test "fence /var/tmp has a private layer, kept with the plan and never committed" {
+@test "fence /tmp and /var/tmp are the plan's own, kept with it and never committed" {
 	home_with_plan
-	echo outside >"$elsewhere/other/file"
-	name=$elsewhere-inside
-	see -- sh -ec "mktemp -p /var/tmp; mkdir $name; echo 1 >$name/f; cat $elsewhere/other/file; echo 2 >$elsewhere/other/file"
-	[ "$(see -- cat "$name/f" "$elsewhere/other/file")" = $'1\n2' ]
-	[ "$(see -- stat -c %a /var/tmp)" = "$(stat -c %a /var/tmp)" ]
-	[ ! -e "$name" ]
-	[ "$(cat "$elsewhere/other/file")" = outside ]
+	local tmp name
+	for tmp in /tmp /var/tmp; do
+		name=$(mktemp -u -p "$tmp")
+		mkdir "$name-there"
+		see -- sh -ec "mktemp -p $tmp; mkdir $name; echo 1 >$name/f; [ ! -e $name-there ]"
+		rmdir "$name-there"
+		[ "$(see -- cat "$name/f")" = 1 ]
+		[ "$(see -- stat -c %a "$tmp")" = "$(stat -c %a "$tmp")" ]
+		[ ! -e "$name" ]
+	done
 	[ -z "$(atoll diff p --name-status 2>/dev/null)" ]
+	echo outside >"$elsewhere/other/file"
+	run ! see -- cat "$elsewhere/other/file"
+	[ "$(see --ro "$elsewhere/other" -- cat "$elsewhere/other/file")" = outside ]
 	see --rw "$elsewhere/other" -- sh -c "echo real >$elsewhere/other/file"
 	[ "$(cat "$elsewhere/other/file")" = real ]
 	atoll stop p --force >/dev/null 2>&1

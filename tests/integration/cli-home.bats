@@ -378,20 +378,6 @@ with_private_work() {
 	[ "$(cat "$HOME"/.config/foo/{a.conf,b.conf,sub/d.conf})" = $'theirs\ntheirs\ntheirs' ]
 }
 
-@test "home add takes along what commands wrote in a directory below /var/tmp" {
-	with_private_work
-	[[ $elsewhere == /var/tmp/* ]] || skip 'not below /var/tmp'
-	mkdir "$elsewhere/beside"
-	echo old | tee "$elsewhere"/beside/{a,b} >/dev/null
-	see -- sh -c "cd '$elsewhere/beside'; echo mine >a; echo mine >new"
-	echo theirs >"$elsewhere/beside/b"
-	run -6 atoll add p --dir "$elsewhere/beside" --strategy copy
-	run -0 atoll add p --dir "$elsewhere/beside"
-	[ "$(see -- sh -c "cd '$elsewhere/beside'; cat a new")" = $'mine\nmine' ]
-	atoll commit p --yes >/dev/null 2>&1
-	[ "$(cat "$elsewhere"/beside/{a,b,new})" = $'mine\ntheirs\nmine' ]
-}
-
 @test "home add that cannot take private work along adds nothing" {
 	with_private_work
 	local strategy

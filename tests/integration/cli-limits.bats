@@ -39,9 +39,9 @@ groups_left() {
 	mkdir bin
 	printf '#!/bin/sh\necho found\n' >bin/only-there
 	chmod +x bin/only-there
-	run -0 atoll exec --env A=1 --env A=2 --env "PATH=$work/bin:$PATH" p -- sh -c 'echo $A; only-there'
+	run -0 atoll exec --ro bin --env A=1 --env A=2 --env "PATH=$work/bin:$PATH" p -- sh -c 'echo $A; only-there'
 	[ "$output" = $'2\nfound' ]
-	run -0 atoll exec --env "PATH=$work/bin:$PATH" p only-there
+	run -0 atoll exec --ro bin --env "PATH=$work/bin:$PATH" p only-there
 	[ "$output" = found ]
 	for wrong in =x ATOLL_PLAN=q ATOLL_HOME; do
 		run -125 atoll exec --env "$wrong" p true

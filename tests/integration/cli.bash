@@ -19,8 +19,8 @@ setup() {
 	cd "$work" || return 1
 }
 
-# outside_tmp: from here on this test works in a directory that is not below /tmp, which a command
-# of a plan has to itself.
+# outside_tmp: from here on this test works on a real filesystem. A command of a plan has /var/tmp to itself, like
+# /tmp: of what is there it sees the resources and what is given to it.
 outside_tmp() {
 	elsewhere=$(mktemp -d /var/tmp/atoll-bats.XXXXXX)
 	export ATOLL_HOME=$elsewhere/home
