@@ -12,11 +12,16 @@
 #include "fs/atomic.h"
 #include "fs/walk.h"
 #include "util/cleanup.h"
+#include "util/git-index.h"
+#include "util/gitconfig.h"
 #include "util/limits.h"
 #include "util/mem.h"
 
 #define GITDIR  "gitdir: "
 #define MODULES "/.git/modules/"
+
+/* Where core.splitIndex has put a part of the index. */
+#define SHARED_INDEX "sharedindex."
 
 /* The first line of a file that git wrote, without its end; NULL: it cannot be read. */
 static char *read_line(int dir_fd, const char *name)
@@ -83,13 +88,108 @@ static int refuse_elsewhere(const char *root, const char *git_dir, struct error 
 	return -ATOLL_E_UNSUPPORTED;
 }
 
-static bool has_entries(int dir_fd, const char *name)
+/* ---- submodules ---- */
+
+/* Is a repository, or the way to one, in the directory PATH? */
+static bool has_repository(void *user, const char *path)
+{
+	cleanup_free char *git = xasprintf("%s/.git", path);
+	const int *root_fd = user;
+	struct stat st;
+
+	return fstatat(*root_fd, git, &st, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+/* PATH below ROOT_FD; -ENOENT: there is none. */
+static int read_file(int root_fd, const char *path, size_t max, char **ret, size_t *ret_len)
 {
 	cleanup_close int fd =
-		openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	cleanup_dirlist struct dirlist list = DIRLIST_INIT;
+		openat(root_fd, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 
-	return fd >= 0 && dirlist_read_fresh(fd, &list) >= 0 && list.n > 0;
+	return fd < 0 ? -errno : fs_read_all(fd, max, ret, ret_len);
+}
+
+/* 1: the index, or a part that it shares with others, has a submodule with a repository. */
+static int index_has_submodule(int root_fd, const char *name)
+{
+	cleanup_free char *path = xasprintf(".git/%s", name);
+	cleanup_free char *data = NULL;
+	size_t len = 0;
+	int r = read_file(root_fd, path, LIMIT_GIT_INDEX, &data, &len);
+
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	return git_index_find_gitlink(data, len, has_repository, &root_fd);
+}
+
+static int note_worktree(void *user, const struct gitconfig_entry *e)
+{
+	char **worktree = user;
+
+	if (strcmp(e->key, "core.worktree") != 0 || !e->value)
+		return 0;
+	free(*worktree);
+	*worktree = xstrdup(e->value);
+	return 0;
+}
+
+/* Does a directory lead to the repository DIR of a submodule? It need not be in the index any more. */
+static bool is_in_use(int root_fd, const char *dir)
+{
+	static const char *const files[] = { "config", "config.worktree" };
+	cleanup_free char *worktree = NULL, *path = NULL;
+
+	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+		cleanup_free char *file = xasprintf("%s/%s", dir, files[i]);
+		cleanup_free char *text = NULL;
+		size_t len = 0;
+
+		if (read_file(root_fd, file, LIMIT_CONFIG, &text, &len) >= 0)
+			(void)gitconfig_read(text, len, note_worktree, &worktree, NULL);
+	}
+	if (!worktree)
+		return false;
+	path = *worktree == '/' ? xstrdup(worktree) : xasprintf("%s/%s", dir, worktree);
+	return has_repository(&root_fd, path);
+}
+
+/* 1: one of the repositories of submodules below DIR is in use. Their names may have slashes. */
+static int uses_module(int root_fd, const char *dir)
+{
+	cleanup_close int fd =
+		openat(root_fd, dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	cleanup_dirlist struct dirlist list = DIRLIST_INIT;
+	int r = fd < 0 ? -errno : dirlist_read_fresh(fd, &list);
+
+	if (r < 0)
+		return r == -ENOENT || r == -ENOTDIR || r == -ELOOP ? 0 : r;
+	for (size_t i = 0; r == 0 && i < list.n; i++) {
+		cleanup_free char *path = xasprintf("%s/%s", dir, list.v[i].name);
+		cleanup_free char *head = xasprintf("%s/HEAD", path);
+
+		r = faccessat(root_fd, head, F_OK, AT_SYMLINK_NOFOLLOW) == 0
+		            ? is_in_use(root_fd, path)
+		            : uses_module(root_fd, path);
+	}
+	return r;
+}
+
+/*
+ * 1: in the index, or no longer there, but its directory still leads to a repository that git keeps in .git/modules.
+ * That repository alone is none: git keeps it when a submodule was removed.
+ */
+static int has_submodules(int root_fd)
+{
+	cleanup_close int fd =
+		openat(root_fd, ".git", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	cleanup_dirlist struct dirlist list = DIRLIST_INIT;
+	int r = fd < 0 ? -errno : dirlist_read_fresh(fd, &list);
+
+	for (size_t i = 0; r == 0 && i < list.n; i++)
+		if (strcmp(list.v[i].name, "index") == 0 ||
+		    strncmp(list.v[i].name, SHARED_INDEX, strlen(SHARED_INDEX)) == 0)
+			r = index_has_submodule(root_fd, list.v[i].name);
+	return r != 0 ? r : uses_module(root_fd, ".git/modules");
 }
 
 static int refuse_submodules(const char *root, struct error *err)
@@ -108,13 +208,18 @@ int git_check_whole(const char *root, struct error *err)
 	cleanup_close int fd = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	cleanup_free char *line = NULL, *git_dir = NULL;
 	struct stat st;
+	int r;
 
 	if (fd < 0)
 		return error_sys(err, -errno, "open", root);
 	if (fstatat(fd, ".git", &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? 0 : error_sys(err, -errno, "look at the .git of", root);
-	if (S_ISDIR(st.st_mode))
-		return has_entries(fd, ".git/modules") ? refuse_submodules(root, err) : 0;
+	if (S_ISDIR(st.st_mode)) {
+		r = has_submodules(fd);
+		if (r < 0)
+			return error_sys(err, r, "look for submodules in", root);
+		return r > 0 ? refuse_submodules(root, err) : 0;
+	}
 	if (S_ISREG(st.st_mode))
 		line = read_line(fd, ".git");
 	if (line && strncmp(line, GITDIR, strlen(GITDIR)) == 0)

@@ -22,4 +22,9 @@
  * untrusted. */
 bool git_index_add(const void *data, size_t len, struct hash *h);
 
+/* Calls FN with the path of every entry that stands for a commit of another repository, until it answers true.
+ * Did it? The same DATA; of others it is called with none. */
+typedef bool (*git_index_fn)(void *user, const char *path);
+bool git_index_find_gitlink(const void *data, size_t len, git_index_fn fn, void *user);
+
 #endif

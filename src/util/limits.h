@@ -11,6 +11,7 @@
 #define LIMIT_RECORD      (4u << 20)   /* one record of a manifest or base record, bytes */
 #define LIMIT_MANIFEST    (1ull << 32) /* a manifest, bytes */
 #define LIMIT_CONFIG      (1u << 20)   /* a file of settings or of a plan, bytes */
+#define LIMIT_GIT_INDEX   (1u << 30)   /* git's index, or a shared part of one, bytes */
 #define LIMIT_TEXT        (16u << 20)  /* a file that is compared line by line, bytes */
 #define LIMIT_TEXT_LINES  (1u << 20)   /* and its lines: each takes some hundred bytes */
 #define LIMIT_MESSAGE     4096         /* one error message, bytes */

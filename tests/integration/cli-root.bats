@@ -308,6 +308,55 @@ refuses_all() {
 	"$ATOLL" start not-fetched
 }
 
+# refused_for_submodules, taken: of the repository at hand, the resource is; in the end there is no plan.
+refused_for_submodules() {
+	run -6 "$ATOLL" start p
+	says "'$PWD' has submodules with repositories of their own"
+}
+
+taken() {
+	run -0 "$ATOLL" start p
+	"$ATOLL" rm p --force >/dev/null 2>&1
+}
+
+@test "a repository with submodules is refused as long as a directory of it leads to another repository" {
+	repository
+	local add=(-c protocol.file.allow=always submodule --quiet add --force "$repo" lib/sub) how
+	git clone -q . ../super
+	cd ../super
+	for how in 'update-index --index-version 4' 'update-index --index-version 2' 'update-index --split-index' \
+		'update-index --no-split-index'; do
+		git $how
+		git "${add[@]}"
+		echo x >"$RANDOM"
+		git add .
+		git commit -qm sub
+		refused_for_submodules
+		# It is gone from the index, and what git commits in it would still go to .git/modules.
+		git rm -q --cached lib/sub
+		refused_for_submodules
+		git reset -q --hard
+		git submodule --quiet deinit lib/sub
+		taken
+		git rm -q lib/sub
+		taken
+		git commit -qm removed
+		taken
+		[ -d .git/modules/lib/sub ]
+	done
+	# One that was added as it is, with its repository in it.
+	git clone -q "$repo" inner
+	taken
+	git -c advice.addEmbeddedRepo=false add inner
+	refused_for_submodules
+	git commit -qm inner
+	refused_for_submodules
+	mv inner ../inner
+	taken
+	mkdir inner
+	taken
+}
+
 @test "a resource that is a linked worktree or has submodules can be named as a directory" {
 	repository
 	git worktree add -q ../linked
