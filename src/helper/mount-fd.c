@@ -134,11 +134,9 @@ int mount_attach_at(int mount_fd, int target_fd)
 	return 0;
 }
 
-int mount_attach_in(int mount_fd, int dir_fd, const char *name)
+int mount_bind_here(const char *path)
 {
-	if (move_mount(mount_fd, "", dir_fd, name, MOVE_MOUNT_F_EMPTY_PATH) < 0)
-		return -errno;
-	return 0;
+	return mount(path, path, NULL, MS_BIND | MS_REC, NULL) < 0 ? -errno : 0;
 }
 
 int mount_attach(int mount_fd, const char *path)

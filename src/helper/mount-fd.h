@@ -27,8 +27,8 @@ int mount_cut(int fd, uint64_t set);
 /* MOUNT_FD, in any form, at PATH, which holds no link in any component (-ELOOP). */
 int mount_attach(int mount_fd, const char *path);
 int mount_attach_at(int mount_fd, int target_fd);
-/* At NAME in DIR_FD; the last component is not followed. */
-int mount_attach_in(int mount_fd, int dir_fd, const char *name);
+/* PATH, relative to the current directory, is bound there once more, with all that is mounted below it. */
+int mount_bind_here(const char *path);
 /* PATH, no link in any component, O_PATH. */
 int mount_open_target(const char *path, int *ret_fd);
 

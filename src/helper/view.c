@@ -305,61 +305,81 @@ bool view_is_writable(const struct view *v)
 	       ((v->kind == VIEW_SCRATCH || v->kind == VIEW_PRIVATE) && v->mount_fd != FD_NONE);
 }
 
-/* The plan may have something else in the place of a directory, or nothing. There can be many, nearly all of them
- * directly in the scratch view: no call more for these than is needed. */
-static int take_part(struct view *v, const struct view *scratch)
+/* The plan may have something else in the place of a directory, or nothing. */
+static bool is_no_dir(int r)
 {
-	const char *name = v->target + strlen(scratch->target) + 1;
-	cleanup_close int dir_fd = FD_NONE;
-	cleanup_close int mount_fd = FD_NONE;
-	int at_fd = scratch->mount_fd;
-	struct stat st;
-	int r = 0;
-
-	if (strchr(name, '/')) {
-		cleanup_free char *dir = xstrdup(v->target);
-
-		name = strrchr(v->target, '/') + 1;
-		dir[name - v->target - 1] = '\0';
-		r = mount_open_target(dir, &dir_fd);
-		at_fd = dir_fd;
-	}
-	if (r == 0)
-		r = mount_clone_at(at_fd, name, &mount_fd);
-	if (r == -ENOENT || r == -ENOTDIR || r == -ELOOP)
-		return 0;
-	if (r == 0 && fstat(mount_fd, &st) < 0)
-		r = -errno;
-	if (r < 0 || !S_ISDIR(st.st_mode))
-		return r;
-	if (v->kind == VIEW_PRIVATE) {
-		v->mount_fd = take_fd(&mount_fd);
-		return 0;
-	}
-	r = mount_change(mount_fd, MOUNT_ALL, MOUNT_ATTR_RDONLY, 0);
-	return r < 0 ? r : mount_attach_in(mount_fd, at_fd, name);
+	return r == -ENOENT || r == -ENOTDIR || r == -ELOOP;
 }
 
-static int take_parts(struct views *views, const struct view *scratch, enum view_kind kind,
-                      struct failure *f)
+static int take_private(struct view *v, struct failure *f)
 {
-	for (size_t i = 0; i < views->n; i++) {
-		struct view *v = &views->v[i];
-		int r = v->kind == kind && is_below(v->target, scratch->target)
-		                ? take_part(v, scratch)
-		                : 0;
+	cleanup_free char *dir = xstrdup(v->target);
+	char *name = strrchr(dir, '/') + 1;
+	cleanup_close int dir_fd = FD_NONE;
+	cleanup_close int mount_fd = FD_NONE;
+	struct stat st;
+	int r;
 
+	name[-1] = '\0';
+	r = mount_open_target(dir, &dir_fd);
+	if (r == 0)
+		r = mount_clone_at(dir_fd, name, &mount_fd);
+	if (r == 0 && fstat(mount_fd, &st) < 0)
+		r = -errno;
+	if (is_no_dir(r) || (r == 0 && !S_ISDIR(st.st_mode)))
+		return 0;
+	if (r < 0)
+		return failure_set(f, REPLY_VIEW, r, "bind '%s'", v->target);
+	v->mount_fd = take_fd(&mount_fd);
+	return 0;
+}
+
+/*
+ * There can be many: one call for each. All are bound by their paths in the view, which follows no link meanwhile
+ * (Linux 5.14), and then made read-only at once. By its dot a path is that of a directory, or an error.
+ */
+static int bind_all_fixed(const struct views *views, const struct view *scratch, struct failure *f)
+{
+	int r = mount_change(scratch->mount_fd, MOUNT_ONE, MOUNT_ATTR_NOSYMFOLLOW, 0);
+
+	if (r == 0 && fchdir(scratch->mount_fd) < 0)
+		r = -errno;
+	for (size_t i = 0; r == 0 && i < views->n; i++) {
+		const struct view *v = &views->v[i];
+		char path[PATH_MAX];
+
+		if (v->kind != VIEW_FIXED || !is_below(v->target, scratch->target))
+			continue;
+		(void)snprintf(path, sizeof(path), "%s/.", v->target + strlen(scratch->target) + 1);
+		r = mount_bind_here(path);
+		if (is_no_dir(r))
+			r = 0;
 		if (r < 0)
 			return failure_set(f, REPLY_VIEW, r, "bind '%s'", v->target);
 	}
-	return 0;
+	if (r == 0)
+		r = mount_change(scratch->mount_fd, MOUNT_ALL, MOUNT_ATTR_RDONLY,
+		                 MOUNT_ATTR_NOSYMFOLLOW);
+	if (r == 0)
+		r = mount_change(scratch->mount_fd, MOUNT_ONE, 0, MOUNT_ATTR_RDONLY);
+	return r < 0 ? failure_set(f, REPLY_VIEW, r, "make directories of '%s' read-only",
+	                           scratch->target)
+	             : 0;
 }
 
 int views_take_parts(struct views *views, const struct view *scratch, struct failure *f)
 {
-	int r = take_parts(views, scratch, VIEW_PRIVATE, f);
+	bool any = false;
+	int r = 0;
 
-	return r < 0 ? r : take_parts(views, scratch, VIEW_FIXED, f);
+	for (size_t i = 0; r == 0 && i < views->n; i++) {
+		struct view *v = &views->v[i];
+
+		any |= v->kind == VIEW_FIXED;
+		if (v->kind == VIEW_PRIVATE && is_below(v->target, scratch->target))
+			r = take_private(v, f);
+	}
+	return r < 0 || !any ? r : bind_all_fixed(views, scratch, f);
 }
 
 /* What a command opened it opened by the one mount that there is of it, since the filter lets nobody make

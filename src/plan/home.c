@@ -16,6 +16,7 @@
 #include "fs/walk.h"
 #include "util/cleanup.h"
 #include "util/mem.h"
+#include "util/strbuf.h"
 
 extern char **environ;
 
@@ -134,41 +135,54 @@ static void collect_private(struct home *h, const struct exec_wishes *wishes)
 	add_variables(h, &wishes->env);
 }
 
-static bool is_private(const struct home *h, const char *path)
-{
-	for (size_t i = 0; i < h->private.n; i++)
-		if (path_below(path, h->private.v[i]))
-			return true;
-	return false;
-}
-
 /* ---- what is only read ---- */
 
-static bool is_view(const struct home *h, const char *path)
+enum part {
+	PART_FIXED = 0,
+	PART_GIVEN, /* private, or as the caller of the command says */
+	PART_OPEN,  /* a place in it has to be made, which only the layer allows */
+};
+
+/* One of the first N views. */
+static bool is_view(const struct home *h, size_t n, const char *path)
 {
-	for (size_t i = 0; i < h->views->n; i++)
+	for (size_t i = 0; i < n; i++)
 		if (strcmp(h->views->v[i].target, path) == 0)
 			return true;
 	return false;
 }
 
-/* A place in it has to be made, which only the layer allows. */
-static bool stays_open(const struct home *h, const char *dir)
+static bool holds_missing(const char *dir, size_t len, const char *path)
 {
-	for (size_t i = 0; i < h->private.n; i++)
-		if (is_inside(h->private.v[i], dir) && is_missing(h->private.v[i]))
-			return true;
-	return h->views->to && is_inside(h->views->to, dir) && is_missing(h->views->to);
+	return strncmp(path, dir, len) == 0 && path[len] == '/' && is_missing(path);
+}
+
+/* Of the directory PATH; what is around it is open. There can be many. */
+static enum part part_of(const struct home *h, const char *path)
+{
+	size_t len = strlen(path);
+	bool open = h->views->to && holds_missing(path, len, h->views->to);
+
+	if (is_view(h, h->given, path))
+		return PART_GIVEN;
+	for (size_t i = 0; i < h->private.n; i++) {
+		if (strcmp(h->private.v[i], path) == 0)
+			return PART_GIVEN;
+		open |= holds_missing(path, len, h->private.v[i]);
+	}
+	return open ? PART_OPEN : PART_FIXED;
 }
 
 static int fix_entries(struct home *h, const char *dir);
 
 static int fix_entry(struct home *h, const char *path)
 {
-	if (is_view(h, path) || is_private(h, path))
-		return 0;
-	if (stays_open(h, path))
+	enum part part = part_of(h, path);
+
+	if (part == PART_OPEN)
 		return fix_entries(h, path);
+	if (part == PART_GIVEN)
+		return 0;
 	return views_add(
 		h->views,
 		&(struct exec_view){ .kind = EXEC_VIEW_FIXED, .target = path, .source = path });
@@ -188,7 +202,9 @@ static int fix_entries(struct home *h, const char *dir)
 {
 	cleanup_close int dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	cleanup_dirlist struct dirlist list = DIRLIST_INIT;
+	cleanup_strbuf struct strbuf path = STRBUF_INIT;
 	bool is_home = strcmp(dir, h->path) == 0;
+	size_t len = strlen(dir) + 1;
 	int r = dir_fd < 0 ? -errno : dirlist_read_fresh(dir_fd, &list);
 
 	/* Of another user's home, which HOME names: the command can change nothing in it either. */
@@ -196,11 +212,14 @@ static int fix_entries(struct home *h, const char *dir)
 		return 0;
 	if (r < 0)
 		return error_sys(h->err, r, "read", dir);
+	strbuf_puts(&path, dir);
+	strbuf_putc(&path, '/');
 	for (size_t i = 0; r == 0 && i < list.n; i++) {
-		cleanup_free char *path = xasprintf("%s/%s", dir, list.v[i].name);
-
-		if (!(is_home && list.v[i].name[0] == '.') && is_dir(dir_fd, &list.v[i]))
-			r = fix_entry(h, path);
+		if ((is_home && list.v[i].name[0] == '.') || !is_dir(dir_fd, &list.v[i]))
+			continue;
+		strbuf_truncate(&path, len);
+		strbuf_puts(&path, list.v[i].name);
+		r = fix_entry(h, strbuf_str(&path));
 	}
 	return r;
 }
@@ -231,7 +250,7 @@ static int show_private(struct home *h)
 	for (size_t i = 0; r == 0 && i < h->private.n; i++) {
 		const char *path = h->private.v[i];
 
-		if (is_fixed(h, path) && !is_given(h, path) && !is_view(h, path))
+		if (is_fixed(h, path) && !is_given(h, path) && !is_view(h, h->views->n, path))
 			r = views_add(h->views, &(struct exec_view){ .kind = EXEC_VIEW_PRIVATE,
 			                                             .target = path,
 			                                             .source = path });
