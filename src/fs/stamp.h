@@ -8,7 +8,7 @@
 
 /*
  * Creates (or touches) the file NAME and gives its ctime T0. When the filesystem has multigrain
- * timestamps (two stamps with a stat between them differ) any later change has ctime >= T0 and
+ * timestamps (stamps with a stat between them differ) any later change has ctime >= T0 and
  * no wait is needed; else waits out one clock tick, so that any later change has ctime > T0.
  */
 int stamp_make(int dir_fd, const char *name, int64_t *ret_t0, bool *ret_multigrain);
