@@ -460,6 +460,7 @@ static int execute_here(struct client *c, struct named *p)
 		return 1;
 	}
 	p->spent = true;
+	c->effects = true;
 	copy_verb(&v, &p->verb);
 	verb_run(c, &v);
 	return 1;
@@ -617,7 +618,7 @@ int batch_take(struct client *c, const struct wire_message *m)
 static void take_ready(struct client *c)
 {
 	c->holds--;
-	c->copying = c->forwarded = false;
+	c->copying = c->forwarded = c->in_part = false;
 	c->copies = 0;
 	promises_done(&c->promises);
 	c->failed = c->unit == UNIT_BLOCK && c->h->status_bad;
@@ -674,6 +675,7 @@ void batch_answer(struct client *c, const struct wire_message *m)
 		c->copying = !c->copy_over;
 	if (p && answers(m->type, p->type)) {
 		swallow = p->swallow;
+		c->in_part = m->type == 's' || (c->in_part && p->type != 'E');
 		batch_note_done(c, &p->verb);
 		c->copies -= p->copy;
 		c->copying &= !p->copy;
@@ -684,17 +686,17 @@ void batch_answer(struct client *c, const struct wire_message *m)
 }
 
 /* A simple query in the middle: the batch ends here, but for one that has failed: that goes on to its
- * Sync. Where all went well there is none: behind it the query would see what a portal that was executed in part
- * has changed. */
+ * Sync. Behind a portal that was executed in part none is sent, by which the query would see what that has
+ * changed; but in a block that had failed, and behind a SET, since what became of these is said at a Sync. */
 bool batch_leave(struct client *c)
 {
 	if (c->forwarded && !c->syncing && promise_next(&c->promises)) {
 		flush(c);
 		return false;
 	}
-	if (c->forwarded && !c->syncing && !c->errored && c->effects) {
+	if (c->forwarded && !c->syncing && !c->errored && c->in_part && !c->failed && !c->sets) {
 		holder_expect_no_more(c->h);
-		c->forwarded = c->effects = false;
+		c->forwarded = c->effects = c->in_part = false;
 	}
 	if (!settled(c))
 		return false;

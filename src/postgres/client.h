@@ -90,6 +90,7 @@ struct client {
 	bool skip;      /* to the next Sync */
 	bool forwarded; /* the server knows of the batch: it wants a Sync */
 	bool effects;   /* something was bound or executed */
+	bool in_part;   /* the last portal that was executed has more to give */
 	bool executed; /* something was executed, in the unit; what follows in the batch is in a pipeline */
 	bool syncing;   /* a Sync of ours is under way */
 	bool flushed;   /* since the last message */

@@ -492,6 +492,13 @@ CONVERSATIONS = {
                                            FLUSH + query(b"update t set v = 'z' where id < 3"), FLUSH + query(b'begin'),
                                            query(b'select v from t where id < 3 for update'))] +
                              [(run(b'select 1') + SYNC, 1), (query(b'rollback; select * from t order by 1'), 1)],
+    'a query without a Sync': [(query(b'begin; savepoint a'), 1), (bind(b'', b'nothing') + SYNC, 1), (query(b'insert into n values (1)'), 1),
+                               (run(b'rollback to a') + query(b'insert into n values (2)'), 1), (run(b'select 1/0') + SYNC, 1),
+                               (run(b'rollback to a') + FLUSH + query(b'commit'), 1), (query(b'select * from n'), 1),
+                               (run(b'set transaction read only') + close(b'S', b'nothing') + FLUSH + query(b'delete from n'), 1),
+                               (run(b"set application_name = 'x'") + FLUSH + query(b'begin'), 1), (query(b'rollback'), 1),
+                               (run(b'set session characteristics as transaction read only') + query(b'begin'), 1),
+                               (query(b'show transaction_read_only; rollback'), 1), (query(b'delete from n'), 1)],
     'copies': [(run(b'copy t from stdin') + SYNC + message(b'd', b'60\tx\n') + message(b'c', b'') + SYNC, 1),
                (run(b'copy t from stdin') + message(b'd', b'61\tx\n') + FLUSH + message(b'c', b'') + SYNC, 1),
                (run(b'copy t from stdin') + message(b'd', b'62\tx\n') + message(b'f', b'no\0') + SYNC, 1),
