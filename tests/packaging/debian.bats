@@ -72,6 +72,9 @@ layered() {
 		"$ATOLL_SOURCE_ROOT/packaging/debian/tests/command"
 	[[ $output == *'rolled back p'* ]]
 	[ "$(readlink "$root"/usr/lib/*/libatoll.so.0)" = libatoll.so.0.1.0 ]
+	# As the links in the pages want them; install.bats follows those.
+	[ -s "$root/usr/share/doc/atoll/docs/schema/README.md" ]
+	[ -z "$(find "$root/usr/share/doc/atoll" -name '*.md.gz')" ]
 }
 
 @test "installed packages work and leave nothing behind" {
@@ -84,11 +87,20 @@ layered() {
 		of_atoll >/mnt/before
 		dpkg -i "$packages"/atoll_*.deb "$packages"/atolld_*.deb "$packages"/libatoll0_*.deb \
 			"$packages"/libatoll-dev_*.deb
+		find /etc/systemd -name 'atolld*' | sed 's/^/enabled: /'
+		# As systemctl enable does it.
+		for manager in system user; do
+			mkdir -p /etc/systemd/$manager/sockets.target.wants
+			ln -s /lib/systemd/$manager/atolld.socket /etc/systemd/$manager/sockets.target.wants/
+		done
+		find /etc/systemd -name 'atolld*' | sed 's/^/link: /'
 		for test in packaging/debian/tests/command packaging/debian/tests/daemon \
 			packaging/debian/tests/library; do
 			env ATOLL_HELPER=/nonexistent/helper "$test"
 		done
 		man --version >/dev/null 2>&1 && man -w atoll || ls /usr/share/man/man1/atoll.1.gz
+		dpkg --remove atolld
+		find /etc/systemd -name 'atolld*' | sed 's/^/left: /'
 		dpkg --purge atolld atoll libatoll-dev libatoll0
 		of_atoll | diff /mnt/before -
 	SCRIPT
@@ -96,5 +108,9 @@ layered() {
 	[ "$status" -eq 0 ]
 	[ "$(grep -c 'consumer: atoll .* works' <<<"$output")" -eq 2 ]
 	[[ $output == *'rolled back p'* ]]
+	# Nothing is enabled by itself, and what the administrator enabled goes with the package.
+	[[ $output != *'enabled: '* ]]
+	[[ $output == *'link: /etc/systemd/system/'* && $output == *'link: /etc/systemd/user/'* ]]
+	[[ $output != *'left: '* ]]
 	! dpkg -s libatoll0 2>/dev/null
 }

@@ -75,7 +75,7 @@ compile_and_run() {
 		include/atoll.h \
 		"$ATOLL_LIB_DIR/libatoll.so" "$ATOLL_LIB_DIR/libatoll.so.0" \
 		"$ATOLL_LIB_DIR/pkgconfig/atoll.pc" share/man/man1/atoll.1 \
-		share/doc/atoll/README.md share/doc/atoll/design/commit-protocol.md; do
+		share/doc/atoll/README.md share/doc/atoll/docs/design/commit-protocol.md; do
 		[ -s "$top/$file" ] || {
 			echo "$file is missing"
 			return 1
@@ -86,6 +86,25 @@ compile_and_run() {
 	[ -z "$output" ]
 	# Modes for everybody, set-id for nobody.
 	[ -z "$(find "$stage" -perm /7022 ! -type l)" ]
+}
+
+# links DIRECTORY: each link of a page below it, to another page or a file there, leads somewhere.
+links() {
+	local page target n=0
+	while read -r page; do
+		while read -r target; do
+			n=$((n + 1))
+			[ -s "$(dirname "$page")/$target" ] || {
+				echo "$page: link to $target leads nowhere"
+				return 1
+			}
+		done < <(grep -oE '\]\([^)# ]+' "$page" | sed 's/^](//' | grep -v :)
+	done < <(find -L "$1" -name '*.md')
+	[ "$n" -ge 50 ]
+}
+
+@test "installed the links of the documentation lead somewhere" {
+	links "$top/share/doc/atoll"
 }
 
 @test "installed the library has its name and its version, and exports no other" {
