@@ -41,6 +41,7 @@ static const char *const known_caches[] = {
 	"/.cache",
 	"/.cargo/git",
 	"/.cargo/registry",
+	"/.config/go/telemetry",
 	"/.gradle/caches",
 	"/.m2/repository",
 	"/.npm",
