@@ -18,8 +18,8 @@
  * The library shows fields and hides the lines they came in: a line may have ended in a bare LF, a NUL
  * may have cut a value short, a field without a name is dropped, and a folded line is joined to the
  * name before it. But it works where the bytes were received: names and values point into the head, and
- * each CR LF has become two NULs. So what was between them shows in the distances. Later versions are
- * strict when asked (MHD_OPTION_CLIENT_DISCIPLINE_LVL), and work in another way.
+ * each CR LF has become two NULs. So what was between them shows in the distances. Later versions work in
+ * another way, and refuse such lines by themselves (start_one() in daemon/serve.c asks for it).
  */
 #define LAYOUT_IS_KNOWN (MHD_VERSION < 0x00097700)
 

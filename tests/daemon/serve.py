@@ -322,7 +322,7 @@ def counts_what_it_does(top):
     with Daemon(top) as d:
         for _ in range(3):
             d.ask('GET /healthz')
-        d.raw(GOOD.replace(b'\r\n', b'\n'))
+        d.raw(GOOD.replace(b'/healthz', b'//healthz'))
         # An answer is counted once it was sent, which whoever has it may notice before.
         end = time.monotonic() + PATIENCE
         for asked in itertools.count():
