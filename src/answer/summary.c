@@ -498,20 +498,21 @@ static bool has_remark(const struct atoll_change *c, const char *remark)
 	return own && strcmp(own, remark) == 0;
 }
 
-/* Each is a line of its own, with a few of the names. */
+/* Each is a line of its own, with a few of the names; where there is no room, a number. */
 static const struct {
 	unsigned bit; /* of what a change is; 0: see is_tree_deleted() */
-	const char *text;
+	const char *text, *brief;
 } apart[] = {
-	{ ATOLL_CHANGE_CONFLICT, "conflict, changed outside the plan too" },
-	{ ATOLL_CHANGE_SETUID, "set-id bits, taken off without --allow setuid" },
-	{ ATOLL_CHANGE_SPECIAL, "device, socket or FIFO, not committed without --allow special" },
+	{ ATOLL_CHANGE_CONFLICT, "conflict, changed outside the plan too", "conflicts" },
+	{ ATOLL_CHANGE_SETUID, "set-id bits, taken off without --allow setuid", "set-id bits" },
+	{ ATOLL_CHANGE_SPECIAL, "device, socket or FIFO, not committed without --allow special",
+	  "special files" },
 	{ ATOLL_CHANGE_GIT_PROGRAM,
-	  "git would run a program, not committed without --allow git-programs" },
+	  "git would run a program, not committed without --allow git-programs", "git programs" },
 	{ ATOLL_CHANGE_DATABASE,
-	  "SQLite database, replaced as a file unless it is given with --sqlite" },
-	{ ATOLL_CHANGE_ESCAPING_LINK, "link that leaves its tree" },
-	{ 0, "deleted with all that was in it" },
+	  "SQLite database, replaced as a file unless it is given with --sqlite", "databases" },
+	{ ATOLL_CHANGE_ESCAPING_LINK, "link that leaves its tree", "links outside" },
+	{ 0, "deleted with all that was in it", "deleted trees" },
 };
 
 struct names {
@@ -639,21 +640,63 @@ static size_t put_remarks(struct strbuf *sb, const struct rows *rows, const stru
 	return lines;
 }
 
+static struct names name_apart(const struct rows *rows, const struct summary_view *v, size_t i)
+{
+	struct names names = { 0 };
+
+	if (apart[i].bit)
+		name_changes(&names, rows, v, apart[i].bit);
+	else
+		name_trees(&names, rows, v);
+	return names;
+}
+
 /* Lines that were filled. */
 static size_t put_apart(struct strbuf *sb, const struct rows *rows, const struct summary_view *v)
 {
 	size_t lines = put_git_problems(sb, rows, v);
 
 	for (size_t i = 0; i < sizeof(apart) / sizeof(apart[0]); i++) {
-		struct names names = { 0 };
+		struct names names = name_apart(rows, v, i);
 
-		if (apart[i].bit)
-			name_changes(&names, rows, v, apart[i].bit);
-		else
-			name_trees(&names, rows, v);
 		lines += put_names(sb, v, apart[i].text, &names);
 	}
 	return lines + put_remarks(sb, rows, v);
+}
+
+static void put_number(struct page *page, const char *what, size_t n)
+{
+	cleanup_strbuf struct strbuf item = STRBUF_INIT;
+
+	if (n == 0)
+		return;
+	strbuf_printf(&item, "%s: %zu", what, n);
+	(void)page_add(page, &item, "", "", SIZE_MAX);
+}
+
+/* The same as numbers alone. */
+static size_t put_apart_briefly(struct strbuf *sb, const struct rows *rows,
+                                const struct summary_view *v)
+{
+	struct page page = { .sb = sb, .width = v->width };
+	size_t problems = 0, remarks = 0;
+
+	for (size_t i = 0; i < rows->n_changes; i++) {
+		bool problem = is_git_problem(&rows->changes[i]);
+
+		problems += problem;
+		remarks += !problem && remark_of(&rows->changes[i]);
+	}
+	put_number(&page, "cannot be committed", problems);
+	for (size_t i = 0; i < sizeof(apart) / sizeof(apart[0]); i++) {
+		struct names names = name_apart(rows, v, i);
+
+		put_number(&page, apart[i].brief, names.n);
+		strbuf_done(&names.text);
+	}
+	put_number(&page, "remarks", remarks);
+	strbuf_putc(sb, '\n');
+	return page.lines;
 }
 
 /* ---- the whole ---- */
@@ -669,6 +712,11 @@ void summary_add(struct strbuf *sb, const struct summary_view *v,
 		return;
 	rows_init(&rows, changes, n);
 	lines = put_apart(&below, &rows, v);
+	/* One line is for the changes themselves. */
+	if (lines > 1 && lines >= v->lines) {
+		strbuf_truncate(&below, 0);
+		lines = put_apart_briefly(&below, &rows, v);
+	}
 	put_changes(sb, v, &rows, lines < v->lines ? v->lines - lines : 1);
 	if (below.len)
 		strbuf_printf(sb, "%s%s%s", v->paint[PAINT_BAD], strbuf_str(&below),

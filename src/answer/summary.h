@@ -5,6 +5,8 @@
  *
  *   2,041 new below node_modules/   M package.json   A package-lock.json   branch main: 2 commits
  *   git would run a program (not committed without --allow git-programs): .git/hooks/post-commit
+ *
+ * Where that does not fit, what is apart becomes numbers, too: "conflicts: 2   git programs: 1".
  */
 #ifndef ANSWER_SUMMARY_H
 #define ANSWER_SUMMARY_H
@@ -20,7 +22,7 @@ struct summary_view {
 	const char *
 		here; /* current directory: what lies below it is named from there. NULL: nothing is */
 	size_t width; /* of a line */
-	size_t lines; /* to fill at most; one for each kind of line is always there */
+	size_t lines; /* to fill at most; what is apart and one line of changes are always there */
 	const char *paint[PAINT_END_]; /* "" each: none */
 };
 

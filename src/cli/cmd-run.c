@@ -98,6 +98,8 @@ static void say_status(struct strbuf *sb, const struct atoll_exec_status *status
 		strbuf_printf(sb, "exit %d\n", status->exit_code);
 }
 
+#define QUESTION "[c]ommit  [d]iff  [k]eep  [x] discard ? "
+
 /* What there is to decide about, on half the screen together with the question. */
 static char *describe(const struct cli *c, const struct changes *ch,
                       const struct atoll_exec_status *status)
@@ -106,7 +108,7 @@ static char *describe(const struct cli *c, const struct changes *ch,
 	cleanup_free char *here = realpath(".", NULL);
 	struct winsize size = { 0 };
 	struct summary_view v = { .here = here };
-	size_t taken = 1; /* lines: by the question */
+	size_t taken; /* lines: by the question and how the command ended */
 
 	(void)ioctl(STDERR_FILENO, TIOCGWINSZ, &size);
 	v.width = size.ws_col ? size.ws_col : DIFF_WIDTH;
@@ -114,7 +116,7 @@ static char *describe(const struct cli *c, const struct changes *ch,
 	for (int i = 0; i < PAINT_END_; i++)
 		v.paint[i] = cli_paint(c, stderr, (enum paint)i);
 	say_status(&sb, status);
-	taken += sb.len > 0;
+	taken = 1 + (strlen(QUESTION) - 1) / v.width + (sb.len > 0);
 	v.lines = v.lines > taken ? v.lines - taken : 1;
 	summary_add(&sb, &v, ch->v, ch->n);
 	return strbuf_take(&sb);
@@ -142,7 +144,7 @@ static void show_patch(struct cli *c)
 static enum decision ask(struct cli *c, const char *above)
 {
 	struct question q = { .above = above,
-		              .text = "[c]ommit  [d]iff  [k]eep  [x] discard ? ",
+		              .text = QUESTION,
 		              .choices = "c: commit, d: show the diff, k: keep the plan and decide "
 		                         "later, x: discard the changes",
 		              .answers = answers };

@@ -205,6 +205,16 @@ static void what_does_not_fit_becomes_numbers(void **state)
 	free(changes);
 }
 
+/* Lines as a terminal of WIDTH columns shows them. */
+static size_t lines_shown(const char *said, size_t width)
+{
+	size_t used = 0;
+
+	for (const char *at = said; *at; at += strcspn(at, "\n") + 1)
+		used += 1 + (strcspn(at, "\n") - 1) / width;
+	return used;
+}
+
 /* However many there are, and however long their names. */
 static void it_never_has_more_lines_than_there_are(void **state)
 {
@@ -222,12 +232,31 @@ static void it_never_has_more_lines_than_there_are(void **state)
 	}
 	for (size_t lines = 1; lines < 40; lines++) {
 		cleanup_free char *said = summarize(changes, MOST, 40, lines);
-		size_t used = 0;
 
-		for (const char *at = said; *at; at += strcspn(at, "\n") + 1)
-			used += 1 + (strcspn(at, "\n") - 1) / 40;
-		assert_true(used <= lines);
+		assert_true(lines_shown(said, 40) <= lines);
 	}
+}
+
+static void what_is_apart_becomes_numbers_on_a_small_screen(void **state)
+{
+	static const struct made made[] = {
+		{ M, FILE_MODE, "both/changed", NULL, ATOLL_CHANGE_CONFLICT, NULL },
+		{ M, FILE_MODE, "both/sides", NULL, ATOLL_CHANGE_CONFLICT, NULL },
+		{ A, S_IFREG | 04755, "bin/set-id", NULL, ATOLL_CHANGE_SETUID, NULL },
+		{ A, FILE_MODE, ".git/hooks/post-commit", NULL, ATOLL_CHANGE_GIT_PROGRAM, NULL },
+		{ .path = NULL },
+	};
+	struct atoll_change changes[4];
+	size_t n = fill(changes, made);
+	cleanup_free char *wide = summarize(changes, n, 100, 6);
+	cleanup_free char *narrow = summarize(changes, n, 20, 4);
+
+	(void)state;
+	assert_non_null(
+		strstr(wide, "conflict, changed outside the plan too: both/changed, both/sides\n"));
+	assert_true(lines_shown(wide, 100) <= 6);
+	assert_non_null(strstr(narrow, "conflicts: 2\nset-id bits: 1\ngit programs: 1\n"));
+	assert_true(lines_shown(narrow, 20) <= 4);
 }
 
 static void only_times_is_said_of_nothing_else(void **state)
@@ -273,6 +302,7 @@ int main(void)
 		cmocka_unit_test(each_kind_has_its_words),
 		cmocka_unit_test(what_does_not_fit_becomes_numbers),
 		cmocka_unit_test(it_never_has_more_lines_than_there_are),
+		cmocka_unit_test(what_is_apart_becomes_numbers_on_a_small_screen),
 		cmocka_unit_test(only_times_is_said_of_nothing_else),
 	};
 
