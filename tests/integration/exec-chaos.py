@@ -42,7 +42,8 @@ class World:
         self.top = Path(tempfile.mkdtemp(prefix='atoll-chaos.', dir='/var/tmp'))
         self.root = self.top / 'root'
         self.root.mkdir()
-        shutil.copy(ALONE, self.top / 'alone')
+        program = shutil.copy(ALONE, self.top / 'alone')
+        self.alone = [ATOLL, 'exec', 'p', '--ro', program, '--', program]
         # The search for leaks has a process of its own, whose death leaves the other waiting for ever.
         self.env = dict(os.environ, ATOLL_HOME=str(self.top / 'home'), LC_ALL='C.UTF-8',
                         ASAN_OPTIONS=os.environ.get('ASAN_OPTIONS', '') + ':detect_leaks=0')
@@ -72,7 +73,7 @@ class World:
 
     def start(self, out):
         worker = subprocess.Popen(
-            [ATOLL, 'exec', 'p', '--', str(self.top / 'alone'), self.top.name, str(random.randrange(15000))],
+            [*self.alone, self.top.name, str(random.randrange(15000))],
             env=self.env, cwd=self.root, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.DEVNULL)
         worker.began = time.monotonic()
         return worker
@@ -148,7 +149,7 @@ def der_14_a_slow_death_is_waited_for():
     with World() as w, open(w.top / 'said', 'ab') as out:
         for victims in ('atoll', 'helper', 'both'):
             worker = subprocess.Popen(
-                [ATOLL, 'exec', 'p', '--', str(w.top / 'alone'), w.top.name, '100000000', str(SLOW_MIB)],
+                [*w.alone, w.top.name, '100000000', str(SLOW_MIB)],
                 env=w.env, cwd=w.root, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL)
             same(worker.stdout.readline(), b'big\n', 'it begins')
