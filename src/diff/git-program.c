@@ -1,366 +1,533 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "diff/git-program.h"
 
-#include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
+#include "diff/git-directory.h"
+#include "diff/git-settings.h"
+#include "diff/other-settings.h"
 #include "diff/tree-impl.h"
-#include "fs/atomic.h"
-#include "fs/resolve.h"
+#include "fs/copy.h"
 #include "util/cleanup.h"
-#include "util/gitconfig.h"
-#include "util/list.h"
+#include "util/error.h"
 #include "util/mem.h"
+#include "util/strbuf.h"
 
 #define CONFIG_MAX (1u << 20)
 #define SMALL_MAX  4096u
+#define RECENT     8u     /* directories that were judged last: several entries of each change */
+#define FOUND_MAX  10000u /* further ones are not named */
 
-/* ---- settings ---- */
-
-enum rule { ANY = 0, BOOL, URL, UPDATE };
-
-/* Keys that start nothing, whatever their value, or with such a value. "*" is any subsection or name. */
-static const struct {
-	const char *section;
-	bool has_subsection;
-	const char *name;
-	enum rule rule;
-} harmless[] = {
-	{ "core", false, "repositoryformatversion", ANY },
-	{ "core", false, "filemode", ANY },
-	{ "core", false, "bare", ANY },
-	{ "core", false, "logallrefupdates", ANY },
-	{ "core", false, "ignorecase", ANY },
-	{ "core", false, "precomposeunicode", ANY },
-	{ "core", false, "symlinks", ANY },
-	{ "core", false, "autocrlf", ANY },
-	{ "core", false, "safecrlf", ANY },
-	{ "core", false, "eol", ANY },
-	{ "core", false, "whitespace", ANY },
-	{ "core", false, "quotepath", ANY },
-	{ "core", false, "abbrev", ANY },
-	{ "core", false, "compression", ANY },
-	{ "core", false, "worktree", ANY },
-	{ "core", false, "sharedrepository", ANY },
-	{ "core", false, "sparsecheckout", ANY },
-	{ "core", false, "sparsecheckoutcone", ANY },
-	{ "core", false, "untrackedcache", ANY },
-	{ "core", false, "preloadindex", ANY },
-	{ "core", false, "commitgraph", ANY },
-	{ "core", false, "multipackindex", ANY },
-	{ "core", false, "fsmonitor", BOOL },
-	{ "extensions", false, "*", ANY },
-	{ "remote", true, "url", URL },
-	{ "remote", true, "pushurl", URL },
-	{ "remote", true, "fetch", ANY },
-	{ "remote", true, "push", ANY },
-	{ "remote", true, "mirror", ANY },
-	{ "remote", true, "tagopt", ANY },
-	{ "remote", true, "prune", ANY },
-	{ "remote", true, "promisor", ANY },
-	{ "remote", true, "partialclonefilter", ANY },
-	{ "remote", true, "gh-resolved", ANY },
-	{ "remote", false, "pushdefault", ANY },
-	{ "branch", true, "remote", ANY },
-	{ "branch", true, "pushremote", ANY },
-	{ "branch", true, "merge", ANY },
-	{ "branch", true, "rebase", ANY },
-	{ "branch", true, "description", ANY },
-	{ "branch", true, "gh-merge-base", ANY },
-	{ "branch", true, "vscode-merge-base", ANY },
-	{ "branch", false, "autosetupmerge", ANY },
-	{ "branch", false, "autosetuprebase", ANY },
-	{ "submodule", true, "url", URL },
-	{ "submodule", true, "active", ANY },
-	{ "submodule", true, "branch", ANY },
-	{ "submodule", true, "ignore", ANY },
-	{ "submodule", true, "update", UPDATE },
-	{ "submodule", false, "active", ANY },
-	{ "submodule", false, "recurse", ANY },
-	{ "user", false, "*", ANY },
-	{ "author", false, "*", ANY },
-	{ "committer", false, "*", ANY },
-	{ "init", false, "defaultbranch", ANY },
-	{ "pull", false, "rebase", ANY },
-	{ "pull", false, "ff", ANY },
-	{ "push", false, "default", ANY },
-	{ "push", false, "autosetupremote", ANY },
-	{ "push", false, "followtags", ANY },
-	{ "fetch", false, "prune", ANY },
-	{ "fetch", false, "parallel", ANY },
-	{ "merge", false, "ff", ANY },
-	{ "merge", false, "conflictstyle", ANY },
-	{ "rebase", false, "autostash", ANY },
-	{ "rebase", false, "autosquash", ANY },
-	{ "rerere", false, "enabled", ANY },
-	{ "commit", false, "gpgsign", BOOL },
-	{ "tag", false, "gpgsign", BOOL },
-	{ "gc", false, "auto", ANY },
-	{ "gc", false, "autodetach", ANY },
-	{ "maintenance", false, "auto", ANY },
-	{ "maintenance", false, "strategy", ANY },
-	{ "index", false, "version", ANY },
-	{ "feature", false, "manyfiles", ANY },
-	{ "lfs", false, "repositoryformatversion", ANY },
-	{ "lfs", true, "access", ANY },
+struct finder {
+	const struct tree_state *after;
+	struct tree_state before;
+	const char *root;
+	bool is_hooks; /* the resource itself is a git directory's `hooks` */
+	const char *recent[RECENT];
+	size_t next;
+	struct strlist *ret;
 };
 
-/* "ext::sh -c ..." names a program that speaks the protocol; an option is no address. */
-static bool is_address(const char *value)
-{
-	size_t len = 0;
+/* A git directory, and the changed entry for which it is judged. */
+struct judged {
+	struct finder *f;
+	const char *dir;
+	const char *trigger;
+	bool was; /* one before the batch, too */
+};
 
-	while (isalnum((unsigned char)value[len]) ||
-	       (len && strchr("+-._", value[len]) && value[len]))
-		len++;
-	return *value != '-' && strncmp(value + len, "::", 2) != 0;
+/* ---- paths ---- */
+
+static const char *last_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
 }
 
-static bool value_allowed(enum rule rule, const char *value)
+/* "" of a name in the root. */
+static char *parent_of(const char *path)
 {
-	static const char *const updates[] = { "checkout", "rebase", "merge", "none" };
-	bool is_true;
+	const char *slash = strrchr(path, '/');
 
-	if (rule == ANY || !value)
-		return true;
-	if (rule == BOOL)
-		return gitconfig_bool(value, &is_true) == 0;
-	if (rule == URL)
-		return is_address(value);
-	for (size_t i = 0; i < sizeof(updates) / sizeof(updates[0]); i++)
-		if (strcmp(value, updates[i]) == 0)
+	return xstrndup(path, slash ? (size_t)(slash - path) : 0);
+}
+
+/* The name of the directory at PATH, which may be the root. */
+static const char *name_of(const struct finder *f, const char *path)
+{
+	return last_name(*path ? path : f->root);
+}
+
+/* Is PATH, or a directory around it, named `.git`, or so that it ends so? */
+static bool is_below_git(const char *path)
+{
+	for (;; path++) {
+		size_t len = strcspn(path, "/");
+
+		if (git_directory_name(path, len))
 			return true;
-	return false;
-}
-
-static bool is_harmless(const char *key, const char *value)
-{
-	size_t section = strcspn(key, ".");
-	const char *name = strrchr(key, '.');
-	bool has_subsection = name && name > key + section;
-
-	for (size_t i = 0; name && i < sizeof(harmless) / sizeof(harmless[0]); i++)
-		if (strlen(harmless[i].section) == section &&
-		    strncmp(key, harmless[i].section, section) == 0 &&
-		    harmless[i].has_subsection == has_subsection &&
-		    (strcmp(harmless[i].name, "*") == 0 || strcmp(harmless[i].name, name + 1) == 0))
-			return value_allowed(harmless[i].rule, value);
-	return false;
-}
-
-/* The others of a file, as "key=value". */
-static int collect(void *user, const struct gitconfig_entry *entry)
-{
-	if (!is_harmless(entry->key, entry->value)) {
-		cleanup_free char *line =
-			xasprintf("%s=%s", entry->key, entry->value ? entry->value : "true");
-
-		strlist_add(user, line);
+		path += len;
+		if (!*path)
+			return false;
 	}
-	return 0;
 }
 
-/* A ref or its log may have such a name, too. Git cannot read it as settings. */
-static bool is_ref(const char *text)
+/* A link as a component would lead elsewhere. */
+static bool passes_link(const struct finder *f, const char *path)
 {
-	return strspn(text, "0123456789abcdef") >= 40 || strncmp(text, "ref: ", 5) == 0;
+	for (const char *end = path; *end; end += *end == '/') {
+		cleanup_tree_found struct tree_found found = TREE_FOUND_INIT;
+		cleanup_free char *prefix = NULL;
+
+		end += strcspn(end, "/");
+		prefix = xstrndup(path, (size_t)(end - path));
+		if (tree_state_find(f->after, prefix, &found) != 0 && S_ISLNK(found.st.mode))
+			return true;
+	}
+	return false;
 }
 
-static bool replaces_file(const struct tree_new *e)
+/* Where TEXT leads from directory DIR, as a path of the resource; NULL: out of it, or over a link. */
+static char *lead(const struct finder *f, const char *dir, const char *text)
 {
-	return e->orig_fd != FD_NONE && S_ISREG(e->base_mode);
+	cleanup_free char *from = NULL, *rest_of = NULL;
+	cleanup_strbuf struct strbuf path = STRBUF_INIT;
+	size_t root = strlen(f->root);
+	char *rest;
+
+	if (*text != '/')
+		from = xasprintf("%s/%s", dir, text);
+	else if (strncmp(text, f->root, root) == 0 && (text[root] == '/' || !text[root]))
+		from = xstrdup(text + root);
+	else
+		return NULL;
+	rest = rest_of = xstrdup(from);
+	for (char *name; (name = strsep(&rest, "/")) != NULL;) {
+		if (!*name || strcmp(name, ".") == 0)
+			continue;
+		if (strcmp(name, "..") == 0) {
+			const char *slash = strrchr(strbuf_str(&path), '/');
+
+			if (path.len == 0)
+				return NULL;
+			strbuf_truncate(&path, slash ? (size_t)(slash - path.buf) : 0);
+			continue;
+		}
+		if (path.len)
+			strbuf_putc(&path, '/');
+		strbuf_puts(&path, name);
+	}
+	return passes_link(f, strbuf_str(&path)) ? NULL : xstrdup(strbuf_str(&path));
 }
 
-/* -EINVAL: nobody can say what is in it. */
-static int read_settings(int dir_fd, const char *name, struct strlist *ret)
+/* ---- what is found ---- */
+
+static void accuse(struct finder *f, const char *path)
 {
-	cleanup_close int fd = FD_NONE;
+	if (f->ret->n < FOUND_MAX)
+		strlist_add(f->ret, path);
+}
+
+/* FOUND itself, when the batch brings it; else what makes it count now. */
+static void accuse_entry(const struct judged *g, const struct tree_found *found)
+{
+	accuse(g->f, found->is_changed ? found->path : g->trigger);
+}
+
+/* The same file or link with the same content, and as executable. */
+static bool is_same(const struct tree_found *a, const struct tree_found *b)
+{
+	uint32_t bits = S_IFMT | (S_ISREG(a->st.mode) ? 0111 : 0);
+
+	if ((a->st.mode & bits) != (b->st.mode & bits))
+		return false;
+	return (S_ISREG(a->st.mode) || S_ISLNK(a->st.mode)) &&
+	       copy_same_content(a->fd, a->name, b->fd, b->name) == 1;
+}
+
+/* As it is now, at the same path. */
+static bool was_there(const struct finder *f, const struct tree_found *now)
+{
+	cleanup_tree_found struct tree_found before = TREE_FOUND_INIT;
+
+	return tree_state_find(&f->before, now->path, &before) == 1 && is_same(now, &before);
+}
+
+/* ---- a git directory ---- */
+
+/* Only what lies below a `.git` has a working tree elsewhere, as a submodule has; and it is inside of the
+ * resource, and no git directory, whose hooks git would check out. */
+static bool is_worktree(const void *ctx, const char *value)
+{
+	const struct judged *g = ctx;
+	cleanup_free char *path = NULL;
+	bool is_below = false;
+
+	for (const char *at = g->dir; *at && !is_below; at += *at == '/') {
+		size_t len = strcspn(at, "/");
+
+		is_below = len == 4 && strncasecmp(at, ".git", 4) == 0;
+		at += len;
+	}
+	path = is_below ? lead(g->f, g->dir, value) : NULL;
+	return path && !is_below_git(path);
+}
+
+/* -EINVAL: what they are cannot be said. */
+static int read_settings(const struct judged *g, const struct tree_found *file, struct strlist *ret)
+{
+	const struct git_settings_at at = { .is_worktree = is_worktree, .ctx = g };
 	cleanup_free char *text = NULL;
 	size_t len = 0;
-	int r = resolve_file(dir_fd, name, &fd);
+	int r = S_ISREG(file->st.mode) ? tree_found_text(file, CONFIG_MAX, &text, &len) : -EINVAL;
 
-	if (r >= 0)
-		r = fs_read_all(fd, CONFIG_MAX, &text, &len);
-	if (r == -ATOLL_E_TOO_BIG || r == -EACCES)
-		return -EINVAL;
-	if (r < 0 || is_ref(text))
-		return r;
-	return gitconfig_read(text, len, collect, ret, NULL);
+	return r < 0 ? r : git_settings_programs(text, len, &at, ret);
 }
 
-static int judge_config(const struct tree_new *e, bool *ret)
+static int judge_settings(const struct judged *g, const char *name)
 {
-	cleanup_strlist struct strlist now = STRLIST_INIT, before = STRLIST_INIT;
-	int r = S_ISREG(e->st->mode) ? read_settings(e->dir_fd, e->name, &now) : -EINVAL;
+	cleanup_tree_found struct tree_found now = TREE_FOUND_INIT, old = TREE_FOUND_INIT;
+	cleanup_strlist struct strlist after = STRLIST_INIT, before = STRLIST_INIT;
+	int r = tree_state_find_in(g->f->after, g->dir, name, &now);
 
-	*ret = r == -EINVAL;
-	if (r < 0)
-		return r == -EINVAL ? 0 : r;
-	if (now.n && replaces_file(e))
-		(void)read_settings(e->orig_fd, e->name, &before); /* what is not known is new */
-	for (size_t i = 0; i < now.n; i++)
-		*ret = *ret || !strlist_has(&before, now.v[i]);
+	if (r <= 0 || (g->was && was_there(g->f, &now)))
+		return r;
+	r = read_settings(g, &now, &after);
+	if (r < 0 && r != -EINVAL)
+		return r;
+	if (r == 0 && after.n && g->was &&
+	    tree_state_find_in(&g->f->before, g->dir, name, &old) == 1)
+		(void)read_settings(g, &old, &before); /* what is not known is new */
+	for (size_t i = 0; i < after.n && r == 0; i++)
+		r = strlist_has(&before, after.v[i]) ? 0 : -EINVAL;
+	if (r == -EINVAL)
+		accuse_entry(g, &now);
 	return 0;
 }
 
-/* ---- the rest ---- */
-
-static bool is_there(int dir_fd, const char *name)
+/* Of a linked worktree it leads two directories up, from where git put it. */
+static int judge_common(const struct judged *g)
 {
-	struct fs_stat st;
+	cleanup_tree_found struct tree_found now = TREE_FOUND_INIT;
+	cleanup_free char *text = NULL, *up = NULL;
+	size_t len = 0;
+	int r = tree_state_find_in(g->f->after, g->dir, "commondir", &now);
 
-	return fs_stat_at(dir_fd, name, 0, &st) == 0;
+	if (r <= 0 || (g->was && was_there(g->f, &now)))
+		return r;
+	r = S_ISREG(now.st.mode) ? tree_found_text(&now, SMALL_MAX, &text, &len) : -EINVAL;
+	while (r == 0 && len && strchr("\r\n", text[len - 1]))
+		text[--len] = '\0';
+	up = r == 0 && strcmp(text, "../..") == 0 ? lead(g->f, g->dir, text) : NULL;
+	if (!up ||
+	    (!is_below_git(up) && git_directory_may_be(g->f->after, up, name_of(g->f, up)) != 1))
+		accuse_entry(g, &now);
+	return 0;
 }
 
-/* ".git", or a name that ends so, as on filesystems that take no notice of case. */
-static bool ends_git(const char *name, size_t len)
+static int judge_hook(void *ctx, const struct tree_found *hook)
 {
-	return len >= 4 && strncasecmp(name + len - 4, ".git", 4) == 0;
+	const struct judged *g = ctx;
+	size_t len = strlen(hook->name);
+	bool runs = S_ISLNK(hook->st.mode) || (S_ISREG(hook->st.mode) && hook->st.mode & 0111);
+
+	if (len > 7 && strcmp(hook->name + len - 7, ".sample") == 0)
+		return 0;
+	if (runs && !(g->was && was_there(g->f, hook)))
+		accuse_entry(g, hook);
+	return 0;
 }
 
-/* Does one of the directories around PATH have such a name? */
-static bool below_git(const char *path)
+static int judge_hooks(struct judged *g)
 {
-	for (const char *slash; (slash = strchr(path, '/')); path = slash + 1)
-		if (ends_git(path, (size_t)(slash - path)))
-			return true;
-	return false;
+	cleanup_tree_found struct tree_found hooks = TREE_FOUND_INIT;
+	int r = tree_state_find_in(g->f->after, g->dir, "hooks", &hooks);
+
+	if (r > 0 && S_ISDIR(hooks.st.mode))
+		return tree_state_list(g->f->after, hooks.path, judge_hook, g);
+	if (r > 0 && !(g->was && was_there(g->f, &hooks)))
+		accuse_entry(g, &hooks);
+	return r;
 }
 
-/* In the workspace, or where it is from: of an overlay only what was changed lies there. */
-static bool is_beside(const struct tree_new *e, const char *name)
+static int judge_directory(struct finder *f, const char *dir, const char *trigger)
 {
-	return is_there(e->dir_fd, name) || (e->orig_fd != FD_NONE && is_there(e->orig_fd, name));
+	struct judged g = { .f = f, .dir = dir, .trigger = trigger };
+	const char *name = name_of(f, dir);
+	int r;
+
+	for (size_t i = 0; i < RECENT; i++)
+		if (f->recent[i] && strcmp(f->recent[i], dir) == 0)
+			return 0;
+	free_const(f->recent[f->next]);
+	f->recent[f->next] = xstrdup(dir);
+	f->next = (f->next + 1) % RECENT;
+	r = git_directory_may_be(f->after, dir, name);
+	if (r <= 0)
+		return r;
+	g.was = git_directory_may_be(&f->before, dir, name) == 1;
+	r = judge_settings(&g, "config");
+	if (r >= 0)
+		r = judge_settings(&g, "config.worktree");
+	if (r >= 0)
+		r = judge_common(&g);
+	return r < 0 ? r : judge_hooks(&g);
 }
 
-static bool in_git_directory(const struct tree_new *e)
-{
-	return below_git(e->path) || is_beside(e, "HEAD");
-}
+/* ---- entries that are judged alone ---- */
 
-/* Text of a small file, or of a link, without what ends it; caller frees. NULL: neither. */
-static char *read_small(const struct tree_new *e)
+/* What a file says after PREFIX, or where a link points, without the ends of lines. NULL: neither. */
+static char *read_lead(const struct tree_found *e, const char *prefix)
 {
-	cleanup_close int fd = FD_NONE;
-	char *text = NULL;
+	char *text;
 	size_t len;
 
-	if (S_ISLNK(e->st->mode))
-		return tree_read_link(e->dir_fd, e->name, &text) < 0 ? NULL : text;
-	if (resolve_file(e->dir_fd, e->name, &fd) < 0 ||
-	    fs_read_all(fd, SMALL_MAX, &text, &len) < 0)
+	if (tree_found_text(e, SMALL_MAX, &text, &len) < 0)
 		return NULL;
 	while (len && strchr("\r\n", text[len - 1]))
 		text[--len] = '\0';
+	if (S_ISREG(e->st.mode) && strncmp(text, prefix, strlen(prefix)) == 0)
+		memmove(text, text + strlen(prefix), len - strlen(prefix) + 1);
 	return text;
 }
 
-/* What lies below a `.git` is judged there, or was there before; but "x.git/../y" does not. */
-static int judge_leads(const struct tree_new *e, bool *ret)
+/* A `.git` that is no directory. What it leads to is judged where it lies. */
+static bool git_link_is_harmless(struct finder *f, const struct tree_found *e)
 {
-	cleanup_free char *text = read_small(e);
-	cleanup_free char *path = text ? xasprintf("%s/", text) : NULL;
-	const char *last = path;
+	cleanup_free char *text = read_lead(e, "gitdir: "), *dir = parent_of(e->path);
+	cleanup_free char *path = text ? lead(f, dir, text) : NULL;
 
-	for (const char *at = path; at && (at = strstr(at, "../")); at += 3)
-		last = at + 3;
-	*ret = !last || !below_git(last);
-	return 0;
+	return path && is_below_git(path);
 }
 
-/* Two up from where it lies is a git directory still. */
-static int judge_common(const struct tree_new *e, bool *ret)
+/* Of Jujutsu's: a git directory wherever it lies in the resource. */
+static bool git_target_is_harmless(struct finder *f, const struct tree_found *e)
 {
-	cleanup_free char *text = read_small(e), *up = xstrdup(e->path);
-	char *slash = NULL;
+	cleanup_free char *text = read_lead(e, ""), *dir = parent_of(e->path);
+	cleanup_free char *path = text ? lead(f, dir, text) : NULL;
 
-	for (int i = 0; i < 3; i++) {
-		slash = strrchr(up, '/');
-		if (!slash)
-			break;
-		*slash = '\0';
-	}
-	if (slash)
-		(void)strcat(up, "/"); /* shorter than it was */
-	*ret = in_git_directory(e) &&
-	       (!text || strcmp(text, "../..") != 0 || !slash || !below_git(up));
-	return 0;
+	return path != NULL;
 }
 
-static int judge_link(const struct tree_new *e, bool *ret)
+static bool lines_are_harmless(struct finder *f, const struct tree_found *e,
+                               void (*programs)(const char *, size_t, struct strlist *))
 {
-	*ret = S_ISLNK(e->st->mode) && in_git_directory(e);
-	return 0;
+	cleanup_tree_found struct tree_found old = TREE_FOUND_INIT;
+	cleanup_strlist struct strlist after = STRLIST_INIT, before = STRLIST_INIT;
+	cleanup_free char *text = NULL, *old_text = NULL;
+	size_t len, i;
+
+	if (!S_ISREG(e->st.mode) || tree_found_text(e, CONFIG_MAX, &text, &len) < 0)
+		return false;
+	programs(text, len, &after);
+	if (after.n && tree_state_find(&f->before, e->path, &old) == 1 && S_ISREG(old.st.mode) &&
+	    tree_found_text(&old, CONFIG_MAX, &old_text, &len) == 0)
+		programs(old_text, len, &before);
+	for (i = 0; i < after.n && strlist_has(&before, after.v[i]); i++)
+		;
+	return i == after.n;
 }
 
-static int judge_settings(const struct tree_new *e, bool *ret)
+static bool hg_is_harmless(struct finder *f, const struct tree_found *e)
 {
-	return in_git_directory(e) ? judge_config(e, ret) : 0;
+	return lines_are_harmless(f, e, hg_settings_programs);
 }
 
-static int judge_head(const struct tree_new *e, bool *ret)
+static bool jj_is_harmless(struct finder *f, const struct tree_found *e)
 {
-	cleanup_free char *text = NULL;
-
-	/* Below `.git` the settings are judged when they come. */
-	if (e->base_mode || below_git(e->path) || is_there(e->dir_fd, "config"))
-		return 0;
-	text = read_small(e);
-	*ret = text && is_ref(text);
-	return 0;
+	return lines_are_harmless(f, e, jj_settings_programs);
 }
 
-static int judge_hook(const struct tree_new *e, bool *ret)
+/* The repository lies where it leads. */
+static bool is_never_harmless(struct finder *f, const struct tree_found *e)
 {
-	size_t len = strlen(e->name);
-	bool is_sample = len > 7 && strcmp(e->name + len - 7, ".sample") == 0;
-
-	*ret = !is_sample && (S_ISLNK(e->st->mode) || (e->st->mode & 0111)) &&
-	       (below_git(e->path) || is_beside(e, "../HEAD"));
-	return 0;
+	(void)f;
+	(void)e;
+	return false;
 }
 
 static const struct {
-	const char *name;
-	int (*judge)(const struct tree_new *e, bool *ret);
-} judges[] = {
-	{ "config", judge_settings }, { "config.worktree", judge_settings },
-	{ ".git", judge_leads },      { "hooks", judge_link },
-	{ "HEAD", judge_head },       { "commondir", judge_common },
+	const char *path; /* or its end */
+	bool (*is_harmless)(struct finder *f, const struct tree_found *e);
+	bool may_be_dir; /* and is then nothing by itself */
+} alone[] = {
+	{ ".git", git_link_is_harmless, true },
+	{ ".hg", is_never_harmless, true },
+	{ ".hg/hgrc", hg_is_harmless, false },
+	{ ".hg/hgrc-not-shared", hg_is_harmless, false },
+	{ ".hg/sharedpath", is_never_harmless, false },
+	{ ".jj", is_never_harmless, true },
+	{ ".jj/workspace-config.toml", jj_is_harmless, false },
+	{ ".jj/repo", is_never_harmless, true },
+	{ ".jj/repo/config.toml", jj_is_harmless, false },
+	{ ".jj/repo/store", is_never_harmless, true },
+	{ ".jj/repo/store/git", is_never_harmless, true },
+	{ ".jj/repo/store/git_target", git_target_is_harmless, false },
 };
 
-static bool is_in_hooks(const char *path, const char *name)
+/* PATH is END, or ends with it behind a slash. */
+static bool ends_with(const char *path, const char *end)
 {
-	size_t len = strlen(path), part = strlen(name) + sizeof("hooks/") - 1;
+	size_t len = strlen(path), part = strlen(end);
 
-	return len >= part && strncmp(path + len - part, "hooks/", 6) == 0 &&
+	return len >= part && strcasecmp(path + len - part, end) == 0 &&
 	       (len == part || path[len - part - 1] == '/');
+}
+
+static int judge_alone(struct finder *f, const char *path)
+{
+	for (size_t i = 0; i < sizeof(alone) / sizeof(alone[0]); i++) {
+		cleanup_tree_found struct tree_found e = TREE_FOUND_INIT;
+		int r;
+
+		if (!ends_with(path, alone[i].path))
+			continue;
+		r = tree_state_find(f->after, path, &e);
+		if (r <= 0)
+			return r;
+		if ((alone[i].may_be_dir && S_ISDIR(e.st.mode)) || was_there(f, &e))
+			continue;
+		if (!alone[i].is_harmless(f, &e))
+			accuse(f, path);
+	}
+	return 0;
+}
+
+/* ---- all that a change set touches ---- */
+
+static const char *const parts[] = { "HEAD",  "commondir", "config", "config.worktree",
+	                             "hooks", "objects",   "refs" };
+
+static bool is_part(const char *name)
+{
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+		if (strcasecmp(name, parts[i]) == 0)
+			return true;
+	return false;
+}
+
+/* "hooks/NAME", or what ends so. */
+static bool is_hook(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	size_t len = slash ? (size_t)(slash - path) : 0;
+
+	return len >= 5 && strncasecmp(slash - 5, "hooks", 5) == 0 &&
+	       (len == 5 || slash[-6] == '/');
 }
 
 bool git_program_named(const char *name, const char *path)
 {
-	for (size_t i = 0; i < sizeof(judges) / sizeof(judges[0]); i++)
-		if (strcasecmp(name, judges[i].name) == 0)
+	for (size_t i = 0; i < sizeof(alone) / sizeof(alone[0]); i++)
+		if (ends_with(path, alone[i].path))
 			return true;
-	return is_in_hooks(path, name);
+	return is_part(name) || is_hook(path);
 }
 
-int git_program(const struct tree_new *e, bool *ret)
+static int judge_entry(struct finder *f, const char *path)
 {
+	cleanup_free char *dir = parent_of(path), *above = parent_of(dir);
+	int r = judge_alone(f, path);
+
+	if (r >= 0 && is_part(last_name(path)))
+		r = judge_directory(f, dir, path);
+	if (r >= 0 && is_hook(path))
+		r = judge_directory(f, above, path);
+	if (r >= 0 && f->is_hooks && !*dir) {
+		struct judged g = { .f = f, .dir = "", .trigger = path, .was = true };
+		cleanup_tree_found struct tree_found e = TREE_FOUND_INIT;
+
+		r = tree_state_find(f->after, path, &e);
+		if (r > 0)
+			r = judge_hook(&g, &e);
+	}
+	return r;
+}
+
+static int judge_below(void *ctx, int dir_fd, const char *name, const char *path,
+                       unsigned char type)
+{
+	(void)dir_fd;
+	(void)type;
+	return git_program_named(name, path) ? judge_entry(ctx, path) : 0;
+}
+
+static int judge_change(struct finder *f, const struct change *c)
+{
+	bool comes = c->op == CHANGE_CREATE || c->op == CHANGE_REPLACE;
+
+	if (comes && S_ISDIR(c->work.mode)) {
+		int r = c->what & CHANGE_GIT_NAMED
+		                ? walk_tree(f->after->work_fd, c->path, judge_below, NULL, f)
+		                : 0;
+
+		return r == -ENOENT ? 0 : r;
+	}
+	return f->is_hooks || git_program_named(last_name(c->path), c->path)
+	               ? judge_entry(f, c->path)
+	               : 0;
+}
+
+bool git_programs_may_be(const struct change *c, const char *root)
+{
+	return c->what & CHANGE_GIT_NAMED || strcasecmp(last_name(root), "hooks") == 0 ||
+	       git_program_named(last_name(c->path), c->path);
+}
+
+/* The resource is the directory of hooks of a repository around it. */
+static bool root_is_hooks(const char *root)
+{
+	cleanup_free char *above = parent_of(root);
+	struct tree_state around = { .orig_fd = FD_NONE };
+	cleanup_close int fd = FD_NONE;
+
+	if (strcasecmp(last_name(root), "hooks") != 0)
+		return false;
+	fd = open(*above ? above : "/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	around.orig_fd = fd;
+	return git_directory_may_be(&around, "", last_name(above)) == 1;
+}
+
+static int compare(const void *a, const void *b)
+{
+	return path_compare(*(char *const *)a, *(char *const *)b);
+}
+
+int git_programs_find(struct tree_state *after, const char *root, struct strlist *ret)
+{
+	struct finder f = { .after = after,
+		            .before = { .orig_fd = after->orig_fd },
+		            .root = root,
+		            .is_hooks = root_is_hooks(root),
+		            .ret = ret };
 	int r = 0;
 
-	*ret = false;
-	if (!S_ISREG(e->st->mode) && !S_ISLNK(e->st->mode))
-		return 0;
-	for (size_t i = 0; i < sizeof(judges) / sizeof(judges[0]) && r >= 0 && !*ret; i++)
-		if (strcasecmp(e->name, judges[i].name) == 0)
-			r = judges[i].judge(e, ret);
-	if (r >= 0 && !*ret && is_in_hooks(e->path, e->name))
-		r = judge_hook(e, ret);
-	return r;
+	for (size_t i = 0; i < after->cs->v.n && r >= 0; i++) {
+		cleanup_change struct change c = CHANGE_INIT;
+
+		r = changeset_get(&after->cs->v, i, &c);
+		after->at = &c;
+		if (r >= 0)
+			r = judge_change(&f, &c);
+		after->at = NULL;
+	}
+	for (size_t i = 0; i < RECENT; i++)
+		free_const(f.recent[i]);
+	if (ret->n > 1)
+		qsort(ret->v, ret->n, sizeof(*ret->v), compare);
+	return r < 0 ? r : 0;
+}
+
+bool git_programs_has(const struct strlist *found, const char *path)
+{
+	return found->n && bsearch(&path, found->v, found->n, sizeof(*found->v), compare);
 }

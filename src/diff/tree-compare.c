@@ -174,15 +174,12 @@ int tree_compare_entry(const struct tree_pair *p, const struct base_entry *e,
 
 	/* A link that stays what it was is not reported as leaving the tree, whatever else
 	 * changed about it. */
-	r = tree_entry_flags(
-		&(struct tree_new){ p->work_fd, p->orig_fd, e->name, p->path, work, e->src.mode },
-		&flags);
+	r = tree_entry_flags(&(struct tree_new){ p->work_fd, e->name, p->path, work, e->src.mode },
+	                     &flags);
 	if (r < 0)
 		return r;
 	if (!(what & ATOLL_CHANGE_CONTENT))
 		flags &= ~(ATOLL_CHANGE_ESCAPING_LINK | ATOLL_CHANGE_SPECIAL);
-	if (!(what & (ATOLL_CHANGE_CONTENT | ATOLL_CHANGE_MODE)))
-		flags &= ~ATOLL_CHANGE_GIT_PROGRAM;
 	*ret_what = what | flags;
 	return 0;
 }

@@ -80,8 +80,7 @@ static int scan_new(void *ctx, int dir_fd, const char *name, const char *path, u
 	(void)type;
 	r = fs_stat_at(dir_fd, name, 0, &st);
 	if (r == 0)
-		r = tree_entry_flags(&(struct tree_new){ dir_fd, FD_NONE, name, path, &st, 0 },
-		                     &flags);
+		r = tree_entry_flags(&(struct tree_new){ dir_fd, name, path, &st, 0 }, &flags);
 	if (r == 0) {
 		s->what |= flags;
 		s->entries++;

@@ -33,14 +33,13 @@ bool tree_same(const struct fs_stat *base, const struct fs_stat *now);
 
 /* An entry that is new or changed. */
 struct tree_new {
-	int dir_fd;  /* where it lies */
-	int orig_fd; /* the same directory of the original, or FD_NONE */
+	int dir_fd; /* where it lies */
 	const char *name;
 	const char *path; /* from the root on */
 	const struct fs_stat *st;
 	uint32_t base_mode; /* of what was there; 0: nothing */
 };
-/* ATOLL_CHANGE_ESCAPING_LINK, _SETUID, _SPECIAL, _GIT_PROGRAM. A capability is looked for only where no
+/* ATOLL_CHANGE_ESCAPING_LINK, _SETUID, _SPECIAL, CHANGE_GIT_NAMED. A capability is looked for only where no
  * regular file was. */
 int tree_entry_flags(const struct tree_new *e, unsigned *ret_flags);
 

@@ -2,6 +2,7 @@
 /* A change set entry by entry, for people. */
 #include "diff/tree.h"
 
+#include "diff/git-program.h"
 #include "diff/tree-impl.h"
 #include "fs/resolve.h"
 #include "fs/walk.h"
@@ -13,9 +14,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define FLAG_BITS                                                                  \
-	(ATOLL_CHANGE_ESCAPING_LINK | ATOLL_CHANGE_SETUID | ATOLL_CHANGE_SPECIAL | \
-	 ATOLL_CHANGE_GIT_PROGRAM)
+#define FLAG_BITS \
+	(ATOLL_CHANGE_ESCAPING_LINK | ATOLL_CHANGE_SETUID | ATOLL_CHANGE_SPECIAL | CHANGE_GIT_NAMED)
 
 /* A directory in the place of another: the base's block and the workspace's names, side by side. */
 struct replaced {
@@ -41,7 +41,8 @@ struct expansion {
 static int say(struct expansion *x, const char *path, enum atoll_change_kind kind, unsigned what,
                const struct fs_stat *old_stat, const struct fs_stat *new_stat, const char *target)
 {
-	int r = x->fn(x->ctx, path, kind, what | x->extra, old_stat, new_stat, target);
+	int r = x->fn(x->ctx, path, kind, (what | x->extra) & ~CHANGE_GIT_NAMED, old_stat, new_stat,
+	              target);
 
 	x->extra = 0;
 	if (r < 0)
@@ -91,8 +92,7 @@ static int new_flags(const struct expansion *x, const char *path, const struct f
 	int r = resolve_parent(x->t->work_fd, path, &fd, &name);
 
 	if (r >= 0)
-		r = tree_entry_flags(&(struct tree_new){ fd, FD_NONE, name, path, work, 0 },
-		                     &flags);
+		r = tree_entry_flags(&(struct tree_new){ fd, name, path, work, 0 }, &flags);
 	*what |= flags;
 	return r;
 }
@@ -115,8 +115,7 @@ static int say_added(void *ctx, int dir_fd, const char *name, const char *path, 
 		return 0;
 	r = fs_stat_at(dir_fd, name, 0, &st);
 	if (r == 0)
-		r = tree_entry_flags(&(struct tree_new){ dir_fd, FD_NONE, name, path, &st, 0 },
-		                     &what);
+		r = tree_entry_flags(&(struct tree_new){ dir_fd, name, path, &st, 0 }, &what);
 	if (r == 0 && S_ISLNK(st.mode))
 		r = tree_read_link(dir_fd, name, &target);
 	if (r == -ENOENT)

@@ -154,12 +154,7 @@ static int link_flags(const struct tree_new *e, unsigned *flags)
 
 int tree_entry_flags(const struct tree_new *e, unsigned *ret_flags)
 {
-	bool runs = false;
-	int r = git_program(e, &runs);
-
-	*ret_flags = runs ? ATOLL_CHANGE_GIT_PROGRAM : 0;
-	if (r < 0)
-		return r;
+	*ret_flags = git_program_named(e->name, e->path) ? CHANGE_GIT_NAMED : 0;
 	switch (e->st->mode & S_IFMT) {
 	case S_IFDIR:
 		return 0;

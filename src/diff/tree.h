@@ -30,8 +30,8 @@ struct tree_compare {
 	const void *left_ctx;
 };
 /* Fills CS, sorted. A change of an entry that could not be read (BASE_UNREADABLE) is in the set
- * with its base_flags. ATOLL_CHANGE_ESCAPING_LINK, _SETUID, _SPECIAL, _GIT_PROGRAM are set for what is new or
- * changed at the entry itself, and found inside new directories too. On failure CS is empty. */
+ * with its base_flags. ATOLL_CHANGE_ESCAPING_LINK, _SETUID, _SPECIAL, CHANGE_GIT_NAMED are set for what is new
+ * or changed at the entry itself, and found inside new directories too. On failure CS is empty. */
 int tree_diff(const struct tree_compare *t, struct changeset *cs, struct error *err);
 
 /* Every entry of the change set one by one, for people: a new directory with all below it, a

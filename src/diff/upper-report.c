@@ -185,7 +185,7 @@ static int compare_pair(struct report *rep, const char *path, const struct item 
 static int read_new(struct report *rep, const char *path, const struct item *it, unsigned *what,
                     char **ret_target)
 {
-	cleanup_close int fd = FD_NONE, orig_fd = FD_NONE;
+	cleanup_close int fd = FD_NONE;
 	unsigned flags = 0;
 	const char *name;
 	int r;
@@ -193,13 +193,9 @@ static int read_new(struct report *rep, const char *path, const struct item *it,
 	if (!it->work.mode || S_ISDIR(it->work.mode))
 		return 0;
 	r = resolve_parent(rep->u->upper_fd, path, &fd, &name);
-	if (r >= 0 && git_program_named(name, path) &&
-	    resolve_parent(rep->u->orig_fd, path, &orig_fd, &name) < 0)
-		orig_fd = FD_NONE; /* a new directory */
 	if (r >= 0)
-		r = tree_entry_flags(
-			&(struct tree_new){ fd, orig_fd, name, path, &it->work, it->base.mode },
-			&flags);
+		r = tree_entry_flags(&(struct tree_new){ fd, name, path, &it->work, it->base.mode },
+		                     &flags);
 	if (r >= 0 && S_ISLNK(it->work.mode))
 		r = tree_read_link(fd, name, ret_target);
 	*what |= flags;
@@ -229,7 +225,7 @@ static int say_pair(struct report *rep, const char *path, const struct item *it,
 	}
 	if (r < 0)
 		return r;
-	what |= rep->extra;
+	what = (what | rep->extra) & ~CHANGE_GIT_NAMED;
 	rep->extra = 0;
 	return rep->fn(rep->ctx, path, kind, what, it->base.mode ? &it->base : NULL,
 	               it->work.mode ? &it->work : NULL, target);
@@ -278,8 +274,8 @@ static int say_alone(struct report *rep, const struct change *c)
 
 	if (r < 0)
 		return r;
-	return rep->fn(rep->ctx, c->path, kinds[c->op], c->what, c->base.mode ? &c->base : NULL,
-	               c->work.mode ? &c->work : NULL, target);
+	return rep->fn(rep->ctx, c->path, kinds[c->op], c->what & ~CHANGE_GIT_NAMED,
+	               c->base.mode ? &c->base : NULL, c->work.mode ? &c->work : NULL, target);
 }
 
 static int expand(struct report *rep, const struct change *c)

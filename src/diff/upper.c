@@ -102,8 +102,7 @@ static int scan_entry(void *ctx, int dir_fd, const char *name, const char *path,
 	(void)type;
 	if (r == 0 && !overlay_is_whiteout(&st)) {
 		s->entries++;
-		r = tree_entry_flags(&(struct tree_new){ dir_fd, FD_NONE, name, path, &st, 0 },
-		                     &flags);
+		r = tree_entry_flags(&(struct tree_new){ dir_fd, name, path, &st, 0 }, &flags);
 	}
 	s->what |= flags;
 	return r == -ENOENT ? 0 : r;
@@ -219,9 +218,8 @@ static int visit_other(struct walker *w, struct merged *m, const char *name, con
 	int r;
 
 	if (!base || (base->mode & S_IFMT) != (work->mode & S_IFMT)) {
-		r = tree_entry_flags(
-			&(struct tree_new){ m->upper_fd, m->orig_fd, name, path, work, 0 },
-			&c.what);
+		r = tree_entry_flags(&(struct tree_new){ m->upper_fd, name, path, work, 0 },
+		                     &c.what);
 		if (r < 0)
 			return fail(w, r, "look at", path);
 		if (base)

@@ -306,7 +306,7 @@ static bool is_new(const void *ctx, const struct change *c)
 
 static int view_changes(struct atoll_participant *p, struct view *v)
 {
-	const struct dir_acl_sides sides = { v->work_fd, v->root_fd };
+	const struct dir_roots sides = { v->work_fd, v->root_fd };
 	int r = tree_diff(&v->t, &v->cs, &p->err);
 
 	if (r < 0 || !dir_keep_acls(p, &sides, &v->cs, is_new, v))
@@ -375,6 +375,9 @@ static int copy_diff(struct atoll_participant *p)
 	r = view_open(p, &v);
 	if (r >= 0)
 		r = view_changes(p, &v);
+	if (r >= 0)
+		r = dir_programs(p, &(struct dir_roots){ v.work_fd, v.root_fd }, &v.cs,
+		                 &p->programs);
 	dir_sides_init(&sides, v.root_fd, v.work_fd);
 	p->sides = &sides;
 	for (size_t i = 0; r >= 0 && i < v.cs.v.n; i++) {
@@ -384,6 +387,7 @@ static int copy_diff(struct atoll_participant *p)
 		r = r < 0 ? dir_unreadable(p, r) : diff_one(p, &v, &at, &c);
 	}
 	p->sides = NULL;
+	strlist_done(&p->programs);
 	dir_sides_done(&sides);
 	view_done(&v);
 	return r;

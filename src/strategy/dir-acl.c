@@ -45,7 +45,7 @@ static void tell_kept(struct atoll_participant *p, size_t kept)
 		atoll_participant_note(p, ATOLL_NOTE_WARNING, "", text);
 }
 
-size_t dir_keep_acls(struct atoll_participant *p, const struct dir_acl_sides *sides,
+size_t dir_keep_acls(struct atoll_participant *p, const struct dir_roots *sides,
                      const struct changeset *cs, dir_is_new_fn is_new, const void *ctx)
 {
 	size_t kept = 0;

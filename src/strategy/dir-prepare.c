@@ -52,15 +52,13 @@ static const struct {
 	{ ATOLL_CHANGE_ESCAPING_LINK, ATOLL_NOTE_ESCAPING_LINK, 0, ATOLL_DENY_ESCAPING_LINKS, false,
 	  "a new link that leaves the tree", "without --deny escaping-links", NULL },
 	{ ATOLL_CHANGE_GIT_PROGRAM, ATOLL_NOTE_GIT_PROGRAM, ATOLL_ALLOW_GIT_PROGRAMS, 0, true,
-	  "a hook or setting by which git would run a program outside the plan",
+	  "a hook or setting by which git, hg or jj would run a program outside the plan",
 	  "--allow git-programs", NULL },
 	{ ATOLL_CHANGE_DATABASE, ATOLL_NOTE_OPEN_DATABASE, ATOLL_ALLOW_OPEN_DATABASE, 0, true,
 	  "an SQLite database that a process has open", "--allow open-database",
 	  "end what has it open first; a plan that is given it with --sqlite commits its rows" },
 };
-#define POLICY_BITS                                                                \
-	(ATOLL_CHANGE_SPECIAL | ATOLL_CHANGE_SETUID | ATOLL_CHANGE_ESCAPING_LINK | \
-	 ATOLL_CHANGE_GIT_PROGRAM)
+#define POLICY_BITS (ATOLL_CHANGE_SPECIAL | ATOLL_CHANGE_SETUID | ATOLL_CHANGE_ESCAPING_LINK)
 
 static void judge_bits(struct policy *pol, const char *path, unsigned what)
 {
@@ -177,12 +175,37 @@ static int answer(struct policy *pol)
 	return -ATOLL_E_POLICY;
 }
 
-static int judge(struct atoll_participant *p, const struct dir_source *source,
+/* Every kind of change comes by here: of a directory, of a repository's files, what was pulled. */
+static int judge_programs(struct policy *pol, int root_fd, const char *work,
+                          const struct changeset *cs)
+{
+	struct atoll_participant *p = pol->p;
+	cleanup_strlist struct strlist programs = STRLIST_INIT;
+	cleanup_close int work_fd = FD_NONE;
+	int r;
+
+	if (p->batch.flags & ATOLL_ALLOW_GIT_PROGRAMS)
+		return 0;
+	work_fd = open(work, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (work_fd < 0)
+		return error_sys(&p->err, -errno, "open", work);
+	r = dir_programs(p, &(struct dir_roots){ .work_fd = work_fd, .orig_fd = root_fd }, cs,
+	                 &programs);
+	for (size_t i = 0; i < programs.n && r >= 0; i++)
+		if (i == 0 || strcmp(programs.v[i], programs.v[i - 1]) != 0)
+			judge_bits(pol, programs.v[i], ATOLL_CHANGE_GIT_PROGRAM);
+	return r;
+}
+
+static int judge(struct atoll_participant *p, const char *work, const struct dir_source *source,
                  const struct changeset *cs, struct strlist *databases)
 {
 	cleanup_close int root_fd = open(p->root, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	struct policy pol = { .p = p, .databases = databases };
 	int r = root_fd < 0 ? error_sys(&p->err, -errno, "open", p->root) : 0;
+
+	if (r >= 0)
+		r = judge_programs(&pol, root_fd, work, cs);
 
 	dir_sides_init(&pol.sides, root_fd, FD_NONE);
 	for (size_t i = 0; i < cs->v.n && r >= 0; i++) {
@@ -590,7 +613,7 @@ int dir_prepare(struct atoll_participant *p, const char *work, const struct dir_
 	int r = spare_children(p, cs);
 
 	if (r >= 0)
-		r = judge(p, source, cs, &databases);
+		r = judge(p, work, source, cs, &databases);
 	if (r < 0)
 		return r;
 	r = dir_batch_open(p, work, true, &b);

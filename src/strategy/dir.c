@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "diff/git-program.h"
 #include "fs/atomic.h"
 #include "fs/remove.h"
 #include "fs/resolve.h"
@@ -398,6 +399,8 @@ int dir_report(void *ctx, const char *path, enum atoll_change_kind kind, unsigne
 		c.what |= ATOLL_CHANGE_HARD_LINK;
 	if (p->sides && dir_is_database(p->sides, path, old_stat))
 		c.what |= ATOLL_CHANGE_DATABASE;
+	if (git_programs_has(&p->programs, path))
+		c.what |= ATOLL_CHANGE_GIT_PROGRAM;
 	return atoll_participant_change(p, &c);
 }
 

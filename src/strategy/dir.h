@@ -140,11 +140,15 @@ struct dir_source {
  * them (dir-acl.c), and a note says how many. IS_NEW: what the workspace has there is not what it had from the
  * resource. Returns how many; what cannot be written stays without. */
 typedef bool (*dir_is_new_fn)(const void *ctx, const struct change *c);
-struct dir_acl_sides {
+struct dir_roots {
 	int work_fd, orig_fd;
 };
-size_t dir_keep_acls(struct atoll_participant *p, const struct dir_acl_sides *sides,
+size_t dir_keep_acls(struct atoll_participant *p, const struct dir_roots *sides,
                      const struct changeset *cs, dir_is_new_fn is_new, const void *ctx);
+/* Adds to RET the changed entries by which git would run a program (diff/git-program.h) when a batch takes CS,
+ * of which it may have selected a part. During diff P->programs are those. */
+int dir_programs(struct atoll_participant *p, const struct dir_roots *at,
+                 const struct changeset *cs, struct strlist *ret);
 /* Leaves in CS what the batch is to take (dir-select.c); p->rest: something was left out. */
 int dir_select(struct atoll_participant *p, const struct dir_source *source, struct changeset *cs);
 /* prepare: policy, feasibility, staging, manifest. CS has been checked for conflicts. Takes over

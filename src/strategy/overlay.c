@@ -33,6 +33,7 @@
 #include <errno.h>
 #include <sys/stat.h>
 
+#include "diff/git-program.h"
 #include "diff/upper.h"
 #include "fs/resolve.h"
 #include "fs/stamp.h"
@@ -52,6 +53,7 @@ struct view {
 	struct changeset cs;
 	int dir_fd, root_fd, upper_fd;
 	size_t told; /* of base.moved */
+	bool sought; /* the programs of git are known */
 };
 #define VIEW_INIT ((struct view){ .dir_fd = FD_NONE, .root_fd = FD_NONE, .upper_fd = FD_NONE })
 
@@ -139,8 +141,8 @@ static int overlay_observe(struct atoll_participant *p)
 		return 0;
 	r = view_changes(p, &v);
 	if (r >= 0)
-		(void)dir_keep_acls(p, &(struct dir_acl_sides){ v.upper_fd, v.root_fd }, &v.cs,
-		                    is_new, &v.u);
+		(void)dir_keep_acls(p, &(struct dir_roots){ v.upper_fd, v.root_fd }, &v.cs, is_new,
+		                    &v.u);
 	if (r >= 0 && p->changes == 0)
 		r = observe_nothing(p, v.upper_fd);
 	if (r == 0)
@@ -176,6 +178,20 @@ static int tell_moved(struct view *v, const char *path)
 	return r;
 }
 
+/* The first change that may make git run a program asks for all of them: what they do together counts. Not
+ * known while a command changes them under us; the commit asks again. */
+static void find_programs(struct view *v, const struct change *c)
+{
+	if (v->sought || !git_programs_may_be(c, v->p->root))
+		return;
+	v->sought = true;
+	spool_spill_to(&v->cs.v, v->dir_fd);
+	if (upper_diff(&v->u, &v->cs, &v->p->err) >= 0)
+		(void)dir_programs(v->p, &(struct dir_roots){ v->upper_fd, v->root_fd }, &v->cs,
+		                   &v->p->programs);
+	error_done(&v->p->err);
+}
+
 /* One change as it is found: judged, then told entry by entry. While a command runs the upper
  * changes under us: what cannot be judged then is not. */
 static int diff_one(void *ctx, struct change *c)
@@ -192,6 +208,7 @@ static int diff_one(void *ctx, struct change *c)
 		c->what |= ATOLL_CHANGE_CONFLICT;
 		v->p->conflict = why;
 	}
+	find_programs(v, c);
 	r = upper_expand_one(&v->u, c, dir_report, v->p);
 	v->p->conflict = NULL;
 	return r;
@@ -213,6 +230,7 @@ static int overlay_diff(struct atoll_participant *p)
 	if (r >= 0)
 		r = upper_each(&v.u, diff_one, &v, &p->err);
 	p->sides = NULL;
+	strlist_done(&p->programs);
 	dir_sides_done(&sides);
 	view_done(&v);
 	return r;

@@ -46,6 +46,7 @@ struct atoll_participant {
 	int64_t change_count;
 	const char *conflict;    /* of the change at hand: what somebody else did, or NULL */
 	struct dir_sides *sides; /* of a directory: where its two sides lie; NULL outside diff */
+	struct strlist programs; /* of a directory: found during diff (dir_programs()) */
 
 	participant_mount_fn mount_fn; /* during mounts */
 	void *mount_user;

@@ -227,6 +227,7 @@ void participant_free(struct atoll_participant *p)
 		p->extra_free(p->extra);
 	strlist_done(&p->own_excludes);
 	strlist_done(&p->merged);
+	strlist_done(&p->programs);
 	close_fd(&p->merged_fd);
 	error_done(&p->err);
 	strlist_done(&p->env);
