@@ -149,6 +149,15 @@ static int compare_original(const struct tree_pair *p, const struct base_entry *
 	return 0;
 }
 
+/* Set-id bits and capabilities are those that were there only of the same file: with this content, owner and
+ * group, and open to no one else. Of any other they are new, even if they look the same. */
+static bool keeps_privileges(const struct base_entry *e, const struct fs_stat *work, unsigned what)
+{
+	return !(what & (ATOLL_CHANGE_CONTENT | ATOLL_CHANGE_OWNER | ATOLL_CHANGE_XATTR)) &&
+	       work->uid == e->src.uid && work->gid == e->src.gid &&
+	       !(work->mode & 0777 & ~e->src.mode);
+}
+
 int tree_compare_entry(const struct tree_pair *p, const struct base_entry *e,
                        const struct fs_stat *work, unsigned *ret_what)
 {
@@ -174,8 +183,10 @@ int tree_compare_entry(const struct tree_pair *p, const struct base_entry *e,
 
 	/* A link that stays what it was is not reported as leaving the tree, whatever else
 	 * changed about it. */
-	r = tree_entry_flags(&(struct tree_new){ p->work_fd, e->name, p->path, work, e->src.mode },
-	                     &flags);
+	r = tree_entry_flags(
+		&(struct tree_new){ p->work_fd, e->name, p->path, work,
+	                            keeps_privileges(e, work, what) ? e->src.mode : 0 },
+		&flags);
 	if (r < 0)
 		return r;
 	if (!(what & ATOLL_CHANGE_CONTENT))

@@ -37,7 +37,7 @@ struct tree_new {
 	const char *name;
 	const char *path; /* from the root on */
 	const struct fs_stat *st;
-	uint32_t base_mode; /* of what was there; 0: nothing */
+	uint32_t base_mode; /* of the regular file whose privileges it has, else 0 */
 };
 /* ATOLL_CHANGE_ESCAPING_LINK, _SETUID, _SPECIAL, CHANGE_GIT_NAMED. A capability is looked for only where no
  * regular file was. */

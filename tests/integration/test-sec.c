@@ -675,6 +675,85 @@ static void sec_05_new_capabilities_are_stripped(void **state)
 	expect(has_note(f, ATOLL_NOTE_SETUID, "file"));
 }
 
+/* The bits of one file are not those of another that takes its place. */
+static void sec_05_set_id_bits_of_another_file_are_new(void **state)
+{
+	struct fix *f = *state;
+	const char *root = put_root(f, f->dir), *work;
+	struct atoll_plan *p;
+
+	for (int i = 0; i < 4; i++) {
+		put_text(fix_path(f, "%s/suid%d", root, i), "#!\n");
+		set_mode(fix_path(f, "%s/suid%d", root, i), i == 3 ? 04700 : 06755);
+	}
+	p = plan_over(f, root);
+	work = fix_work(f, p, NULL);
+	put_text(fix_path(f, "%s/suid0", work), "other\n");
+	set_mode(fix_path(f, "%s/suid0", work), 06755);
+	set_mode(fix_path(f, "%s/suid1", work), 06777); /* others may write to it */
+	set_mode(fix_path(f, "%s/suid2", work), 06700); /* less than before */
+	set_mode(fix_path(f, "%s/suid3", work), 04755); /* more may run it */
+	expect_commit(f, p);
+	expect_eq(mode_of(fix_path(f, "%s/suid0", root)), 0755);
+	expect_eq(mode_of(fix_path(f, "%s/suid1", root)), 0777);
+	expect_eq(mode_of(fix_path(f, "%s/suid2", root)), 06700);
+	expect_eq(mode_of(fix_path(f, "%s/suid3", root)), 0755);
+	expect(has_note(f, ATOLL_NOTE_SETUID, "suid0"));
+	expect(has_note(f, ATOLL_NOTE_SETUID, "suid1"));
+	expect(!has_note(f, ATOLL_NOTE_SETUID, "suid2"));
+	expect(has_note(f, ATOLL_NOTE_SETUID, "suid3"));
+}
+
+static void sec_05_set_id_bits_of_another_owner_are_new(void **state)
+{
+	struct fix *f = *state;
+	const char *root, *file;
+	struct atoll_plan *p;
+
+	need_root();
+	root = put_root(f, f->dir);
+	for (int i = 0; i < 2; i++) {
+		file = fix_path(f, "%s/suid%d", root, i);
+		put_text(file, "#!\n");
+		expect(lchown(file, NOBODY, NOBODY) == 0);
+		set_mode(file, 06755);
+	}
+	p = plan_over(f, root);
+	for (int i = 0; i < 2; i++) {
+		file = fix_path(f, "%s/suid%d", fix_work(f, p, NULL), i);
+		expect(lchown(file, i ? NOBODY : 0, i ? 0 : NOBODY) == 0);
+		set_mode(file, 06755);
+	}
+	expect_commit(f, p);
+	for (int i = 0; i < 2; i++)
+		expect_eq(mode_of(fix_path(f, "%s/suid%d", root, i)), 0755);
+	expect(has_note(f, ATOLL_NOTE_SETUID, "suid0"));
+	expect(has_note(f, ATOLL_NOTE_SETUID, "suid1"));
+}
+
+static void sec_05_capabilities_of_another_file_are_new(void **state)
+{
+	static const unsigned char cap[20] = { 0x01, 0, 0, 0x02, 0, 0x20 };
+	struct fix *f = *state;
+	const char *root, *file;
+	struct atoll_plan *p;
+	char buf[64];
+
+	need_root();
+	root = put_root(f, f->dir);
+	file = fix_path(f, "%s/capable", root);
+	put_text(file, "#!\n");
+	expect(lsetxattr(file, "security.capability", cap, sizeof(cap), 0) == 0);
+	p = plan_over(f, root);
+	file = fix_path(f, "%s/capable", fix_work(f, p, NULL));
+	put_text(file, "other\n");
+	expect(lsetxattr(file, "security.capability", cap, sizeof(cap), 0) == 0);
+	expect_commit(f, p);
+	expect(lgetxattr(fix_path(f, "%s/capable", root), "security.capability", buf, sizeof(buf)) <
+	       0);
+	expect(has_note(f, ATOLL_NOTE_SETUID, "capable"));
+}
+
 static void sec_05_old_set_id_files_keep_their_inode(void **state)
 {
 	struct fix *f = *state;
@@ -856,6 +935,9 @@ int main(int argc, char **argv)
 		mtest(sec_05_set_id_bits_when_allowed),
 		mtest(sec_05_stripped_on_the_way_from_the_store),
 		mtest(sec_05_new_capabilities_are_stripped),
+		mtest(sec_05_set_id_bits_of_another_file_are_new),
+		mtest(sec_05_set_id_bits_of_another_owner_are_new),
+		mtest(sec_05_capabilities_of_another_file_are_new),
 		mtest(sec_05_old_set_id_files_keep_their_inode),
 		mtest(sec_05_copies_are_out_of_reach),
 		mtest(sec_06_what_must_not_be_a_resource),
