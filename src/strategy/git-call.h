@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 #include "util/error.h"
+#include "util/list.h"
 #include "util/strbuf.h"
 
 /* Where git works. Paths are absolute; NULL: not set. */
@@ -24,6 +25,8 @@ struct git {
 	int in_fd, out_fd;      /* or FD_NONE */
 	int held_fd;            /* kept open by git as long as it lives; or FD_NONE */
 	const char *const *env; /* NAME=VALUE, ends with NULL */
+	/* Instead of the repository's: a key, its value, the next key; or NULL. */
+	const struct strlist *settings;
 };
 #define GIT_AT(path)  ((struct git){ .dir = (path), .in_fd = -1, .out_fd = -1, .held_fd = -1 })
 #define GIT_ARGS(...) ((const char *const[]){ __VA_ARGS__, NULL })

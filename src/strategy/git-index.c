@@ -252,7 +252,7 @@ void git_index_refresh(struct atoll_participant *p, const struct git_record *rec
 
 	if (!rec->parts[GIT_INDEX].n || git_state(p, &st) < 0)
 		return;
-	/* Filters run, which its settings name: as in git, nobody runs somebody else's. */
+	/* As in git, what another user's settings say does not count. */
 	if (fstat(st->dir_fd, &dir) < 0 || dir.st_uid != geteuid())
 		return;
 	batch_fd = git_batch_open(p);

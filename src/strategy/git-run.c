@@ -44,15 +44,25 @@ static void add_env(struct strlist *env, const char *name, const char *value)
 		strlist_add(env, pair);
 }
 
+static void add_setting(struct strlist *env, size_t n, const char *key, const char *value)
+{
+	cleanup_free char *key_name = xasprintf("GIT_CONFIG_KEY_%zu", n);
+	cleanup_free char *value_name = xasprintf("GIT_CONFIG_VALUE_%zu", n);
+
+	add_env(env, key_name, key);
+	add_env(env, value_name, value);
+}
+
 static void call_env(const struct git *g, struct strlist *env)
 {
-	cleanup_free char *fsync_key = xasprintf("GIT_CONFIG_KEY_%zu", GIT_ENV_CONFIGS);
-	cleanup_free char *fsync_value = xasprintf("GIT_CONFIG_VALUE_%zu", GIT_ENV_CONFIGS);
-	cleanup_free char *count = xasprintf("%zu", GIT_ENV_CONFIGS + 1);
+	size_t n = GIT_ENV_CONFIGS;
+	cleanup_free char *count = NULL;
 
+	add_setting(env, n++, "core.fsync", g->durable ? "all" : "none");
+	for (size_t i = 0; g->settings && i + 1 < g->settings->n; i += 2)
+		add_setting(env, n++, g->settings->v[i], g->settings->v[i + 1]);
+	count = xasprintf("%zu", n);
 	add_env(env, "GIT_CONFIG_COUNT", count);
-	add_env(env, fsync_key, "core.fsync");
-	add_env(env, fsync_value, g->durable ? "all" : "none");
 	add_env(env, "GIT_DIR", g->dir);
 	add_env(env, "GIT_INDEX_FILE", g->index);
 	add_env(env, "GIT_OBJECT_DIRECTORY", g->objects);
@@ -145,11 +155,43 @@ int git_call(const struct git *g, const struct git_call *call, struct error *err
 	               : fail(command, g->dir, "failed", &said, err);
 }
 
+/* An empty command is none; one that is required would be missed. */
+static int leave_filters_out(struct atoll_participant *p, const struct git *g,
+                             struct strlist *settings)
+{
+	static const char required[] = ".required";
+	cleanup_strbuf struct strbuf out = STRBUF_INIT;
+	const struct git_call call = {
+		.cwd = p->area,
+		.args = GIT_ARGS("config", "--null", "--name-only", "--get-regexp", "^filter\\."),
+		.out = &out,
+	};
+	struct git ask = *g;
+	int r;
+
+	ask.in_fd = ask.out_fd = FD_NONE;
+	r = git_call(&ask, &call, &p->err);
+	for (const char *key = out.buf; r == 0 && key && key < out.buf + out.len;
+	     key += strlen(key) + 1) {
+		size_t len = strlen(key), end = sizeof(required) - 1;
+		bool is_required = len > end && strcmp(key + len - end, required) == 0;
+
+		strlist_add(settings, key);
+		strlist_add(settings, is_required ? "false" : "");
+	}
+	return r < 0 ? r : 0;
+}
+
 int git_ask(struct atoll_participant *p, const struct git *g, const char *const *args,
             const struct strbuf *in, struct strbuf *out)
 {
-	return git_call(g, &(struct git_call){ .cwd = p->area, .args = args, .in = in, .out = out },
-	                &p->err);
+	const struct git_call call = { .cwd = p->area, .args = args, .in = in, .out = out };
+	cleanup_strlist struct strlist settings = STRLIST_INIT;
+	struct git how = *g;
+	int r = g->work_tree ? leave_filters_out(p, g, &settings) : 0;
+
+	how.settings = &settings;
+	return r < 0 ? r : git_call(&how, &call, &p->err);
 }
 
 int git_do(struct atoll_participant *p, const struct git *g, const char *const *args,
