@@ -263,7 +263,7 @@ plan_at_work() {
 		run "-$code" atoll run --strategy copy --dir a -- sh -c "exit $code"
 		printf '#!/bin/sh\nexit %s\n' "$code" >shell
 		chmod +x shell
-		SHELL=$work/shell run "-$code" atoll shell p
+		SHELL=$work/shell run "-$code" atoll shell --ro "$work/shell" p
 	done
 	for signal in 1 6 9 11 15; do
 		run atoll exec p -- sh -c "kill -$signal \$\$"
