@@ -667,10 +667,11 @@ typedef int (*atoll_line_fn)(void *user, const char *line, size_t len);
 ATOLL_API int atoll_change_lines(const struct atoll_change *change, atoll_line_fn fn, void *user);
 
 #define ATOLL_DIGEST_LEN 65 /* 64 hex digits and NUL */
-/* What atoll_plan_diff() shows, contents and all, as one SHA-256: equal as long as a reviewer sees the
+/* What atoll_plan_diff() shows, contents and all, as one SHA-256: equal as long as a commit would do the
  * same, whoever asks. Of each change: root, path, kind, WHAT but for ATOLL_CHANGE_CONFLICT, modes, owners,
  * sizes of files, TEXT, DETAIL; of what is no file the lines of atoll_change_lines(), of a file its bytes,
- * its extended attributes, and the bytes it takes the place of. No times. Takes no lock; reads what
+ * its time of change, its extended attributes, and the bytes it takes the place of, of a link its time of
+ * change, of a directory its extended attributes. Not the times of directories. Takes no lock; reads what
  * changed, once. What cannot be read is a failure. -EAGAIN: it changes while it is read. */
 ATOLL_API int atoll_plan_digest(struct atoll_plan *p, char ret_digest[ATOLL_DIGEST_LEN],
                                 struct atoll_result *res);

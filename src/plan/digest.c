@@ -15,7 +15,7 @@
 #include "util/mem.h"
 
 /* Another one when what goes in changes: digests of two versions must not be compared. */
-#define HEADER "atoll diff 1"
+#define HEADER "atoll diff 2"
 #define LOOKS  16 /* at what is put in another's place meanwhile */
 #define CHUNK  65536
 
@@ -134,6 +134,37 @@ static int fail_content(struct digesting *d, const struct atoll_change *c, int r
 	return r;
 }
 
+/* Which a commit gives it: what is made by it, and what was made before, shows by that to make, tar or rsync. */
+static int add_time(struct digesting *d, int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	add_number(d, (uint64_t)st.st_mtim.tv_sec);
+	add_number(d, (uint64_t)st.st_mtim.tv_nsec);
+	return 0;
+}
+
+/* Of a link, whose target is in the change, and of a directory, whose entries are changes of their own. */
+static int add_attributes(struct digesting *d, const struct atoll_change *c)
+{
+	cleanup_close int fd = FD_NONE;
+	bool is_link = S_ISLNK(c->new_mode);
+	int r = is_link ? atoll_change_open(c, ATOLL_SIDE_NEW, &fd) : change_open_dir(c, &fd);
+
+	/* A directory that only holds changes need not be in the workspace itself. */
+	if (r == -ATOLL_E_UNSUPPORTED || (r == -ENOENT && !is_link)) {
+		add_text(d, "none");
+		return 0;
+	}
+	if (r == -ENOENT)
+		r = -EAGAIN; /* it went while we were looking */
+	if (r >= 0)
+		r = is_link ? add_time(d, fd) : add_xattrs(d, fd);
+	return r < 0 ? fail_content(d, c, r) : 0;
+}
+
 static int add_new(struct digesting *d, const struct atoll_change *c)
 {
 	cleanup_close int fd = FD_NONE;
@@ -146,6 +177,8 @@ static int add_new(struct digesting *d, const struct atoll_change *c)
 	}
 	if (r == -ENOENT)
 		r = -EAGAIN; /* it went while we were looking */
+	if (r >= 0)
+		r = add_time(d, fd);
 	if (r >= 0)
 		r = add_xattrs(d, fd);
 	if (r >= 0)
@@ -185,6 +218,8 @@ static int add_content(struct digesting *d, const struct atoll_change *c)
 		return 0;
 	if (S_ISREG(c->new_mode))
 		r = add_new(d, c);
+	else if (S_ISLNK(c->new_mode) || S_ISDIR(c->new_mode))
+		r = add_attributes(d, c);
 	if (r >= 0 && c->kind == ATOLL_CHANGE_CHANGED && c->what & ATOLL_CHANGE_CONTENT &&
 	    S_ISREG(c->old_mode))
 		add_old(d, c);

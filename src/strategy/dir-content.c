@@ -56,6 +56,15 @@ bool dir_is_database(struct dir_sides *s, const char *path, const struct fs_stat
 	       live_database_at(s->parent_fd[ATOLL_SIDE_OLD], name, old);
 }
 
+int change_open_dir(const struct atoll_change *change, int *ret_fd)
+{
+	const struct atoll_participant *p = change->from;
+
+	if (!p || !p->sides)
+		return -ATOLL_E_UNSUPPORTED;
+	return resolve_dir_path(p->sides->root_fd[ATOLL_SIDE_NEW], change->path, ret_fd);
+}
+
 int dir_content(struct atoll_participant *p, const struct atoll_change *change,
                 enum atoll_side side, int *ret_fd)
 {

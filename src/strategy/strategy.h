@@ -102,6 +102,8 @@ const struct strlist *participant_env(const struct atoll_participant *p);
 int participant_observe(struct atoll_participant *p, struct error *err);
 /* Observing counts the changes: participant_changes(). */
 bool participant_counts(const struct atoll_participant *p);
+/* A directory, as it will be after CHANGE; for its attributes (O_PATH). The same callers as atoll_change_open(). */
+int change_open_dir(const struct atoll_change *change, int *ret_fd);
 int participant_diff(struct atoll_participant *p, atoll_change_fn fn, void *user,
                      struct error *err);
 int participant_prepare(struct atoll_participant *p, struct error *err);

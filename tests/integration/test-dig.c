@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The digest of a diff: the same exactly as long as a reviewer sees the same, and nothing else is
+/* The digest of a diff: the same exactly as long as a commit would do the same, and nothing else is
  * committed with it. Other kinds of resources are in digest.py. */
 #include "lib/more.h"
 
@@ -34,6 +34,15 @@ static int commit_with(struct fix *f, struct atoll_plan *p, struct digest d)
 	const struct atoll_commit c = { .digest = d.text };
 
 	return atoll_plan_commit_with(p, &c, f->res);
+}
+
+/* Nothing but what a switch is about is another each time. */
+static void pin(const char *path)
+{
+	struct stat st;
+
+	if (lstat(path, &st) == 0 && !S_ISDIR(st.st_mode))
+		set_mtime(path, 1500000000, 500);
 }
 
 /* ---- single things, each of which can be one way or the other ---- */
@@ -89,6 +98,7 @@ static void depth(const char *work, bool on)
 	remove_entry(work);
 	put_dir(work, 0755);
 	put_text(below, on ? "" : "b");
+	pin(below);
 }
 
 static void special(const char *work, bool on)
@@ -137,6 +147,30 @@ static void megabyte(const char *work, bool on)
 	put_bytes(work, 1 << 20, on ? 1 : 2);
 }
 
+static void directory_attribute(const char *work, bool on)
+{
+	struct stat st;
+
+	if (lstat(work, &st) < 0 || !S_ISDIR(st.st_mode)) {
+		remove_entry(work);
+		put_dir(work, 0755);
+	}
+	put_xattr(work, "user.a", on ? "1" : "2");
+}
+
+static void file_time(const char *work, bool on)
+{
+	put_text(work, "another");
+	set_mtime(work, 1600000000, on);
+}
+
+static void link_time(const char *work, bool on)
+{
+	remove_entry(work);
+	put_link(work, "there");
+	set_mtime(work, 1600000000 + on, 0);
+}
+
 /* Exactly as long as what is read at once. */
 static void chunk(const char *work, bool on)
 {
@@ -147,11 +181,15 @@ static const struct toggle {
 	const char *name;
 	void (*set)(const char *work, bool on);
 } toggles[] = {
-	{ "contents", contents }, { "length", length },       { "mode", mode },
-	{ "depth", depth },       { "link", link_target },    { "presence", presence },
-	{ "type", type },         { "attribute", attribute }, { "special", special },
-	{ "deletion", deletion }, { "owner", owner },         { "megabyte", megabyte },
-	{ "chunk", chunk },       { "group", group },         { "boundary", boundary },
+	{ "contents", contents },   { "length", length },
+	{ "mode", mode },           { "depth", depth },
+	{ "link", link_target },    { "presence", presence },
+	{ "type", type },           { "attribute", attribute },
+	{ "special", special },     { "deletion", deletion },
+	{ "owner", owner },         { "megabyte", megabyte },
+	{ "chunk", chunk },         { "group", group },
+	{ "boundary", boundary },   { "file-time", file_time },
+	{ "link-time", link_time }, { "directory-attribute", directory_attribute },
 };
 #define N_TOGGLES (sizeof(toggles) / sizeof(toggles[0]))
 
@@ -164,8 +202,12 @@ struct switches {
 
 static void flip(struct switches *s, size_t i)
 {
+	const char *path = fix_path(s->f, "%s/%s", s->work, toggles[i].name);
+
 	s->state ^= 1u << i;
-	toggles[i].set(fix_path(s->f, "%s/%s", s->work, toggles[i].name), s->state >> i & 1);
+	toggles[i].set(path, s->state >> i & 1);
+	if (toggles[i].set != file_time && toggles[i].set != link_time)
+		pin(path);
 }
 
 static struct switches switches_new(struct fix *f, const char *root)
@@ -230,7 +272,7 @@ static void dig_random_walks_meet_only_where_they_are_equal(void **state)
 	expect(equal > 0);
 }
 
-static void dig_times_and_locks_do_not_count(void **state)
+static void dig_locks_and_times_of_directories_do_not_count(void **state)
 {
 	struct fix *f = *state;
 	const char *root = fix_dir(f, "root");
@@ -238,7 +280,6 @@ static void dig_times_and_locks_do_not_count(void **state)
 	struct digest before = digest_of(f, s.p);
 	struct held held;
 
-	set_mtime(fix_path(f, "%s/contents", s.work), 1000000000, 0);
 	set_mtime(s.work, 1000000000, 0);
 	expect(same(digest_of(f, s.p), before));
 	held = hold_lock(f, fix_path(f, "%s.plan", atoll_plan_id(s.p)));
@@ -365,11 +406,13 @@ static void dig_part_commit_wants_the_whole(void **state)
 	work = fix_work(f, p, NULL);
 	put_text(fix_path(f, "%s/a", work), "a");
 	put_text(fix_path(f, "%s/b", work), "b");
+	pin(fix_path(f, "%s/b", work));
 	both = digest_of(f, p);
 	put_text(fix_path(f, "%s/b", work), "c");
 	expect_code(f, atoll_plan_commit_with(p, &c, f->res), -ATOLL_E_STALE);
 	expect(!exists(fix_path(f, "%s/a", root)));
 	put_text(fix_path(f, "%s/b", work), "b");
+	pin(fix_path(f, "%s/b", work));
 	expect_ok(f, atoll_plan_commit_with(p, &c, f->res));
 	expect_text(fix_path(f, "%s/a", root), "a");
 	expect(!exists(fix_path(f, "%s/b", root)));
@@ -440,7 +483,7 @@ int main(int argc, char **argv)
 	static const struct CMUnitTest tests[] = {
 		mtest(dig_every_single_thing_counts),
 		mtest(dig_random_walks_meet_only_where_they_are_equal),
-		mtest(dig_times_and_locks_do_not_count),
+		mtest(dig_locks_and_times_of_directories_do_not_count),
 		mtest(dig_another_original_is_another_change),
 		mtest(dig_conflict_alone_does_not_count),
 		mtest(dig_unreadable_has_none),

@@ -228,6 +228,38 @@ def keys_every_decision_is_audited(top):
         same(w.atoll('log', '--audit', '--check').returncode, 0, 'the chain')
 
 
+# ---- what was looked at is what is committed ----
+
+def keys_nothing_changes_after_the_review(top):
+    """Times and attributes, too: an agent that waits for the reviewer's look changes them unseen."""
+    with World(top) as w:
+        project = w.top / 'project'
+        project.mkdir()
+        (project / 'old').write_text('old\n')
+        answer = w.as_agent('POST /v1/plans', {'name': 'p', 'resources': [{'root': str(project)}]}).json()
+        plan = answer['plan']['id']
+        token, review = w.token(plan), w.new_key('review', 'review')
+
+        def run(script):
+            # The answer comes line by line, and ends with the command.
+            got = w.as_agent(f'POST /v1/plans/{plan}/exec', {'argv': ['sh', '-ec', f'cd "{project}"; {script}']}, token)
+            same(json.loads(got.body.splitlines()[-1])['exit_code'], 0, script)
+
+        run('echo new >new; echo newer >old; mkdir dir; ln -s new link; touch -h -d @1500000000 new old link')
+        for script in ('touch -d @1 new', 'touch -d @1500000000.000000001 old', 'touch -h -d @1 link',
+                       'python3 -c "import os; os.setxattr(\'dir\', \'user.a\', b\'1\')"', 'chmod 700 dir', 'ln -sf old link'):
+            etag = w.ask(f'GET /v1/plans/{plan}/diff').headers['etag']
+            head = [JSON, f'If-Match: {etag}', *review]
+            run(script)
+            got = w.ask(f'POST /v1/plans/{plan}/commit', {}, headers=head, place=w.tcp)
+            same((got.status, got.json()['code']), (412, 'stale'), script)
+        same((project / 'old').read_text(), 'old\n', 'the project')
+        # The control: what was looked at last is committed.
+        etag = w.ask(f'GET /v1/plans/{plan}/diff').headers['etag']
+        got = w.ask(f'POST /v1/plans/{plan}/commit', {}, headers=[JSON, f'If-Match: {etag}', *review], place=w.tcp)
+        same((got.status, int((project / 'new').stat().st_mtime)), (200, 1), 'what was looked at')
+
+
 # ---- what the administrator has set is a ceiling ----
 
 # setting, its value; member, what is too much, what is not
@@ -368,6 +400,7 @@ TESTS = [
     keys_a_plan_with_more_than_the_mirror_is_no_session,
     keys_a_name_is_no_id,
     keys_every_decision_is_audited,
+    keys_nothing_changes_after_the_review,
     keys_settings_are_ceilings,
     keys_agents_stay_below_the_roots,
     keys_agents_have_no_secrets_and_no_mirrors,
