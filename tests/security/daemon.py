@@ -148,13 +148,13 @@ def a_diff_is_compared_up_to_its_limits(top):
     os.mkdir(root)
     with Daemon(top) as d:
         def atoll(*words):
-            return subprocess.run([os.environ['ATOLL'], *words], env=d.env, cwd=root, stdin=subprocess.DEVNULL, capture_output=True,
+            return subprocess.run([os.environ['ATOLL'], *words], env=d.env, cwd='/', stdin=subprocess.DEVNULL, capture_output=True,
                                   check=True).stdout
 
         subprocess.run(['sqlite3', f'{top}/db', 'create table t (a text)'], check=True)
         atoll('start', 'p', '--dir', root)
         atoll('start', 'q', '--sqlite', f'{top}/db')
-        atoll('exec', 'p', '--', 'sh', '-c', f'yes {"x" * 63} | head -c {size} >0; i=1; while [ $i -lt {files} ]; do cp 0 $i; '
+        atoll('exec', 'p', '--', 'sh', '-c', f'cd {root}; yes {"x" * 63} | head -c {size} >0; i=1; while [ $i -lt {files} ]; do cp 0 $i; '
               'i=$((i + 1)); done')
         atoll('exec', 'q', '--', 'sqlite3', f'{top}/db', 'with recursive n(i) as (select 1 union all select i + 1 from n where i < 1500) '
               "insert into t select printf('%d %.*c', i, 3990, 'x') from n")

@@ -38,8 +38,10 @@ class World(Daemon):
         return self
 
     def atoll(self, *words, check=False):
-        return subprocess.run([os.environ['ATOLL'], *words], env=self.env, cwd=self.local, stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, timeout=300, check=check)
+        done = subprocess.run([os.environ['ATOLL'], *words], env=self.env, cwd='/', stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=300, check=False)
+        need(not check or done.returncode == 0, f'atoll {words}: {done.stderr}')
+        return done
 
     def new_key(self, name, scope):
         answer = self.ask('POST /v1/keys', {'name': name, 'scope': scope}, headers=[JSON])
