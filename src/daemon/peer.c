@@ -256,8 +256,9 @@ static void enter(struct peers *t, struct peer *p, enum peer_stage stage, int64_
 	int64_t limit = t->limits.ms[stage];
 	int64_t at = limit > 0 ? clock_boot_ns() + (limit + more_ms) * NS_PER_MS : CLOCK_NEVER;
 
-	atomic_store(&p->since, clock_boot_ns());
-	atomic_store(&p->stage, (int)stage);
+	/* Of the first head since the connection is there, and not since its first line. */
+	if (atomic_exchange(&p->stage, (int)stage) != (int)stage)
+		atomic_store(&p->since, clock_boot_ns());
 	atomic_store(&p->deadline, at);
 	if (at >= atomic_load(&t->wake_at))
 		return;
