@@ -109,7 +109,8 @@ static int read_file(int root_fd, const char *path, size_t max, char **ret, size
 	return fd < 0 ? -errno : fs_read_all(fd, max, ret, ret_len);
 }
 
-/* 1: the index, or a part that it shares with others, has a submodule with a repository. */
+/* 1: the index, or a part that it shares with others, has a submodule with a repository. One that is no file is
+ * refused later, by name. */
 static int index_has_submodule(int root_fd, const char *name)
 {
 	cleanup_free char *path = xasprintf(".git/%s", name);
@@ -117,8 +118,10 @@ static int index_has_submodule(int root_fd, const char *name)
 	size_t len = 0;
 	int r = read_file(root_fd, path, LIMIT_GIT_INDEX, &data, &len);
 
+	if (r == -ENOENT || r == -ELOOP || r == -EISDIR || r == -ENXIO)
+		return 0;
 	if (r < 0)
-		return r == -ENOENT ? 0 : r;
+		return r;
 	return git_index_find_gitlink(data, len, has_repository, &root_fd);
 }
 
@@ -215,9 +218,11 @@ int git_check_whole(const char *root, struct error *err)
 	if (fstatat(fd, ".git", &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? 0 : error_sys(err, -errno, "look at the .git of", root);
 	if (S_ISDIR(st.st_mode)) {
+		cleanup_free char *git = xasprintf("%s/.git", root);
+
 		r = has_submodules(fd);
 		if (r < 0)
-			return error_sys(err, r, "look for submodules in", root);
+			return error_sys(err, r, "read", git);
 		return r > 0 ? refuse_submodules(root, err) : 0;
 	}
 	if (S_ISREG(st.st_mode))
