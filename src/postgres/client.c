@@ -24,7 +24,7 @@
 #define AUTHENTICATION_SASL_MORE 11u
 #define AUTHENTICATION_SASL_END  12u
 
-/* What a server tells every client at its start. */
+/* What a server tells every client at its start, if it has it. */
 static const char *const reported[] = {
 	"application_name",
 	"client_encoding",
@@ -34,6 +34,8 @@ static const char *const reported[] = {
 	"integer_datetimes",
 	"IntervalStyle",
 	"is_superuser",
+	"scram_iterations", /* 16 and later */
+	"search_path",      /* 18 and later */
 	"server_encoding",
 	"server_version",
 	"session_authorization",
@@ -276,12 +278,11 @@ static void say_hello(struct client *c)
 
 	client_put(c, 'R', authentication_ok, sizeof(authentication_ok));
 	for (size_t i = 0; i < N_REPORTED; i++) {
-		const char *value = settings_get(c->startup, reported[i]);
+		const char *servers = backend_parameter(c->h->b, reported[i]);
+		const char *own = settings_get(c->startup, reported[i]);
 
-		if (!value)
-			value = backend_parameter(c->h->b, reported[i]);
-		if (value)
-			report(c, reported[i], value);
+		if (servers)
+			report(c, reported[i], own ? own : servers);
 	}
 	wire_store_u32(key, c->pid);
 	wire_store_u32(key + 4, c->key);

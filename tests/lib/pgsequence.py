@@ -13,7 +13,7 @@ import pgwire
 
 SCHEMA = '''drop table if exists d, t, x cascade;
 create or replace function f() returns refcursor language plpgsql as
-$$ declare held cursor for select * from t order by id; begin open held; return held; end $$;
+$$ declare held cursor for select * from t order by id; begin held := 'held'; open held; return held; end $$;
 create table t(id int primary key, v text);
 create table d(id int primary key, r int references t deferrable initially deferred);
 insert into t select i, 'v' || i from generate_series(1, 5) i;'''
