@@ -19,9 +19,21 @@
  * may have cut a value short, a field without a name is dropped, and a folded line is joined to the
  * name before it. But it works where the bytes were received: names and values point into the head, and
  * each CR LF has become two NULs. So what was between them shows in the distances. Later versions work in
- * another way, and refuse such lines by themselves (start_one() in daemon/serve.c asks for it).
+ * another way, and refuse such lines by themselves when asked.
  */
 #define LAYOUT_IS_KNOWN (MHD_VERSION < 0x00097700)
+
+struct MHD_OptionItem *guard_options(void)
+{
+	static struct MHD_OptionItem options[] = {
+#if MHD_VERSION >= 0x00097701
+		{ MHD_OPTION_CLIENT_DISCIPLINE_LVL, 1, NULL },
+#endif
+		{ MHD_OPTION_END, 0, NULL },
+	};
+
+	return options;
+}
 
 struct scan {
 	const char *next; /* where the name of the next field must be */

@@ -13,6 +13,7 @@
 #include "util/list.h"
 
 struct call;
+struct MHD_OptionItem;
 
 #define GUARD_HEADERS_MAX      64          /* fields of a head */
 #define GUARD_HEAD_MAX         (16u << 10) /* bytes of one */
@@ -28,6 +29,8 @@ struct guard_head {
 	uint64_t length; /* of the body; 0: none */
 };
 
+/* For MHD_OPTION_ARRAY: what the library must refuse by itself, since the guard cannot see it. */
+struct MHD_OptionItem *guard_options(void);
 /* Looks at the head of C, whose method and VERSION are as the library has them. 0 and *ret: path and
  * query of C are set. Else the HTTP status to refuse with, and the reason in ERR. */
 int guard_check(const struct guard *g, struct call *c, const char *version, struct guard_head *ret,

@@ -398,12 +398,6 @@ static int start_one(struct daemon *d, struct listener *l, struct error *err)
 		{ MHD_OPTION_HTTPS_PRIORITIES, 0, tls_priorities },
 		{ MHD_OPTION_END, 0, NULL },
 	};
-	struct MHD_OptionItem strict[] = {
-#if MHD_VERSION >= 0x00097701 /* where the guard cannot see lines by layout */
-		{ MHD_OPTION_CLIENT_DISCIPLINE_LVL, 1, NULL },
-#endif
-		{ MHD_OPTION_END, 0, NULL },
-	};
 
 	if (l->tls)
 		flags |= MHD_USE_TLS;
@@ -416,7 +410,7 @@ static int start_one(struct daemon *d, struct listener *l, struct error *err)
 		on_connection, d, MHD_OPTION_UNESCAPE_CALLBACK, on_unescape, d,
 		MHD_OPTION_CONNECTION_LIMIT, d->options.connections + DISPLACED_MAX,
 		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)GUARD_CONNECTION_BYTES,
-		MHD_OPTION_ARRAY, strict, MHD_OPTION_ARRAY, tls, MHD_OPTION_END);
+		MHD_OPTION_ARRAY, guard_options(), MHD_OPTION_ARRAY, tls, MHD_OPTION_END);
 	if (l->mhd)
 		return 0;
 	return error_set(err, -EIO, "cannot serve %s", l->name);
