@@ -101,6 +101,7 @@ def names_of_any_kind(w):
     try:
         url = w.cluster.url.replace('/shop', '/odd%20name%2F100%25')
         need(url != w.cluster.url, url)
+        w.cwd = '/'  # no directory is in the plan
         w.must('start', 'p', '--postgres', url)
         same(w.must('exec', 'p', '--', 'psql', '-XAtc', 'create table n(i int); select current_database()').out.splitlines()[-1],
              'odd name/100%', 'its name')
@@ -353,6 +354,7 @@ def dbt_04_atm_09_without_prepare_it_counts_as_not_undoable(w):
         w.must('stop', 'p')
     # By itself it may, without asking, and that is atomic.
     w.final.sql(TABLE)
+    w.cwd = '/'  # no directory is in the plan
     w.must('start', 'p', '--postgres', w.final.url)
     w.sql('delete from t')
     same(w.json('commit', 'p')['atomicity'], 'full', 'alone')
