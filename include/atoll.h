@@ -550,13 +550,16 @@ ATOLL_API int atoll_plan_exec(struct atoll_plan *p, const struct atoll_exec *exe
  *           caller ignores it does not
  *   terminal  "1": it has a session of its own, and stdin, which must be given and a terminal, is that
  *           session's: the caller makes a pseudo-terminal, gives this end, and keeps the other one,
- *           by which it also sets the size of the window
+ *           by which it also sets the size of the window. "own": one is made for it, in place of the
+ *           caller's, which the command never has then. The caller's standard input, and its standard output
+ *           or error, must be the terminal of its session, and neither descriptors nor a control be given;
+ *           else the command has what the caller has. The caller's terminal is raw until the call returns;
+ *           what the caller ignores the command does not
  *   transcript  what it prints is kept with the plan: at most so many bytes (k, m, g behind it; 64k at
  *           least), the last half of that at least. Where the caller's standard input and output are the
- *           terminal of its session, and neither descriptors nor a control are given, the command has a
- *           session and a terminal of its own in its place, and the caller's is raw until the call
- *           returns; what the caller ignores the command does not, then. Else it prints to pipes. A stdout
- *           that is given may be no terminal
+ *           terminal of its session, and neither descriptors nor a control are given, it has a terminal as
+ *           with "own", and what it prints there is kept. Else it prints to pipes. A stdout that is given may
+ *           be no terminal
  *   private  more directories of the home that the command may change in its private layer, with colons
  *           between them
  *   unfenced  "1": where this host has no namespaces the command runs all the same, in the private copies,

@@ -13,8 +13,10 @@
 #include "cli/question.h"
 #include "cli/resources.h"
 
+#include "plan/plan.h"
 #include "plan/private-files.h"
 #include "util/cleanup.h"
+#include "util/crashpoint.h"
 
 #include <inttypes.h>
 #include <signal.h>
@@ -257,6 +259,19 @@ static int leave_undecided(struct cli *c, uint64_t changes)
 	return status;
 }
 
+/* A command that had the terminal itself could have arranged for the answer: reports that the terminal types, a
+ * descriptor in the hands of another process. */
+static bool may_ask(const struct cli *c)
+{
+	if (c->yes || !question_possible())
+		return false;
+	if (plan_exec_was_relayed() || sabotage("own-terminal"))
+		return true;
+	cli_say(c,
+	        "atoll: not asked: the command could not be given a terminal of its own, and might answer");
+	return false;
+}
+
 static int decide(struct cli *c, enum decision *d, const struct changes *ch,
                   const struct atoll_exec_status *status)
 {
@@ -280,7 +295,7 @@ static int decide(struct cli *c, enum decision *d, const struct changes *ch,
 	}
 	if (!c->json && cli_is_terminal(c, stderr))
 		summary = describe(c, ch, status);
-	if (undecided && summary && question_possible() && !c->yes)
+	if (undecided && summary && may_ask(c))
 		*d = ask(c, summary);
 	else if (summary)
 		(void)fputs(summary, stderr);
@@ -350,6 +365,7 @@ static int run_run(struct cli *c)
 	                    : command_run_shell(c, &exec, &status);
 	interrupt_watch(c);
 	interrupt_hold(&held);
+	interrupt_remember(command_late_signal());
 	if (r < 0) {
 		failed = cli_fail(c, r);
 		/* One that was ended in the middle has done something. */

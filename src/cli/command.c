@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 static volatile sig_atomic_t interrupted; /* we were, by whomever */
+static volatile sig_atomic_t late;        /* came when the command had ended */
 
 /* What the terminal sends the command has received itself, unless it is in a session of its own: then a key
  * that sends a signal was typed while our terminal was not raw (helper/relay.h). Of a hang-up the relay hears
@@ -35,6 +36,10 @@ static void on_signal(int sig, siginfo_t *info, void *context)
 	if (helper <= 0) {
 		(void)signal(sig, SIG_DFL);
 		(void)raise(sig);
+	} else if (plan_exec_has_ended()) {
+		if (sig == SIGINT || sig == SIGTERM || sig == SIGHUP)
+			late = sig;
+		(void)kill(helper, sig);
 	} else if (is_news(sig, info, helper)) {
 		(void)kill(helper, sig);
 	}
@@ -104,9 +109,12 @@ static struct atoll_exec_option option_of(const struct cli *c, size_t i, const c
 /* Settings first, which options overrule; those in the order they were given. The caller frees. */
 static struct atoll_exec_option *collect_options(const struct cli *c, size_t *ret_n)
 {
-	struct atoll_exec_option *v = xcalloc(HANDED_ON + 1 + c->args.n_given, sizeof(*v));
+	struct atoll_exec_option *v = xcalloc(HANDED_ON + 2 + c->args.n_given, sizeof(*v));
 	size_t n = 0;
 
+	/* What decides about the work must not have been the command's; and a shell has its jobs there. */
+	if (c->command != &cmd_exec)
+		v[n++] = (struct atoll_exec_option){ "terminal", "own" };
 	if (!c->settings.v[SETTING_FENCE_REQUIRED].number)
 		v[n++] = (struct atoll_exec_option){ "unfenced", "1" };
 
@@ -149,6 +157,11 @@ static void put_on(const struct cli *c, FILE *f, command_put_fn put, void *ctx)
 	cli_json_end(&j);
 }
 
+int command_late_signal(void)
+{
+	return late;
+}
+
 int command_run_shell(struct cli *c, struct atoll_exec *exec, struct atoll_exec_status *ret)
 {
 	char fallback[] = "/bin/sh", *words[] = { getenv("SHELL"), NULL };
@@ -171,12 +184,11 @@ void command_report(const struct cli *c, command_put_fn put, void *ctx)
 	put_on(c, stdout, put, ctx);
 }
 
-/* The command had a terminal of its own (helper/relay.h), and of a key typed there nobody else heard: a shell
- * that runs us in a script would have, at its own. */
-static bool was_typed(const struct cli *c)
+/* Of a key typed at a terminal of the command's own (helper/relay.h) no other process heard: a shell that runs
+ * us in a script would have, at its own. */
+static bool was_typed(void)
 {
-	return args_has(&c->args, "transcript") && !interrupted && isatty(STDOUT_FILENO) &&
-	       tcgetpgrp(STDIN_FILENO) == getpgrp();
+	return plan_exec_was_relayed() && !interrupted && tcgetpgrp(STDIN_FILENO) == getpgrp();
 }
 
 /* A shell in the middle of a loop stops at ^C only if we, too, died of it. */
@@ -185,7 +197,7 @@ int command_end(struct cli *c)
 	if (c->ran->term_signal == SIGINT && !c->json) {
 		(void)fflush(NULL);
 		(void)signal(SIGINT, SIG_DFL);
-		(void)kill(was_typed(c) ? 0 : getpid(), SIGINT);
+		(void)kill(was_typed() ? 0 : getpid(), SIGINT);
 	}
 	return c->ran->exit_code;
 }

@@ -29,6 +29,8 @@ int command_run(struct cli *c, char **words, size_t n, struct atoll_exec *exec,
                 struct atoll_exec_status *ret);
 /* Runs $SHELL, else /bin/sh, and says in which plan. */
 int command_run_shell(struct cli *c, struct atoll_exec *exec, struct atoll_exec_status *ret);
+/* SIGINT, SIGTERM or SIGHUP that came when the command had ended already, or 0. */
+int command_late_signal(void);
 /* The object of --json, in each place that is to have it. PUT adds members; may be NULL. */
 typedef void (*command_put_fn)(const struct cli *c, struct json *j, void *ctx);
 void command_report(const struct cli *c, command_put_fn put, void *ctx);

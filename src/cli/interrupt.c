@@ -178,6 +178,12 @@ void interrupt_release(const struct interrupt_held *h)
 	stage = idle_stage = h->stage;
 }
 
+void interrupt_remember(int sig)
+{
+	if (sig && !came)
+		came = sig;
+}
+
 int interrupt_signal(void)
 {
 	return came;

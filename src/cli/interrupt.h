@@ -37,6 +37,8 @@ struct interrupt_held {
 };
 void interrupt_hold(struct interrupt_held *h);
 void interrupt_release(const struct interrupt_held *h);
+/* As if SIG came now; 0: none did. */
+void interrupt_remember(int sig);
 /* The signal that came and is not obeyed yet, or 0. */
 int interrupt_signal(void);
 /* Ends the process as the signal would have; returns when there is none. */

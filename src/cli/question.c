@@ -3,6 +3,7 @@
 #include "cli/question.h"
 
 #include "cli/interrupt.h"
+#include "util/crashpoint.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -22,24 +23,95 @@ static struct {
 	struct termios modes;
 } before;
 
-/* Signals reach us only inside: none can slip in between the look and the wait. TIMEOUT_MS < 0: for ever.
- * 1: there is input, or its end; 0: not yet; -1: a signal, or no input any more. */
-static int wait_for_input(int timeout_ms)
+/* While a question is open. The terminal hands over each byte and shows none: so half a line is heard, too, and
+ * no byte of a report edits a line. Signals are let in only while we wait. */
+static struct {
+	struct termios modes;     /* to be put back */
+	struct termios listening; /* meanwhile */
+	struct sigaction stop, go_on, quit;
+	sigset_t mask;
+	volatile sig_atomic_t stopping, continued;
+} open_question;
+
+static void on_stop(int sig)
+{
+	(void)sig;
+	open_question.stopping = 1;
+}
+
+static void on_continue(int sig)
+{
+	(void)sig;
+	open_question.continued = 1;
+}
+
+static void on_quit(int sig)
+{
+	(void)tcsetattr(STDIN_FILENO, TCSANOW, &open_question.modes);
+	(void)signal(sig, SIG_DFL);
+	(void)raise(sig);
+}
+
+enum waited {
+	WAITED_QUIET = 0,
+	WAITED_INPUT, /* or its end */
+	WAITED_AGAIN, /* we were stopped, and go on: the screen is another */
+	WAITED_OVER,  /* a signal that is held, or no input any more */
+};
+
+static void set_modes(const struct termios *modes, int when)
+{
+	while (tcsetattr(STDIN_FILENO, when, modes) < 0 && errno == EINTR)
+		if (interrupt_signal()) {
+			(void)tcsetattr(STDIN_FILENO, TCSANOW, modes);
+			return;
+		}
+}
+
+/* The shell gets the terminal as it was, and we ask in the foreground again. */
+static void stop(void)
+{
+	sigset_t both, mask;
+	const struct timespec now = { 0 };
+
+	sigemptyset(&both);
+	sigaddset(&both, SIGTSTP);
+	set_modes(&open_question.modes, TCSANOW);
+	(void)signal(SIGTSTP, SIG_DFL);
+	(void)raise(SIGTSTP);
+	(void)sigprocmask(SIG_UNBLOCK, &both, &mask);
+	(void)sigprocmask(SIG_SETMASK, &mask, NULL);
+	(void)signal(SIGTSTP, on_stop);
+	sigemptyset(&both);
+	sigaddset(&both, SIGCONT);
+	(void)sigtimedwait(&both, NULL, &now);
+}
+
+/* TIMEOUT_MS < 0: for ever. */
+static enum waited wait_for_input(int timeout_ms)
 {
 	struct pollfd pfd = { .fd = STDIN_FILENO, .events = POLLIN };
-	const struct timespec limit = { .tv_nsec = timeout_ms * 1000000l };
-	sigset_t unblocked;
+	const struct timespec limit = { .tv_sec = timeout_ms / 1000,
+		                        .tv_nsec = timeout_ms % 1000 * 1000000l };
+	sigset_t mask;
 	int r = -1;
 
-	interrupt_block(&unblocked);
-	while (!interrupt_signal() &&
-	       (r = ppoll(&pfd, 1, timeout_ms < 0 ? NULL : &limit, &unblocked)) < 0 &&
+	interrupt_block(&mask);
+	while (!interrupt_signal() && !open_question.stopping && !open_question.continued &&
+	       (r = ppoll(&pfd, 1, timeout_ms < 0 ? NULL : &limit, &open_question.mask)) < 0 &&
 	       errno == EINTR)
 		;
-	(void)sigprocmask(SIG_SETMASK, &unblocked, NULL);
-	if (interrupt_signal() || r < 0)
-		return -1;
-	return r > 0 ? 1 : 0;
+	(void)sigprocmask(SIG_SETMASK, &mask, NULL);
+	if (interrupt_signal())
+		return WAITED_OVER;
+	if (open_question.stopping || open_question.continued) {
+		if (open_question.stopping)
+			stop();
+		open_question.stopping = open_question.continued = 0;
+		set_modes(&open_question.listening, TCSAFLUSH);
+		return WAITED_AGAIN;
+	}
+	return r < 0 ? WAITED_OVER : r > 0 ? WAITED_INPUT : WAITED_QUIET;
 }
 
 /* ---- the terminal ---- */
@@ -70,43 +142,75 @@ static void take_foreground(void)
 	(void)sigprocmask(SIG_SETMASK, &unblocked, NULL);
 }
 
-static void set_modes(const struct termios *modes)
+static bool is_gone(void)
 {
-	while (tcsetattr(STDIN_FILENO, TCSAFLUSH, modes) < 0 && errno == EINTR)
-		if (interrupt_signal()) {
-			(void)tcsetattr(STDIN_FILENO, TCSANOW, modes);
-			return;
-		}
+	struct pollfd pfd = { .fd = STDIN_FILENO };
+
+	return poll(&pfd, 1, 0) > 0 && pfd.revents & (POLLHUP | POLLERR);
 }
 
-/* While it is listened to, the terminal hands over each byte, so that half a line is heard, too, and
- * shows none of them. */
 static void drop_pending_input(void)
 {
-	struct termios modes, listening;
-
-	take_foreground();
-	if (tcgetattr(STDIN_FILENO, &modes) < 0)
-		return;
-	if (before.known)
-		modes = before.modes;
-	listening = modes;
-	listening.c_lflag &= ~(tcflag_t)(ICANON | ECHO | ECHONL);
-	listening.c_cc[VMIN] = 1;
-	listening.c_cc[VTIME] = 0;
-	set_modes(&listening);
 	for (int quiet = 0; quiet < 2; quiet++) {
-		struct pollfd gone = { .fd = STDIN_FILENO };
-		int r = wait_for_input(QUESTION_QUIET_MS);
+		enum waited w = wait_for_input(QUESTION_QUIET_MS);
 
-		if (r < 0 || (poll(&gone, 1, 0) > 0 && gone.revents & (POLLHUP | POLLERR)))
-			break;
-		if (r > 0) {
+		if (w == WAITED_OVER || is_gone())
+			return;
+		if (w != WAITED_QUIET) {
 			(void)tcflush(STDIN_FILENO, TCIFLUSH);
 			quiet = -1;
 		}
 	}
-	set_modes(&modes);
+}
+
+static bool is_ignored(int sig)
+{
+	struct sigaction act;
+
+	return sigaction(sig, NULL, &act) == 0 && act.sa_handler == SIG_IGN;
+}
+
+static void handle(int sig, void (*handler)(int), struct sigaction *before_it)
+{
+	const struct sigaction act = { .sa_handler = handler };
+
+	(void)sigaction(sig, is_ignored(sig) ? NULL : &act, before_it);
+}
+
+/* False: it is no terminal any more. */
+static bool listen_to_terminal(void)
+{
+	sigset_t block;
+
+	take_foreground();
+	if (tcgetattr(STDIN_FILENO, &open_question.modes) < 0)
+		return false;
+	if (before.known)
+		open_question.modes = before.modes;
+	open_question.listening = open_question.modes;
+	open_question.listening.c_lflag &= ~(tcflag_t)(ICANON | ECHO | ECHONL);
+	open_question.listening.c_cc[VMIN] = 1;
+	open_question.listening.c_cc[VTIME] = 0;
+	open_question.stopping = open_question.continued = 0;
+	sigemptyset(&block);
+	sigaddset(&block, SIGTSTP);
+	sigaddset(&block, SIGCONT);
+	(void)sigprocmask(SIG_BLOCK, &block, &open_question.mask);
+	handle(SIGTSTP, on_stop, &open_question.stop);
+	handle(SIGCONT, on_continue, &open_question.go_on);
+	handle(SIGQUIT, on_quit, &open_question.quit);
+	set_modes(&open_question.listening, TCSAFLUSH);
+	return true;
+}
+
+/* What was typed after the answer is for the program that reads next. */
+static void leave_terminal(void)
+{
+	set_modes(&open_question.modes, TCSANOW);
+	(void)sigaction(SIGQUIT, &open_question.quit, NULL);
+	(void)sigaction(SIGCONT, &open_question.go_on, NULL);
+	(void)sigaction(SIGTSTP, &open_question.stop, NULL);
+	(void)sigprocmask(SIG_SETMASK, &open_question.mask, NULL);
 }
 
 /* ---- the answer ---- */
@@ -126,45 +230,174 @@ int question_match(const struct question_answer *answers, const char *line)
 	return -1;
 }
 
-/* A line that ends; one that is too long to be an answer is "?". Without stdio, which would read ahead. */
-static bool read_line(char line[ANSWER_MAX])
+/* What a terminal reports begins with an escape character, or with an 8-bit control: a line with one in it is no
+ * answer. Some reports repeat a text that a program chose, which a terminal with a defect does not clear of line
+ * ends: such a string is over with its terminator, or when nothing came for REPORT_MS, and not before. */
+#define REPORT_MS 1000
+
+enum within {
+	WITHIN_TEXT = 0,
+	WITHIN_ESCAPE,
+	WITHIN_STRING,
+	WITHIN_STRING_ESCAPE, /* a string, after its escape character: a backslash ends it */
+};
+
+struct line {
+	char text[ANSWER_MAX];
+	size_t used;
+	bool no_answer;
+	enum within within;
+	bool osc; /* a string that BEL ends, too */
+};
+
+static void echo(const char *text)
 {
-	char buf[256];
-	size_t used = 0;
+	(void)(write(STDERR_FILENO, text, strlen(text)) < 0);
+}
 
-	for (;;) {
-		ssize_t n = wait_for_input(-1) > 0 ? read(STDIN_FILENO, buf, sizeof(buf)) : 0;
+static void begin_string(struct line *l, unsigned char introducer)
+{
+	l->within = WITHIN_STRING;
+	l->osc = introducer == ']';
+}
 
-		if (n <= 0)
+/* True for a byte of a report. */
+static bool take_report(struct line *l, unsigned char byte)
+{
+	static const char introducers[] =
+		"P]X^_"; /* DCS, OSC, SOS, PM, APC; their 8-bit form is 64 more */
+	bool eight_bit = byte >= 0x80 && byte < 0xa0 && memchr(introducers, byte - 0x40, 5);
+
+	switch (l->within) {
+	case WITHIN_TEXT:
+		if (eight_bit)
+			begin_string(l, byte - 0x40);
+		else if (byte == '\033')
+			l->within = WITHIN_ESCAPE;
+		else
 			return false;
-		for (ssize_t i = 0; i < n; i++) {
-			if (buf[i] == '\n' || buf[i] == '\r') {
-				line[used] = '\0';
-				if (used == ANSWER_MAX - 1 || memchr(line, '\0', used))
-					(void)strcpy(line, "?");
-				return true;
-			}
-			if (used < ANSWER_MAX - 1)
-				line[used++] = buf[i];
-		}
+		break;
+	case WITHIN_ESCAPE:
+		l->within = byte == '\033' ? WITHIN_ESCAPE : WITHIN_TEXT;
+		if (byte == '\n' || byte == '\r')
+			return false;
+		if (memchr(introducers, byte, 5))
+			begin_string(l, byte);
+		break;
+	case WITHIN_STRING:
+	case WITHIN_STRING_ESCAPE:
+		if (byte == 0x9c || (byte == '\a' && l->osc) ||
+		    (byte == '\\' && l->within == WITHIN_STRING_ESCAPE))
+			l->within = WITHIN_TEXT;
+		else
+			l->within = byte == '\033' ? WITHIN_STRING_ESCAPE : WITHIN_STRING;
+		break;
 	}
+	l->no_answer = true;
+	return true;
+}
+
+static bool is_key(unsigned char byte, int key)
+{
+	return open_question.modes.c_cc[key] != _POSIX_VDISABLE &&
+	       byte == open_question.modes.c_cc[key];
+}
+
+static void rub_out(struct line *l, size_t n)
+{
+	for (; n > 0 && l->used > 0; n--) {
+		l->used--;
+		echo("\b \b");
+	}
+}
+
+enum typed {
+	TYPED_ON = 0,
+	TYPED_LINE,
+	TYPED_END, /* of the input: its key, on an empty line */
+};
+
+static enum typed take_byte(struct line *l, unsigned char byte)
+{
+	if (!sabotage("reports") && take_report(l, byte))
+		return TYPED_ON;
+	if (byte == '\n' || byte == '\r')
+		return TYPED_LINE;
+	if (is_key(byte, VEOF))
+		return l->used == 0 && !l->no_answer ? TYPED_END : TYPED_ON;
+	if (is_key(byte, VERASE) || byte == '\b' || byte == 0x7f) {
+		rub_out(l, 1);
+	} else if (is_key(byte, VKILL)) {
+		rub_out(l, l->used);
+	} else if (l->used == ANSWER_MAX - 1 || byte < ' ' || byte > '~') {
+		l->no_answer = true;
+	} else {
+		const char shown[] = { (char)byte, '\0' };
+
+		l->text[l->used++] = (char)byte;
+		echo(shown);
+	}
+	return TYPED_ON;
+}
+
+enum read {
+	READ_LINE = 0,
+	READ_AGAIN, /* we were stopped */
+	READ_OVER,
+};
+
+/* One byte at a time: what follows the line is not ours. One that is no answer is "?". */
+static enum read read_line(struct line *l)
+{
+	enum typed typed = TYPED_ON;
+
+	*l = (struct line){ 0 };
+	while (typed == TYPED_ON) {
+		bool in_string = l->within >= WITHIN_STRING;
+		enum waited w = wait_for_input(in_string ? REPORT_MS : -1);
+		unsigned char byte;
+
+		if (w == WAITED_AGAIN)
+			return READ_AGAIN;
+		if (w == WAITED_QUIET)
+			l->within = WITHIN_TEXT;
+		if (w == WAITED_QUIET)
+			continue;
+		if (w == WAITED_OVER || read(STDIN_FILENO, &byte, 1) != 1)
+			return READ_OVER;
+		typed = take_byte(l, byte);
+	}
+	if (typed == TYPED_END)
+		return READ_OVER;
+	echo("\n");
+	l->text[l->used] = '\0';
+	if (l->no_answer)
+		(void)strcpy(l->text, "?");
+	return READ_LINE;
 }
 
 static int ask(const struct question *q)
 {
-	char line[ANSWER_MAX];
-	int value;
+	struct line line;
 
+	drop_pending_input();
 	if (q->above)
 		(void)fputs(q->above, stderr);
 	while (!interrupt_signal()) {
+		enum read how;
+		int value;
+
 		(void)fputs(q->text, stderr);
-		if (!read_line(line))
+		(void)fflush(stderr);
+		how = read_line(&line);
+		if (how == READ_OVER)
 			break;
-		value = question_match(q->answers, line);
-		if (value >= 0)
-			return value;
-		(void)fprintf(stderr, "%s\n", q->choices);
+		if (how == READ_LINE) {
+			value = question_match(q->answers, line.text);
+			if (value >= 0)
+				return value;
+			(void)fprintf(stderr, "%s\n", q->choices);
+		}
 		drop_pending_input();
 	}
 	(void)fputc('\n', stderr);
@@ -179,9 +412,10 @@ int question_ask(const struct question *q)
 	if (interrupt_signal())
 		return -1;
 	interrupt_hold(&held); /* the terminal is not left as it is only while it is listened to */
-	drop_pending_input();
-	if (!interrupt_signal())
+	if (listen_to_terminal()) {
 		value = ask(q);
+		leave_terminal();
+	}
 	interrupt_release(&held);
 	return value;
 }

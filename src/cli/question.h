@@ -31,9 +31,11 @@ struct question {
 int question_match(const struct question_answer *answers, const char *line);
 /*
  * Asks until there is an answer: its value. -1: the input has ended, or a signal came (interrupt.h), which is held.
+ * Stopped, it asks again when it goes on.
  *
- * The terminal's modes are put back first, and input is dropped until the terminal was quiet for
- * QUESTION_QUIET_MS twice; then the question is shown.
+ * Input is dropped until the terminal was quiet for QUESTION_QUIET_MS twice; then the question is shown. Until it is
+ * answered each byte comes here at once, so that a report of the terminal is told from keys by its escape character,
+ * and edits nothing. The modes are then as before; killed by SIGKILL, this process leaves the terminal without echo.
  */
 #define QUESTION_QUIET_MS 100
 int question_ask(const struct question *q);

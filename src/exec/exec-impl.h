@@ -72,7 +72,8 @@ struct output {
 	                  .stopped = { -1, -1 },   \
 	                  .stdio = { -1, -1, -1 }, \
 	                  .copier = CHILD_INIT })
-/* Before the helper is started: *OPT becomes what it is to be started with. */
+/* Before the helper is started: *OPT becomes what it is to be started with. Nothing for one that is neither
+ * kept nor relayed; output_start(), too. */
 int output_open(struct output *o, const struct exec_options **opt, struct error *err);
 /* After it; OPT is what output_open() made of it. */
 int output_start(struct output *o, const struct exec_options *opt, struct error *err);

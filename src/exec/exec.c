@@ -322,22 +322,21 @@ int exec_start(const struct exec_options *opt, struct exec **ret, struct error *
 {
 	cleanup_exec struct exec *e = xcalloc(1, sizeof(*e));
 	cleanup_close int request_fd = FD_NONE;
-	int r = 0;
+	int r;
 
 	*e = (struct exec){ .opt = opt,
 		            .ch = CHANNELS_INIT,
 		            .child = CHILD_INIT,
 		            .output = OUTPUT_INIT,
 		            .record = opt->record ? xstrdup(opt->record) : NULL };
-	if (opt->output)
-		r = output_open(&e->output, &e->opt, err);
+	r = output_open(&e->output, &e->opt, err);
 	if (r == 0)
 		r = write_request(e->opt, &request_fd, err);
 	if (r == 0)
 		r = helper_get(&e->child, &e->ch, e->opt, err);
 	e->ahead = r == 1;
 	r = r < 0 ? r : 0;
-	if (r == 0 && opt->output)
+	if (r == 0)
 		r = output_start(&e->output, e->opt, err);
 	if (r == 0)
 		r = give(e, request_fd, err);
@@ -353,6 +352,12 @@ static bool tell(struct exec *e, const char *byte)
 }
 
 static _Atomic(pid_t) listener;
+static atomic_bool has_ended;
+
+bool exec_has_ended(void)
+{
+	return atomic_load(&has_ended);
+}
 
 pid_t exec_listener(void)
 {
@@ -362,6 +367,7 @@ pid_t exec_listener(void)
 void exec_go(struct exec *e)
 {
 	/* What came before it ends us, and so the helper. */
+	atomic_store(&has_ended, false);
 	atomic_store(&listener, e->child.pid);
 	(void)tell(e, "g"); /* one that is gone does not answer either */
 }
@@ -391,7 +397,11 @@ int exec_wait(struct exec *e, struct exec_usage *ret, struct error *err)
 	enum follow how;
 	int r = await_reply(e, &reply, &how, err);
 
+	atomic_store(&has_ended, true);
+	if (e->output.caller[1] != FD_NONE && e->output.copier.pid > 0)
+		atomic_store(&listener, e->output.copier.pid);
 	output_wait(&e->output);
+	atomic_store(&listener, e->child.pid);
 	e->answered = r == 0;
 	if (how == FOLLOW_ANSWERED)
 		return r < 0 ? r : take_reply(e->opt, &reply, ret, err);

@@ -75,6 +75,10 @@ struct exec_output {
 	bool pass;
 };
 
+/* For a program that runs one command at a time: whether the last one had a terminal of its own in place
+ * of ours, so that it never could read ours, write to it later or change its modes. */
+bool exec_was_relayed(void);
+
 struct exec_options {
 	const char *const *argv;
 	const char *cwd;           /* absolute */
@@ -111,6 +115,11 @@ struct exec_options {
 	struct control *control;
 	/* A session of its own, whose terminal is the one at its standard input. */
 	bool terminal;
+	/* The same with a terminal that is made for it, in place of ours (helper/relay.h): where our standard
+	 * input, and standard output or error, are the terminal of our session, and neither descriptors nor a
+	 * control are given. What of the three is something else stays as it is, and is not kept. One relay at a
+	 * time for a process group. Whether there was one: exec_was_relayed(). */
+	bool own_terminal;
 	void (*began)(void *ctx); /* told once the command runs; or NULL */
 	void *began_ctx;
 	/* From exec_joinable(): it joins that one's namespaces. No views then, and no lock. NULL: none. */
@@ -165,6 +174,9 @@ void exec_end(void);
 /* Who passes signals on to the command, from exec_go() until exec_close(): a process, or 0 for nobody. For
  * handlers of a program that runs one command at a time. */
 pid_t exec_listener(void);
+/* The same for when the command has ended: true from then until exec_close(). The listener is then the relay of its
+ * terminal, where there is one, while what was printed is on its way; a signal makes it leave that. */
+bool exec_has_ended(void);
 /* All of it in one. */
 int exec_run(const struct exec_options *opt, struct exec_usage *ret, struct error *err);
 

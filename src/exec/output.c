@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Keeping what a command prints: the process that does (helper/copy.h, at a terminal helper/relay.h) is
- * started before the command, and after the helper.
+ * What stands between a command and the caller's descriptors: a process that keeps what is printed
+ * (helper/copy.h), or one that relays a terminal (helper/relay.h). It is started before the command, and
+ * after the helper.
  */
 #include "exec/exec.h"
 
 #include "exec/exec-impl.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
+#include "util/crashpoint.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
@@ -43,10 +46,20 @@ static bool is_ours(int fd)
 }
 
 /* Where standard input is another one, or none, keys are not for us to read: others of a pipeline may. */
-static bool is_terminal(const struct exec_options *opt)
+static bool wants_relay(const struct exec_options *opt)
 {
-	return opt->output->pass && !opt->detached && !opt->stdio && !opt->control &&
-	       is_ours(STDIN_FILENO) && is_ours(STDOUT_FILENO);
+	if (opt->detached || opt->stdio || opt->control || !is_ours(STDIN_FILENO))
+		return false;
+	if (opt->own_terminal && !sabotage("own-terminal"))
+		return is_ours(STDOUT_FILENO) || is_ours(STDERR_FILENO);
+	return opt->output && opt->output->pass && is_ours(STDOUT_FILENO);
+}
+
+static atomic_bool relayed;
+
+bool exec_was_relayed(void)
+{
+	return atomic_load(&relayed);
 }
 
 /*
@@ -111,7 +124,8 @@ int output_open(struct output *o, const struct exec_options **opt, struct error 
 {
 	int r;
 
-	if (!is_terminal(*opt) || !take_terminal(o))
+	atomic_store(&relayed, false);
+	if (!wants_relay(*opt) || !take_terminal(o))
 		return 0;
 	r = open_relay(o);
 	if (r < 0)
@@ -120,14 +134,17 @@ int output_open(struct output *o, const struct exec_options **opt, struct error 
 	o->how.stdio = o->stdio;
 	o->how.terminal = true;
 	*opt = &o->how;
+	atomic_store(&relayed, true);
 	return 0;
 }
 
 static int spawn_relay(struct output *o, const struct exec_options *how, const char *file,
                        int null_fd)
 {
+	const struct exec_output nothing = { .dir = "" };
+	const struct exec_output *kept = how->output ? how->output : &nothing;
 	char max[24];
-	const char *const argv[] = { "atoll-helper", "--relay", how->output->dir, max, NULL };
+	const char *const argv[] = { "atoll-helper", "--relay", kept->dir, max, NULL };
 	const struct child_fd fds[] = { { o->master, 3 },
 		                        { o->caller[0], 4 },
 		                        { o->stopped[0], 5 },
@@ -139,7 +156,7 @@ static int spawn_relay(struct output *o, const struct exec_options *how, const c
 		                           .n_fds = sizeof(fds) / sizeof(fds[0]),
 		                           .holds_signals = true };
 
-	(void)snprintf(max, sizeof(max), "%" PRIu64, how->output->max);
+	(void)snprintf(max, sizeof(max), "%" PRIu64, kept->max);
 	return child_spawn(&o->copier, &opt);
 }
 
@@ -176,6 +193,8 @@ int output_start(struct output *o, const struct exec_options *opt, struct error 
 	cleanup_close int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
 	int r = null_fd < 0 ? -errno : 0;
 
+	if (o->master == FD_NONE && !opt->output)
+		return 0;
 	if (r == 0 && o->master != FD_NONE)
 		r = spawn_relay(o, opt, file, null_fd);
 	else if (r == 0)

@@ -36,16 +36,18 @@ static int next_segment(struct keep *k)
 
 void keep_open(struct keep *k, const char *dir, const char *max)
 {
-	*k = (struct keep){ .dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC),
-		            .fd = FD_NONE,
-		            .each = strtoull(max, NULL, 10) / 2 };
+	*k = (struct keep){ .dir_fd = FD_NONE, .fd = FD_NONE, .nothing = !*dir };
+	if (k->nothing)
+		return;
+	k->dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	k->each = strtoull(max, NULL, 10) / 2;
 	k->each = k->each < EACH_MIN ? EACH_MIN : k->each;
 	k->failed = k->dir_fd < 0;
 }
 
 void keep_add(struct keep *k, const char *data, size_t len)
 {
-	while (len > 0 && !k->failed) {
+	while (len > 0 && !k->failed && !k->nothing) {
 		uint64_t room = k->fd == FD_NONE ? 0 : k->begins[k->n - 1] + k->each - k->total;
 		size_t n = len < room ? len : (size_t)room;
 

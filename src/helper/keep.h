@@ -20,9 +20,10 @@ struct keep {
 	uint64_t begins[2]; /* of the older segment, of the newer */
 	unsigned n;         /* segments there are */
 	bool failed;        /* nothing more is kept */
+	bool nothing;       /* is to be kept */
 };
 
-/* DIR is there and empty; MAX is a number of bytes, 64 KiB at least. What cannot be kept, from the
+/* DIR is there and empty, or "": nothing is kept; MAX is a number of bytes, 64 KiB at least. What cannot be kept, from the
  * beginning or from some byte on, is left out: a disk that is full is no reason to hold a command up. */
 void keep_open(struct keep *k, const char *dir, const char *max);
 void keep_add(struct keep *k, const char *data, size_t len);

@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -40,6 +41,7 @@ struct relay {
 	int signal_fd;
 	struct termios before; /* of the user's terminal, when it was not raw */
 	bool raw;
+	bool controlled; /* what was printed may have changed how the user's terminal shows text and reports keys */
 	bool front; /* as far as we know, we are in the foreground */
 	bool runs; /* the command: before, keys that send signals would find nobody in its terminal */
 	enum relay_end end;
@@ -75,6 +77,9 @@ static void come_forward(struct relay *r)
 		return;
 	raw = r->before;
 	cfmakeraw(&raw);
+	/* What the command prints elsewhere another process of the job may bring to the terminal. */
+	if (!isatty(STDOUT_FILENO))
+		raw.c_oflag = r->before.c_oflag;
 	r->raw = tcsetattr(RELAY_TTY_FD, TCSANOW, &raw) == 0;
 	take_size();
 }
@@ -93,6 +98,17 @@ static bool is_later(void)
 	return errno == EINTR || errno == EAGAIN;
 }
 
+/* An escape sequence, another character set, or (perhaps only a part of a character) their 8-bit forms. */
+static bool has_control(const char *data, size_t n)
+{
+	if (memchr(data, '\033', n) || memchr(data, '\016', n))
+		return true;
+	for (size_t i = 0; i < n; i++)
+		if (((unsigned char)data[i] & 0xe0) == 0x80)
+			return true;
+	return false;
+}
+
 static void read_printed(struct relay *r)
 {
 	ssize_t n = read(RELAY_MASTER_FD, r->printed.data, FLOW_MAX);
@@ -104,6 +120,7 @@ static void read_printed(struct relay *r)
 		return;
 	}
 	keep_add(&r->keep, r->printed.data, (size_t)n);
+	r->controlled = r->controlled || has_control(r->printed.data, (size_t)n);
 	r->printed.begin = 0;
 	r->printed.end = (size_t)n;
 }
@@ -252,6 +269,14 @@ static void on_signals(struct relay *r)
 	}
 }
 
+/* A terminal that takes no more must not hold up the caller, who puts the modes back. */
+static void obey_signals(void)
+{
+	(void)signal(SIGINT, SIG_DFL);
+	(void)signal(SIGTERM, SIG_DFL);
+	(void)signal(SIGHUP, SIG_DFL);
+}
+
 static int take_signals(void)
 {
 	sigset_t set;
@@ -316,6 +341,26 @@ static void listen_to(struct relay *r, struct pollfd fds[FDS])
 		                                                            : RELAY_ALONE;
 }
 
+/* Not concealed, in letters, on the main screen, with the whole of it to scroll; keys as they are typed, and no
+ * reports of the mouse, the focus or a paste. The cursor stays where it is. */
+#define PLAIN_TERMINAL                                                               \
+	"\033[!p\033[0m\033(B\017\033[?25h\033[?7h\033[?1047l"                       \
+	"\033[?9l\033[?1000l\033[?1002l\033[?1003l\033[?1004l\033[?1006l\033[?2004l" \
+	"\033[>4m\033[<9u"
+
+/* What the user is shown and asked next is not for the command to hide. */
+static void make_plain(struct relay *r)
+{
+	const char *kind = getenv("TERM");
+
+	if (!r->controlled || !kind || !*kind || strcmp(kind, "dumb") == 0 || !is_front())
+		return;
+	r->printed.begin = 0;
+	r->printed.end = sizeof(PLAIN_TERMINAL) - 1;
+	memcpy(r->printed.data, PLAIN_TERMINAL, r->printed.end);
+	flush_printed(r);
+}
+
 static void serve(struct relay *r)
 {
 	struct pollfd fds[FDS] = { [FD_STOPPED] = { .fd = RELAY_STOPPED_FD } };
@@ -334,10 +379,13 @@ static void serve(struct relay *r)
 				continue_command();
 		}
 	}
-	if (r->end == RELAY_ENDED)
+	if (r->end == RELAY_ENDED) {
+		obey_signals();
 		drain(r);
-	else if (r->end == RELAY_NOBODY)
+	} else if (r->end == RELAY_NOBODY)
 		flush_printed(r);
+	if (r->end == RELAY_ENDED || r->end == RELAY_NOBODY)
+		make_plain(r);
 }
 
 int relay_run(const char *dir, const char *max)

@@ -2,12 +2,14 @@
 /*
  * Between a command's terminal, which was made for it, and the user's: a process of its own, in the
  * caller's process group, that passes on what is typed and what is printed, and keeps the latter
- * (helper/keep.h). While the command has the user's attention the user's terminal is raw: every key is the
+ * (helper/keep.h) where that is wanted. While the command has the user's attention the user's terminal is raw: every key is the
  * command's, by way of its own terminal, and so are the signals that keys send.
  *
  * It ends when the caller says so and all that was printed is passed on, when nobody has the command's
- * terminal any more, when the user's is hung up, or when the caller is gone; the user's terminal is as it
- * was before, then, and whoever still has the command's loses it. Signals that end others do not end it.
+ * terminal any more, when the user's is hung up, or when the caller is gone; the modes of the
+ * user's terminal are as before, then, what it shows is plain text on the main screen again, and a process that
+ * still has the command's terminal loses it. Signals that end others do
+ * not end it before the command has ended.
  *
  * A command that stops (the helper says so) would leave the user with nothing that listens: the caller's
  * process group stops with it, if it is in the foreground, and when that goes on, so does the command. In

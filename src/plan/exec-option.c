@@ -206,8 +206,9 @@ static int take_control(struct exec_wishes *w, const char *value, struct error *
 
 static int take_terminal(struct exec_wishes *w, const char *value, struct error *err)
 {
-	if (strcmp(value, "1") != 0 && strcmp(value, "0") != 0)
-		return error_set(err, -ATOLL_E_INVALID, "'%s' is neither 1 nor 0", value);
+	w->own_terminal = strcmp(value, "own") == 0;
+	if (!w->own_terminal && strcmp(value, "1") != 0 && strcmp(value, "0") != 0)
+		return error_set(err, -ATOLL_E_INVALID, "'%s' is none of 1, 0 and own", value);
 	w->terminal = *value == '1';
 	return 0;
 }
@@ -316,6 +317,7 @@ void exec_wishes_apply(const struct exec_wishes *w, struct control *control,
 	opt->stdio = has_stdio(w) ? w->stdio : NULL;
 	opt->control = control->fd == FD_NONE ? NULL : control;
 	opt->terminal = w->terminal;
+	opt->own_terminal = w->own_terminal;
 }
 
 /* ---- where ---- */

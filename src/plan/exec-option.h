@@ -25,6 +25,7 @@ struct exec_wishes {
 	int stdio[3]; /* as exec_options.stdio */
 	int control;  /* FD_NONE: none */
 	bool terminal;
+	bool own_terminal;        /* as exec_options.own_terminal */
 	bool unfenced;            /* it may run where there are no namespaces */
 	const char *private_dirs; /* of the home, with colons between them; or NULL */
 	const char *at; /* where the first resource is to be seen; NULL: at its own path */

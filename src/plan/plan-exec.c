@@ -629,6 +629,16 @@ pid_t plan_exec_listener(void)
 	return exec_listener();
 }
 
+bool plan_exec_has_ended(void)
+{
+	return exec_has_ended();
+}
+
+bool plan_exec_was_relayed(void)
+{
+	return exec_was_relayed();
+}
+
 static void job_init(struct job_row *job, const struct plan_op *op, const char *name, char *line)
 {
 	*job = (struct job_row){ .argv = line,

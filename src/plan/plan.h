@@ -258,6 +258,9 @@ void plan_exec_ahead(int (*helper)(void *ctx), void *ctx);
 void plan_exec_end(void);
 /* For its handlers of signals: as exec_listener(). */
 pid_t plan_exec_listener(void);
+bool plan_exec_has_ended(void);
+/* As exec_was_relayed(). */
+bool plan_exec_was_relayed(void);
 struct exec_wishes; /* exec-option.h */
 struct plan_exec_result {
 	struct atoll_exec_status *status;

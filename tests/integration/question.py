@@ -123,18 +123,21 @@ def term_question_keys_before_it_are_dropped():
     """A line that was typed while the command ran is no answer, in whatever mode it left the terminal."""
     for mode in ('true', 'stty raw -echo', 'stty -icanon min 0', 'stty -isig -echo; printf "\\033[c\\033[6n"'):
         with Runs() as w:
-            t = w.run(f'{mode}; echo new >file; echo begun; {w.wait_at_gate()}')
+            w.env['SCRIPT'] = f'{mode}; echo new >file; echo begun; {w.wait_at_gate()}'
+            t = w.terminal('sh', '-c', f'read -r go; {ATOLL} run --ro {w.gate} -- sh -c "$SCRIPT"; echo left=$?; exec sleep 1000')
+            before = termios.tcgetattr(t.fd)
+            t.type('\r')
             t.expect('begun')
-            modes = termios.tcgetattr(t.fd)
             t.type(f'c\r\ncommit\n{REPORTS}c\r')
             w.open_gate()
             t.expect(QUESTION)
             shown = termios.tcgetattr(t.fd)
-            need(shown[3] & termios.ICANON and shown[3] & termios.ECHO and shown[3] & termios.ISIG,
-                 f'after {mode} the terminal is not as it was: {modes[3]:o} {shown[3]:o}')
+            need(shown[3] & termios.ISIG and shown[1] & termios.OPOST and not shown[3] & termios.ECHO,
+                 f'after {mode} it does not listen as it should: {shown[1]:o} {shown[3]:o}')
             same(w.content(), 'old\n', f'the file after {mode}')
             t.type('k\r')
-            same(t.end(), 0, 'exit status')
+            t.expect('left=0')
+            same(termios.tcgetattr(t.fd), before, f'the modes of the terminal after {mode}')
             same(w.content(), 'old\n', f'the file after {mode}')
 
 
@@ -354,8 +357,9 @@ def term_question_job_control():
         t.expect('Stopped')
         t.expect('ready> ')
         t.type('fg\r')
-        t.expect('run')
-        t.say('no answer\r', CHOICES)
+        t.expect(QUESTION, 'the question, once more')
+        t.type('no answer\r')
+        t.expect(CHOICES)
         t.expect(QUESTION)
         t.type('x\r')
         t.expect('ready> ')
@@ -363,6 +367,63 @@ def term_question_job_control():
         t.expect('left=0')
         t.end()
         same(w.others(), [], 'plans')
+
+
+def term_question_after_a_command_that_was_stopped():
+    """^Z stops the command and all of the job; fg, it goes on, and then the user is asked."""
+    with Runs() as w:
+        t = w.terminal('bash', '--norc', '--noprofile', '-i')
+        t.expect('ready> ')
+        t.type(f"{ATOLL} run -- bash -c 'echo be\"\"gun; while read -r x; do echo \"<$x>\"; done; echo new >file'\r")
+        t.expect('begun')
+        t.type('\x1a')
+        t.expect('Stopped')
+        t.expect('ready> ')
+        t.say('echo still $((40 + 2))\r', 'still 42')
+        t.type('fg\r')
+        t.expect('run')
+        t.say('one\r', '<one>')
+        t.type('\x04')
+        t.expect(QUESTION)
+        t.type('x\r')
+        t.expect('ready> ')
+        t.type('exit\r')
+        t.end()
+
+
+def term_question_of_each_shell():
+    """The terminal is one of the shell's own, with jobs: also for those that insist on a foreground group they know."""
+    for shell in ('dash', 'bash'):
+        with Runs() as w:
+            w.env['SHELL'] = f'/bin/{shell}'
+            for words in (('shell', 'p'), ('run',)):
+                t = w.terminal(ATOLL, *words)
+                t.expect('nothing outside changes until you commit')
+                t.say('echo x$?y\r', 'x0y')
+                t.type('sleep 1000 & echo job=$?; fg\r')
+                t.expect('job=0')
+                t.say('\x1a', 'Stopped|suspended')
+                t.say('kill -KILL %1; wait; echo new >file; echo tty=$(tty) end=$((40 + 2))\r', 'tty=/dev/console end=42')
+                t.type('exit 3\r')
+                if words[0] == 'run':
+                    t.expect(QUESTION)
+                    t.type('x\r')
+                same(t.end(), 3, f'exit status of {shell}')
+                need(b'process group' not in t.shown, f'{shell} complains: {t.shown!r}')
+
+
+def term_question_of_a_run_in_a_run():
+    """The terminal of the outer one's command is the inner one's to be asked at."""
+    with Runs() as w:
+        inner = ('mkdir /tmp/d && cd /tmp/d && echo old >file && ATOLL_HOME=/tmp/home '
+                 f'{ATOLL} run --unfenced --strategy copy --dir . -- sh -c "tty; echo new >file"')
+        t = w.run(f'{inner}; cat file; cd -; echo outer >file')
+        t.expect(QUESTION)
+        t.type('c\r')
+        t.expect(r'committed .*(.|\n)*new\r\n')
+        t.expect(QUESTION)
+        t.type('k\r')
+        same(t.end(), 0, 'exit status')
 
 
 def term_question_yes_or_no():
@@ -502,6 +563,9 @@ if __name__ == '__main__':
         der_22_only_times_are_not_asked_about,
         term_question_nobody_to_ask,
         term_question_job_control,
+        term_question_after_a_command_that_was_stopped,
+        term_question_of_each_shell,
+        term_question_of_a_run_in_a_run,
         term_question_yes_or_no,
         term_question_rm,
         term_question_rm_running,

@@ -2,6 +2,7 @@
 """`atoll run` and a signal in each of its phases: nothing half-made is left, and work, where there is
 any, is kept."""
 
+import fcntl
 import json
 import os
 import pty
@@ -11,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 from pathlib import Path
 
@@ -86,7 +88,8 @@ class World:
             os.close(self.master)
         self.master, slave = pty.openpty()
         self.process = subprocess.Popen([ATOLL, 'run', *argv], cwd=self.root, env=self.env, stdin=slave,
-                                        stdout=slave, stderr=slave, start_new_session=True)
+                                        stdout=slave, stderr=slave, start_new_session=True,
+                                        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
         os.close(slave)
 
     def hear(self, seconds=0.0):
