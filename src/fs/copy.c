@@ -208,6 +208,24 @@ int copy_entry_at(int src_dir_fd, const char *src_name, int dst_dir_fd, const ch
 	return r;
 }
 
+int copy_begun_at(int src_dir_fd, const char *src_name, int dst_dir_fd, const char *dst_name)
+{
+	cleanup_close int src_fd = openat(
+		src_dir_fd, src_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	cleanup_close int dst_fd = FD_NONE;
+	struct stat st;
+	int r;
+
+	if (src_fd < 0 || fstat(src_fd, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode))
+		return -ELOOP;
+	r = fs_create_at(dst_dir_fd, dst_name, 0600, &dst_fd);
+	if (r == 0)
+		r = copy_data(src_fd, dst_fd, (uint64_t)st.st_size);
+	return r;
+}
+
 int copy_dir_meta(int src_fd, int dst_fd)
 {
 	struct fs_stat st;

@@ -25,6 +25,9 @@ void copy_force(enum copy_method worst);
  */
 int copy_entry_at(int src_dir_fd, const char *src_name, int dst_dir_fd, const char *dst_name,
                   struct fs_stat *ret_src, struct fs_stat *ret_dst);
+/* A regular file that may be growing: as much of it as there was when it was opened, and nothing but its content.
+ * -EAGAIN: it was cut short meanwhile. -ELOOP: it is no regular file. */
+int copy_begun_at(int src_dir_fd, const char *src_name, int dst_dir_fd, const char *dst_name);
 /* Mode, owner, extended attributes, times of a directory, onto DST_FD (not O_PATH). Times last. */
 int copy_dir_meta(int src_fd, int dst_fd);
 /* A whole subtree or a single entry. Directories get their metadata after their contents. */

@@ -77,8 +77,15 @@ int sqldb_workspace_make(struct atoll_participant *p);
 void sqldb_workspace_remove(struct atoll_participant *p, uint64_t generation);
 /* 1: the work is the base, byte for byte; 0: perhaps not. */
 int sqldb_workspace_untouched(struct atoll_participant *p);
-/* The work with the base attached. ALONE: nothing of the plan runs. */
+/* The work with the base attached. ALONE: nothing of the plan runs; else it is a private copy of the work. */
 int sqldb_workspace_open(struct atoll_participant *p, bool alone, sqlite3 **ret);
+
+/* ---- sqlite-reading.c ---- */
+
+/* A private copy of the database NAME in DIR as it is now, which commands may be writing: no memory is shared with
+ * them, and they may leave anything there. */
+int sqldb_reading_open(struct atoll_participant *p, const char *dir, const char *name,
+                       sqlite3 **ret);
 
 /* ---- sqlite-wal.c ---- */
 

@@ -412,9 +412,12 @@ int sqldb_workspace_open(struct atoll_participant *p, bool alone, sqlite3 **ret)
 	cleanup_free char *path = sqldb_work_path(p), *base = sqldb_base_path(p);
 	cleanup_free char *uri = uri_of_file(base, "mode=ro&immutable=1");
 	cleanup_sqldb sqlite3 *db = NULL;
+	cleanup_free char *dir = sqldb_work_dir(p);
 	int r = check_files(p, alone);
 
-	if (r >= 0)
+	if (r >= 0 && !alone && !sabotage("private-copy"))
+		r = sqldb_reading_open(p, dir, name_of(p), &db);
+	else if (r >= 0)
 		r = sqldb_open(p, SQLDB_WORK, path, &db);
 	if (r >= 0 && alone) /* no shared memory that a command could have left in any state */
 		r = sqldb_exec(p, db, "PRAGMA locking_mode=EXCLUSIVE");
