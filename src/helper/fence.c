@@ -15,6 +15,8 @@
 #include <errno.h>
 #include <linux/capability.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -149,6 +151,73 @@ int fence_make(struct run *run, const struct views *views, struct failure *f)
 		return failure_set(f, REPLY_NAMESPACE, r, "make a set of Landlock rules");
 	r = allow_all(run->ruleset_fd, views, &path);
 	return r < 0 ? failure_set(f, REPLY_NAMESPACE, r, "allow to write to '%s'", path) : 0;
+}
+
+/* "\\040" and the like, in place. */
+static void unescape(char *path)
+{
+	char *to = path;
+
+	while (*path) {
+		unsigned byte = 0;
+
+		if (*path == '\\' && sscanf(path + 1, "%3o", &byte) == 1 && byte > 0) {
+			*to++ = (char)byte;
+			path += 4;
+		} else {
+			*to++ = *path++;
+		}
+	}
+	*to = '\0';
+}
+
+/* The fifth and the sixth word of a line. The root is never to be written to as a whole. */
+static int allow_mount(int ruleset_fd, char *line)
+{
+	char *save = NULL, *word = strtok_r(line, " ", &save), *path = NULL;
+
+	for (int i = 1; word && i < 6; i++) {
+		path = i == 5 ? path : NULL;
+		word = strtok_r(NULL, " ", &save);
+		if (i == 4)
+			path = word;
+	}
+	if (!word || !path || strncmp(word, "rw", 2) != 0 || strcmp(path, "/") == 0)
+		return 0;
+	unescape(path);
+	return landlock_allow(ruleset_fd, path);
+}
+
+static int allow_mounts(int ruleset_fd, FILE *mounts)
+{
+	cleanup_free char *line = NULL;
+	size_t size = 0;
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < sizeof(places) / sizeof(places[0]); i++)
+		r = landlock_allow(ruleset_fd, places[i]);
+	while (r == 0 && getline(&line, &size, mounts) > 0) {
+		r = allow_mount(ruleset_fd, line);
+		if (r == -EACCES) /* covered by what is hidden */
+			r = 0;
+	}
+	return r == 0 && ferror(mounts) ? -EIO : r;
+}
+
+int fence_join(struct run *run, int mounts_fd, struct failure *f)
+{
+	FILE *mounts;
+	int r;
+
+	if (run->ruleset_fd == FD_NONE)
+		return 0;
+	mounts = fdopen(mounts_fd, "r");
+	r = mounts ? allow_mounts(run->ruleset_fd, mounts) : -errno;
+	if (mounts)
+		(void)fclose(mounts);
+	else
+		(void)close(mounts_fd);
+	return r < 0 ? failure_set(f, REPLY_NAMESPACE, r, "make a set of Landlock rules") : 0;
 }
 
 static int keep_privileges_few(void)

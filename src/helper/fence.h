@@ -23,6 +23,12 @@ struct views;
  * -errno and F. */
 int fence_make(struct run *run, const struct views *views, struct failure *f);
 /*
+ * For a command that joins another: fence_begin() before it enters, with our own /proc, and this in the other's
+ * namespaces. MOUNTS_FD: the mountinfo of its pid 1. What is mounted to be written to there may be written. 0 or
+ * -errno and F.
+ */
+int fence_join(struct run *run, int mounts_fd, struct failure *f);
+/*
  * In the child, last before execve: no program gives it more privileges than it has, it writes
  * where the rules allow it, its system calls are filtered, and its capabilities are few (RUN->is_root) or none. 0 or -errno and F.
  */

@@ -8,6 +8,7 @@
 
 #include "helper/command.h"
 #include "helper/failure.h"
+#include "helper/fence.h"
 #include "helper/terminal.h"
 #include "util/cleanup.h"
 #include "util/process.h"
@@ -114,9 +115,19 @@ int join_enter_user(const struct run *run)
 	return setns(run->user_ns_fd, CLONE_NEWUSER) < 0 ? -errno : 0;
 }
 
+static int open_mounts(const char *pid)
+{
+	char path[64];
+	int fd;
+
+	(void)snprintf(path, sizeof(path), "/proc/%s/mountinfo", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
 static int join(struct run *run, struct failure *f)
 {
-	cleanup_close int pidfd = FD_NONE;
+	cleanup_close int pidfd = FD_NONE, mounts_fd = FD_NONE;
 	char pid[16];
 	uint64_t start;
 	int number, r;
@@ -130,11 +141,17 @@ static int join(struct run *run, struct failure *f)
 	if (r > 0)
 		r = run->user_ns_fd = open_user_ns(pid);
 	if (r >= 0)
+		r = mounts_fd = open_mounts(pid);
+	if (r >= 0)
+		r = fence_begin(run);
+	if (r >= 0)
 		r = enter(run, pid);
 	/* That it is still the one whose number we used. */
 	if (r >= 0)
 		r = process_signal(pidfd, 0);
-	return r < 0 ? failure_set(f, REPLY_JOIN, r, "join what runs in the plan") : 0;
+	if (r < 0)
+		return failure_set(f, REPLY_JOIN, r, "join what runs in the plan");
+	return fence_join(run, take_fd(&mounts_fd), f);
 }
 
 void join_run(struct run *run, struct reply *reply)

@@ -60,7 +60,7 @@ static int write_log(struct registry *reg, void *ctx, struct error *err)
 	return r < 0 ? r : registry_news_add(reg, row.plan, "exec", message, err);
 }
 
-/* What it sees was settled with the one it joins, and the rules of Landlock are not around it. */
+/* What it sees, and whether it is strict, was settled with the one it joins. */
 static int check_fence(const struct atoll_fence *f, struct error *err)
 {
 	if (!f || (f->home == ATOLL_HOME_SCRATCH && !(f->rw && *f->rw) && !(f->ro && *f->ro) &&
