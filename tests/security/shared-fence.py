@@ -16,6 +16,7 @@ sys.path.insert(0, str(ROOT / 'tools'))
 sys.path.insert(0, str(ROOT / 'tests/lib'))
 from expect import complaining, need, same  # noqa: E402
 from tap import run  # noqa: E402
+from users import begin  # noqa: E402
 
 ATOLL = os.environ.get('ATOLL', '')
 SABOTAGE = os.environ.get('ATOLL_TEST_SABOTAGE') == '1'
@@ -117,6 +118,7 @@ def control_what_it_may_write():
 
 
 if __name__ == '__main__':
+    begin()
     sys.exit(run([complaining(check) for check in (
         attack_by_a_descriptor,
         attack_by_an_abstract_socket,

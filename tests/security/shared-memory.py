@@ -16,6 +16,7 @@ sys.path.insert(0, str(ROOT / 'tools'))
 sys.path.insert(0, str(ROOT / 'tests/lib'))
 from expect import complaining, need, same  # noqa: E402
 from tap import run  # noqa: E402
+from users import begin  # noqa: E402
 
 ATOLL = os.environ.get('ATOLL', '')
 SABOTAGE = os.environ.get('ATOLL_TEST_SABOTAGE') == '1'
@@ -72,7 +73,8 @@ class World:
             db.execute('CREATE TABLE u(id INTEGER PRIMARY KEY, x)')
             db.execute("INSERT INTO t VALUES(1, 'old')")
         db.close()
-        self.env = dict(os.environ, ATOLL_HOME=str(self.top / 'home'), NO_COLOR='1', LC_ALL='C.UTF-8')
+        self.env = dict(os.environ, ATOLL_HOME=str(self.top / 'home'), NO_COLOR='1', LC_ALL='C.UTF-8',
+                        HOME=str(self.top))
         self.command = None
         same(self.atoll('start', 'p', '--sqlite', str(self.db)).returncode, 0, 'start')
 
@@ -154,6 +156,7 @@ def sec_01_a_copy_is_consistent():
 
 
 if __name__ == '__main__':
+    begin()
     sys.exit(run([complaining(check) for check in (
         attack_by_cutting_shared_memory_short,
         sec_01_a_copy_of_what_is_committed,

@@ -19,6 +19,7 @@ sys.path.insert(0, str(ROOT / 'tests/lib'))
 from expect import complaining, need, same  # noqa: E402
 from tap import run  # noqa: E402
 from terminals import ATOLL, PATIENCE, Terminal, World  # noqa: E402
+from users import begin  # noqa: E402
 
 SABOTAGE = os.environ.get('ATOLL_TEST_SABOTAGE') == '1'
 QUESTION = rb'\[c\]ommit .*\? '
@@ -262,6 +263,7 @@ def control_the_user_types():
 
 
 if __name__ == '__main__':
+    begin()
     sys.exit(run([complaining(check) for check in (
         attack_by_reports,
         attack_by_lines_in_reports,
