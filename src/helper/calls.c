@@ -43,16 +43,21 @@
 #define ROUND_NS  100000
 #define PROC_PATH (PATH_MAX + 64)
 
-/* A rename as it was asked for. */
+/* The path of a call. */
 struct end {
 	int dir_fd; /* number in the other process, or AT_FDCWD */
 	uint64_t address;
 	char path[PATH_MAX];
 };
+enum call_kind {
+	CALL_RENAME = 0,
+	CALL_ASK,  /* whether FROM may be written to */
+	CALL_LINK, /* to FROM */
+};
 struct call {
 	pid_t pid; /* a thread, by its number here */
 	uint64_t id;
-	bool asks_to_write; /* of FROM; else a rename */
+	enum call_kind kind;
 	struct end from, to;
 	unsigned flags;
 	struct call *next;
@@ -125,17 +130,26 @@ static bool read_call(const struct seccomp_notif *n, struct call *c)
 	c->pid = (pid_t)n->pid;
 	c->id = n->id;
 	c->flags = 0;
-	c->asks_to_write = false;
+	c->kind = CALL_RENAME;
 	switch (n->data.nr) {
 #ifdef SYS_access
 	case SYS_access:
 		at = false;
-		c->asks_to_write = true;
+		c->kind = CALL_ASK;
 		break;
 #endif
 	case SYS_faccessat:
 	case SYS_faccessat2:
-		c->asks_to_write = true;
+		c->kind = CALL_ASK;
+		break;
+#ifdef SYS_link
+	case SYS_link:
+		at = false;
+		c->kind = CALL_LINK;
+		break;
+#endif
+	case SYS_linkat:
+		c->kind = CALL_LINK;
 		break;
 #ifdef SYS_rename
 	case SYS_rename:
@@ -201,9 +215,42 @@ static bool is_to_copy_up(const struct run *run, const struct call *c, struct en
 	       views_is_lower(run->views, fd);
 }
 
+/* The program of a process, by the last component of its path. */
+static bool is_program(const struct run *run, pid_t pid, const char *name)
+{
+	char link[32], path[PATH_MAX];
+	const char *last;
+	ssize_t n;
+
+	(void)snprintf(link, sizeof(link), "%d/exe", (int)pid);
+	n = readlinkat(run->proc_fd, link, path, sizeof(path) - 1);
+	if (n <= 0)
+		return false;
+	path[n] = '\0';
+	last = strrchr(path, '/');
+	return last && strcmp(last + 1, name) == 0;
+}
+
+/* What a link is to be answered, an errno; 0: the kernel makes it. The kernel copies the file up and shows it by the
+ * number of its original, and the new name by that of the copy: so git, which compares the two, would end its
+ * local clone. It copies where it cannot link. */
+static int answer_link(const struct run *run, struct call *c)
+{
+	cleanup_close int fd = FD_NONE;
+	char path[PROC_PATH];
+	int n;
+
+	if (!is_program(run, c->pid, "git") || read_path(c->pid, &c->from) < 0)
+		return 0;
+	n = anchor(c, &c->from, path, sizeof(path));
+	(void)snprintf(path + n, sizeof(path) - (size_t)n, "/%s", c->from.path);
+	fd = openat(run->proc_fd, path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	return fd >= 0 && views_link_differs(run->views, fd) ? EXDEV : 0;
+}
+
 static bool needs_work(const struct run *run, struct call *c)
 {
-	if (c->asks_to_write)
+	if (c->kind == CALL_ASK)
 		return is_to_copy_up(run, c, &c->from);
 	return is_in_the_way(run, c, &c->from) ||
 	       ((c->flags & RENAME_EXCHANGE) && is_in_the_way(run, c, &c->to));
@@ -316,7 +363,7 @@ static void start_worker(struct run *run)
 
 		calls->worker = needs_work(run, c) ? fork() : -1;
 		if (calls->worker == 0)
-			_exit(c->asks_to_write ? copy_up(run, c) : work(run, c));
+			_exit(c->kind == CALL_ASK ? copy_up(run, c) : work(run, c));
 		if (calls->worker > 0)
 			return;
 		calls->line = c->next;
@@ -348,7 +395,11 @@ static void take_call(struct run *run)
 	/* It may have been killed meanwhile. */
 	if (ioctl(calls->listener_fd, SECCOMP_IOCTL_NOTIF_RECV, &n) < 0)
 		return;
-	if (!read_call(&n, &c) || !needs_work(run, &c) || !stand_in_line(calls, &c))
+	if (!read_call(&n, &c))
+		send_answer(calls, n.id, 0);
+	else if (c.kind == CALL_LINK)
+		send_answer(calls, n.id, answer_link(run, &c));
+	else if (!needs_work(run, &c) || !stand_in_line(calls, &c))
 		send_answer(calls, n.id, 0);
 	start_worker(run);
 }

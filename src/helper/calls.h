@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Some calls of a command, renames first of all, wait in its filter until the supervisor has looked at them, a
- * child of pid 1 of the namespace that is made for the first of them. It lets the kernel go on with every one of them, with the command's own rights; only before that of a
+ * child of pid 1 of the namespace that is made for the first of them. It lets the kernel go on with every one of them but those links, with the command's own rights; only before that of a
  * directory which has a lower part in an overlay, and which the kernel would refuse to move (EXDEV), a process
  * makes the directory one of the upper layer alone (helper/raise.h).
  *
  * A file with several names gets another inode number when it is copied up, which is when it is first opened for
  * writing. Editors take that for a change by another program (vim: "File changed while writing"). So such a
  * file is copied up already when a command asks whether it may write to it (access() with W_OK).
+ *
+ * A link to a file that has an original is refused to git (EXDEV), and to no other program, in an ordinary user's
+ * overlay: there the new name has another inode number than the file had, which git takes for an attack on its
+ * local clone. Refused, it copies.
  *
  * To look at a path, or at a page of the command's memory, can take for ever: on a filesystem whose server does
  * not answer. Then the command's renames wait, as they would for that filesystem; pid 1, which ends the command

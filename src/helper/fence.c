@@ -90,7 +90,7 @@ static void listen_self(struct run *run)
 {
 	if (run->proc_fd != FD_NONE && calls_wanted(run->request) && filter_is_there() &&
 	    !sabotage("seccomp"))
-		(void)filter_listen(&run->listener_fd);
+		(void)filter_listen(run->user_xattrs, &run->listener_fd);
 }
 
 /* Ours besides the views; what is mounted read-only in them stays so. */

@@ -34,6 +34,14 @@ static struct sock_filter steps[] = {
 /* What a number means for another kind of program does not matter: the first filter refuses its calls. */
 static struct sock_filter listening[] = {
 	BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+#ifdef SYS_link
+	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_link, 0, 1),
+	BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF),
+#endif
+	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_linkat, 0, 1),
+	BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF),
+	/* Without links it begins here. */
+	BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
 #ifdef SYS_rename
 	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_rename, 0, 1),
 	BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF),
@@ -51,6 +59,12 @@ static struct sock_filter listening[] = {
 	ASKS_TO_WRITE(SYS_faccessat2, 2),
 	BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 };
+
+#ifdef SYS_link
+#define LINK_STEPS 5
+#else
+#define LINK_STEPS 3
+#endif
 
 bool filter_is_there(void)
 {
@@ -82,10 +96,13 @@ int filter_install(void)
 	return error == EINVAL && !filter_is_there() ? -ENOSYS : -error;
 }
 
-int filter_listen(int *ret_fd)
+int filter_listen(bool links, int *ret_fd)
 {
-	const struct sock_fprog program = { .len = sizeof(listening) / sizeof(listening[0]),
-		                            .filter = listening };
+	const unsigned short skipped = links ? 0 : LINK_STEPS;
+	const struct sock_fprog program = {
+		.len = (unsigned short)(sizeof(listening) / sizeof(listening[0]) - skipped),
+		.filter = listening + skipped,
+	};
 	/* Signals wait for the answer: else each would make the call begin again. */
 	long fd = install(&program, SECCOMP_FILTER_FLAG_NEW_LISTENER | FLAG_WAIT_KILLABLE_RECV);
 

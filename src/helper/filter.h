@@ -9,10 +9,10 @@
  * the kernel has no filters, or none was made for this machine; -errno. */
 int filter_install(void);
 /*
- * One more: renames, and questions whether a file may be written to, wait until they are answered through RET_FD (helper/calls.h), where the first filter allows
+ * One more: renames, with LINKS links, and questions whether a file may be written to, wait until they are answered through RET_FD (helper/calls.h), where the first filter allows
  * them. -errno: nothing waits; the kernel cannot do that (before Linux 5.19), or another process listens already.
  */
-int filter_listen(int *ret_fd);
+int filter_listen(bool links, int *ret_fd);
 /* There is one to be had here. */
 bool filter_is_there(void);
 

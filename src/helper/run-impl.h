@@ -37,8 +37,9 @@ struct run {
 	struct calls calls;        /* in pid 1 */
 	const struct views *views; /* in pid 1, once they are made */
 	bool is_root;
-	bool strict;     /* rather not run than without a part of the fence */
-	bool no_user_ns; /* root's, and in the helper's own user namespace */
+	bool user_xattrs; /* of its overlays: helper/overlay.h */
+	bool strict;      /* rather not run than without a part of the fence */
+	bool no_user_ns;  /* root's, and in the helper's own user namespace */
 	int wait_status;
 	struct rusage usage;
 	struct limits limits;

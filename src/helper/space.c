@@ -121,6 +121,7 @@ static int enter(struct space *s, struct tree *t, struct failure *f)
 	if (r < 0)
 		return failure_set(f, REPLY_NAMESPACE, r, "give up capabilities");
 	t->user_xattrs = s->own_user_ns || !idmap_is_initial();
+	s->run->user_xattrs = t->user_xattrs;
 	t->is_root = s->uid == 0;
 	r = tree_begin(t, f);
 	s->run->proc_fd = t->proc_fd;

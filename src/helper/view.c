@@ -293,6 +293,20 @@ bool views_is_lower(const struct views *views, int fd)
 	             fs_stat_at(dir_fd, name, 0, &st) == -ENOENT);
 }
 
+bool views_link_differs(const struct views *views, int fd)
+{
+	cleanup_close int dir_fd = FD_NONE;
+	char path[PATH_MAX];
+	const char *rel, *name;
+	const struct view *v = find_overlay(views, fd, path, &rel);
+	struct fs_stat shown, own;
+
+	if (!v || v->marks != OVERLAY_USER || fs_stat_at(fd, "", 0, &shown) < 0)
+		return false;
+	return resolve_parent(v->upper_fd, rel, &dir_fd, &name) < 0 ||
+	       fs_stat_at(dir_fd, name, 0, &own) < 0 || own.id.ino != shown.id.ino;
+}
+
 bool view_covers(const struct view *v)
 {
 	return v->moved || v->kind == VIEW_EMPTY || v->kind == VIEW_HIDDEN ||

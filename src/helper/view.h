@@ -56,6 +56,9 @@ int views_make(struct views *views, const struct views_how *how, struct failure 
 bool views_has_lower(const struct views *views, int fd);
 /* Is the entry at FD (O_PATH) one of an overlay that has not been copied up? */
 bool views_is_lower(const struct views *views, int fd);
+/* Would a new name for the file at FD (O_PATH) have another inode number than it has? In an overlay with user
+ * attributes that is so for every file with an original: the kernel does not know that of the copy. */
+bool views_link_differs(const struct views *views, int fd);
 /* It covers what is there, and with it what is mounted there. */
 bool view_covers(const struct view *v);
 /* May the command write to it? */

@@ -25,7 +25,7 @@ git clone -q --depth 1 file://$PWD/bare.git shallow; git -C shallow log --onelin
 git bundle create -q b.bundle main; git bundle verify -q b.bundle; git archive main | tar -tf - | sort; git format-patch -q -1; git am -q 0001-new.patch 2>/dev/null || git am --abort; git worktree remove --force work2
 git pull -q --rebase; git submodule add -q ./bare.git sub 2>/dev/null || echo $?; git -c protocol.file.allow=always submodule --quiet add file://$PWD/bare.git sub; git commit -qm sub; git submodule status | cut -c42-
 '''),
-    # An ordinary user's clone with hard links fails: docs/caveats.md.
+    # An ordinary user's clone copies, or, where it insists on links, fails: docs/caveats.md.
     Row('git-clone-links', 'git', users='root', splits=True, begin=GIT_BEGIN, varying=GIT_VARYING, script=GIT + '''
 git clone -q . ../work/copy; git -C copy log --oneline; git -C copy fsck; git clone -q --local --bare . bare.git; git -C bare.git rev-parse HEAD; git clone -q -s . shared; git -C shared status --short
 '''),
