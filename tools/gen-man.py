@@ -128,6 +128,14 @@ def fill(prose, table, header):
     return prose.rstrip("\n")
 
 
+def examples(rows):
+    lines = []
+    for row in rows:
+        typed = row["typed"].replace("\\", "\\e")
+        lines += [sentence(row["does"]), ".Bd -literal -offset indent", f"$ {typed}", ".Ed", ".Pp"]
+    return "\n".join(lines[:-1])
+
+
 def command_page(command, prose, table, header):
     name = command["name"]
     described, _, sections = ("\n" + prose).partition("\n.Sh ")
@@ -149,6 +157,8 @@ def command_page(command, prose, table, header):
         lines += [option_list(command["options"]), ".Pp"]
     lines += ["The options of every command are in", ".Xr atoll 1 ."]
     lines += [".Sh EXIT STATUS", exit_status(table["exit_status"], command["command_exit"])]
+    if ".Sh EXAMPLES" not in prose and command["examples"]:
+        lines += [".Sh EXAMPLES", examples(command["examples"])]
     if sections:
         lines += [".Sh " + fill(sections, table, header)]
     lines += [".Sh SEE ALSO", ".Xr atoll 1"]

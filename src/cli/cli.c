@@ -32,10 +32,8 @@ static int check_outside(struct cli *c)
 	if (!plan || getenv("ATOLL_HOME"))
 		return 0;
 	(void)error_set(&err, -ATOLL_E_WOULD_DEADLOCK,
-	                "this is a command of plan '%s', which cannot wait for its own end, and"
-	                " does not see the store",
-	                plan);
-	error_hint(&err, "call atoll %s from outside, after the command", c->command->name);
+	                "atoll cannot be used inside a plan (%s): run it outside", plan);
+	error_hint(&err, "leave the plan's command first, then atoll %s", c->command->name);
 	return cli_fail_error(c, &err);
 }
 
@@ -130,9 +128,9 @@ static int check_not_inside(struct cli *c)
 	if (!inside || strcmp(inside, atoll_plan_id(c->plan)) != 0)
 		return 0;
 	(void)error_set(&err, -ATOLL_E_WOULD_DEADLOCK,
-	                "this is a command of plan '%s' itself, which cannot wait for its own end",
+	                "atoll cannot be used inside a plan (%s): run it outside",
 	                atoll_plan_name(c->plan));
-	error_hint(&err, "call atoll %s from outside, after the command", c->command->name);
+	error_hint(&err, "leave the plan's command first, then atoll %s", c->command->name);
 	return cli_fail_error(c, &err);
 }
 

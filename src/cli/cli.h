@@ -20,6 +20,7 @@
 #include "cli/options.h"
 #include "plan/settings.h"
 #include "util/child.h"
+#include "util/clock.h"
 #include "util/json.h"
 #include "util/list.h"
 
@@ -77,6 +78,7 @@ struct cli {
 	bool json;
 	bool yes;
 	bool no_pager;
+	bool quiet;        /* no line "next: ..." */
 	bool paged;        /* standard output goes to a pager: */
 	bool paged_errors; /* and so does standard error */
 	struct child pager;
@@ -114,7 +116,8 @@ bool cli_confirm(const struct cli *c, const char *question);
 /* Each is a line on standard error; silent with --json. */
 void cli_say(const struct cli *c, const char *fmt, ...)
 	__attribute__((__format__(__printf__, 2, 3)));
-void cli_next(const struct cli *c, const char *fmt, ...) /* "next: ..." */
+/* "next: ...": on a terminal only, where standard output is no pipe, and not with --quiet. */
+void cli_next(const struct cli *c, const char *fmt, ...)
 	__attribute__((__format__(__printf__, 2, 3)));
 /* A line on standard error that is wanted with --json, too. */
 void cli_tell(const char *message);
@@ -122,15 +125,19 @@ void cli_tell(const char *message);
 void cli_put_path(FILE *f, const char *path);
 /* "1 file", "2 files". */
 const char *cli_plural(uint64_t n, const char *one, const char *many);
-/* For people: "0", "12K", "3.4M", in steps of 1024. */
-#define CLI_SIZE_LEN 8
+/* For people: "7 bytes", "12 KiB", "3.4 MiB", in steps of 1024. */
+#define CLI_SIZE_LEN 16
 void cli_size(uint64_t bytes, char out[CLI_SIZE_LEN]);
+/* A time as TEXT on standard output: the user's own on a terminal, else that of --json. */
+void cli_time(const struct cli *c, int64_t real_ms, char out[CLOCK_TEXT_LEN]);
 /* How long ago that was: "12 s", "5 min", "2 h", "3 d". */
 #define CLI_AGE_LEN 24
 void cli_age(int64_t real_ms, char out[CLI_AGE_LEN]);
 
 /* Reports a failure with what c->res holds; returns the exit status for CODE (< 0). */
 int cli_fail(struct cli *c, int code);
+/* The same with another hint. */
+int cli_fail_hint(struct cli *c, int code, const char *hint);
 /* One with its own words. Frees ERR. */
 int cli_fail_error(struct cli *c, struct error *err);
 int cli_fail_usage(struct cli *c, const char *fmt, ...)
@@ -173,6 +180,15 @@ struct other_word {
 };
 const struct other_word *other_word_at(size_t i); /* NULL after the last */
 const struct other_word *other_word_find(const char *word);
+
+/* ---- examples.c ---- */
+
+struct example {
+	const char *command; /* of which command it is one */
+	bool remote;         /* with --remote */
+	const char *typed, *does;
+};
+const struct example *example_at(size_t i); /* NULL after the last */
 
 /* ---- main.c ---- */
 

@@ -24,7 +24,7 @@ static int show_path(void *user, const char *plan_id, const char *path)
 		remains_answer(v->j, m, plan_id, path);
 	} else {
 		cli_size(m->bytes[m->paths.n - 1], size);
-		(void)printf("%8s  ", size);
+		(void)printf("%9s  ", size);
 		cli_put_path(stdout, path);
 		(void)putchar('\n');
 	}

@@ -4,11 +4,13 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/names.h"
 #include "cli/there.h"
 #include "util/cleanup.h"
 #include "util/mem.h"
+#include "util/strbuf.h"
 
 static const struct decide_flag flag_table[] = {
 	{ "allow", "special", ATOLL_ALLOW_SPECIAL },
@@ -174,6 +176,33 @@ static int read_retain(struct cli *c, unsigned flags, int64_t *ret)
 	return 0;
 }
 
+/* What a failure proposes, for the part alone that was asked for: the bare command would commit the rest, too. The
+ * caller frees. */
+static char *narrow_hint(const struct cli *c)
+{
+	cleanup_free char *bare = xasprintf("atoll commit %s", atoll_plan_name(c->plan));
+	cleanup_free char *whole = decide_commit_words(c);
+	cleanup_strbuf struct strbuf sb = STRBUF_INIT;
+	const char *hint = atoll_result_hint(c->res), *found;
+
+	while ((found = strstr(hint, bare))) {
+		const char *rest = found + strlen(bare);
+		bool is_bare = !*rest || strchr(",;", *rest) || strncmp(rest, " --", 3) == 0;
+
+		strbuf_printf(&sb, "%.*s%s", (int)(found - hint), hint, is_bare ? whole : bare);
+		hint = rest;
+	}
+	strbuf_puts(&sb, hint);
+	return strbuf_take(&sb);
+}
+
+static int fail_commit(struct cli *c, int r)
+{
+	cleanup_free char *hint = is_part(c) ? narrow_hint(c) : NULL;
+
+	return hint ? cli_fail_hint(c, r, hint) : cli_fail(c, r);
+}
+
 static int commit_plan(struct cli *c, unsigned flags, int64_t retain_ms)
 {
 	cleanup_names_lookup struct names_lookup look = NAMES_LOOKUP_INIT(c);
@@ -198,7 +227,7 @@ static int commit_plan(struct cli *c, unsigned flags, int64_t retain_ms)
 	commit.ours = our_paths = as_list(&ours);
 	commit.theirs = their_paths = as_list(&theirs);
 	r = atoll_plan_commit_with(c->plan, &commit, c->res);
-	return r < 0 ? cli_fail(c, r) : 0;
+	return r < 0 ? fail_commit(c, r) : 0;
 }
 
 static int commit_json(const struct cli *c, unsigned flags)

@@ -11,7 +11,9 @@
  */
 #include "cli/cli.h"
 
+#include "plan/choose.h"
 #include "plan/plan.h"
+#include "plan/profile.h"
 #include "remote/remote.h"
 #include "util/cleanup.h"
 #include "util/mem.h"
@@ -273,6 +275,28 @@ static int offer_remote(void *user, const struct remote_config *r)
 	return 0;
 }
 
+static void offer_all(const struct line *l, const char *prefix, const struct strlist *names)
+{
+	for (size_t i = 0; i < names->n; i++)
+		offer(l, prefix, names->v[i], NULL);
+}
+
+static void offer_profiles(const struct line *l, const char *prefix)
+{
+	cleanup_strlist struct strlist names = STRLIST_INIT;
+
+	profile_names(&names);
+	offer_all(l, prefix, &names);
+}
+
+static void offer_strategies(const struct line *l, const char *prefix)
+{
+	cleanup_strlist struct strlist names = STRLIST_INIT;
+
+	choose_names(&names);
+	offer_all(l, prefix, &names);
+}
+
 /* Of an option that is not called as its value's kind is. */
 static void offer_value_of(const struct line *l, const char *prefix, const struct option_row *row)
 {
@@ -281,6 +305,10 @@ static void offer_value_of(const struct line *l, const char *prefix, const struc
 	offer_value(l, prefix, row ? row->value : NULL);
 	if (row && strcmp(row->name, "remote") == 0)
 		(void)remote_config_list(offer_remote, &o, NULL);
+	if (row && strcmp(row->name, "profile") == 0)
+		offer_profiles(l, prefix);
+	if (row && strcmp(row->name, "strategy") == 0)
+		offer_strategies(l, prefix);
 }
 
 /* Those of TABLE that are not in BUT, which may be NULL. */

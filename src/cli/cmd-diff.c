@@ -2,10 +2,12 @@
 /* atoll diff: what a commit would change. Takes no lock, works while a command runs. */
 #include "answer/diff-view.h"
 #include "cli/cli.h"
+#include "cli/decide.h"
 #include "cli/diff-home.h"
 #include "cli/there.h"
 #include "cli/names.h"
 
+#include "util/cleanup.h"
 #include "util/strbuf.h"
 
 #include <errno.h>
@@ -131,6 +133,7 @@ static void select_report(const struct diff_select *s, const struct cli *c)
 /* The ways out of a conflict, each with what it keeps. */
 static void say_ways_out(const struct view *v)
 {
+	cleanup_free char *part = decide_commit_words(v->c);
 	const char *name = atoll_plan_name(v->c->plan);
 
 	cli_say(v->c, "%" PRIu64 " %s with what changed outside the plan", v->diff.totals.conflicts,
@@ -139,14 +142,15 @@ static void say_ways_out(const struct view *v)
 		cli_next(v->c, "atoll diff %s --conflicts", name);
 		return;
 	}
-	cli_next(v->c, "atoll commit %s --ours PATH: the plan's version", name);
-	cli_next(v->c, "atoll commit %s --theirs PATH: what is there now", name);
+	cli_next(v->c, "%s --ours PATH: the plan's version", part);
+	cli_next(v->c, "%s --theirs PATH: what is there now", part);
 	cli_next(v->c, "atoll refresh %s: bring in what changed outside", name);
 	cli_next(v->c, "atoll discard %s: drop the changes and begin again", name);
 }
 
 static void say_next(const struct view *v)
 {
+	cleanup_free char *part = decide_commit_words(v->c);
 	const char *name = atoll_plan_name(v->c->plan);
 
 	if (v->diff.select.conflicts_only && v->diff.totals.all == 0) {
@@ -156,6 +160,8 @@ static void say_next(const struct view *v)
 		cli_next(v->c, "atoll exec %s -- COMMAND", name);
 	} else if (v->diff.totals.conflicts > 0) {
 		say_ways_out(v);
+	} else if (v->diff.select.is_narrowed || v->diff.select.excludes.n > 0) {
+		cli_next(v->c, "%s commits these alone", part);
 	} else {
 		cli_next(v->c, "atoll commit %s, or atoll discard %s", name, name);
 	}

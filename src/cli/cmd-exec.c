@@ -23,10 +23,7 @@ static int report(struct cli *c)
 	command_report(c, NULL, NULL);
 	if (c->ran->timed_out)
 		cli_say(c, "atoll: the command's time was up; it was ended");
-	/* Elsewhere than on a terminal standard error is the command's alone. */
-	if (cli_is_terminal(c, stderr))
-		cli_next(c, "atoll diff %s, then atoll commit %s or atoll discard %s", name, name,
-		         name);
+	cli_next(c, "atoll diff %s, then atoll commit %s or atoll discard %s", name, name, name);
 	return command_end(c);
 }
 
@@ -78,8 +75,10 @@ static int exec_run(struct cli *c)
 	int failed, r;
 
 	if (c->args.n_before_dashes != 0 && c->args.n_words < 2)
-		return cli_fail_usage(c, "exec: missing argument: atoll exec %s",
-		                      c->command->words);
+		return cli_fail_usage(c,
+		                      "exec: missing argument: where no plan is named, -- stands "
+		                      "before the command: atoll exec -- %s",
+		                      c->args.words[0]);
 	failed = command_options(c, &exec);
 	if (failed)
 		return failed;
@@ -100,7 +99,8 @@ static int exec_run(struct cli *c)
 }
 
 static const struct option_row options[] = {
-	{ "background", "NAME", "do not wait for it: it becomes a job (atoll job)" },
+	{ "background", "NAME",
+	  "do not wait for the command: it becomes the job NAME (atoll job)" },
 	{ "shared", NULL,
 	  "join the job or command that runs in the plan, instead of waiting for it" },
 	COMMAND_OPTIONS,
@@ -114,10 +114,10 @@ const struct command cmd_exec = {
 	.everyday = true,
 	.summary = "run a command in a plan",
 	.about =
-		"It sees its changes at the resources' own paths; nothing real has changed. The\n"
-		"exit status is the command's; 124 when its time was up, 125 when atoll itself failed,\n"
-		"126 and 127 when the command cannot be run or found, 128+N when signal N ended it.\n"
-		"With --json the last line of standard output is the object.",
+		"COMMAND finds the resources at their own paths. What it changes there stays in the\n"
+		"plan until a commit. The exit status is that of COMMAND; 124: its time was up; 125:\n"
+		"atoll itself failed; 126: COMMAND cannot be run; 127: COMMAND was not found; 128+N:\n"
+		"signal N ended it. With --json the last line of standard output is the object.",
 	.options = options,
 	.min_words = 1,
 	.max_words = SIZE_MAX,

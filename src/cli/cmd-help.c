@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define COLUMN 26 /* where the explanations begin */
+#define COLUMN  26 /* where the explanations begin, */
+#define COLUMN2 44 /* and those of examples */
 
 /* The published exit codes. README, help and manual pages show this table. */
 static const struct {
@@ -39,18 +40,18 @@ static const struct {
 /* ---- for people ---- */
 
 /* TEXT beginning at COLUMN, WIDTH being where the line is now. */
-static void put_text(FILE *f, int width, const char *text)
+static void put_text(FILE *f, int column, int width, const char *text)
 {
 	while (text) {
 		int len = (int)strcspn(text, "\n");
 
-		if (width >= COLUMN)
-			(void)fprintf(f, "\n%*s", COLUMN, "");
+		if (width >= column)
+			(void)fprintf(f, "\n%*s", column, "");
 		else
-			(void)fprintf(f, "%*s", COLUMN - width, "");
+			(void)fprintf(f, "%*s", column - width, "");
 		(void)fprintf(f, "%.*s", len, text);
 		text = text[len] ? text + len + 1 : NULL;
-		width = COLUMN;
+		width = column;
 	}
 	(void)fputc('\n', f);
 }
@@ -63,17 +64,22 @@ static void put_options(FILE *f, const struct option_row *o)
 
 		width += fprintf(f, "--%s%s%s", o->name, o->value ? " " : "",
 		                 o->value ? o->value : "");
-		put_text(f, width, o->help);
+		put_text(f, COLUMN, width, o->help);
 	}
 }
 
-/* The same command at a remote. */
-static void put_there(FILE *f, const struct command *cmd)
+static void put_examples(FILE *f, const struct command *cmd, bool remote)
 {
-	(void)fprintf(f, "\nwith --remote NAME: atoll --remote NAME %s%s%s%s\n%s\n", cmd->name,
-	              cmd->options ? " [OPTION]..." : "", *cmd->words ? " " : "", cmd->words,
-	              cmd->summary);
-	put_options(f, cmd->options);
+	const struct example *e;
+	bool any = false;
+
+	for (size_t i = 0; (e = example_at(i)); i++) {
+		if (strcmp(e->command, cmd->name) != 0 || e->remote != remote)
+			continue;
+		(void)fputs(any ? "" : "\nexamples:\n", f);
+		put_text(f, COLUMN2, fprintf(f, "  %s", e->typed), e->does);
+		any = true;
+	}
 }
 
 /* What PLAN can be, and which one is meant without it. */
@@ -94,11 +100,13 @@ static void put_plan(FILE *f, const struct command *cmd)
 		            f);
 }
 
-static void put_command(FILE *f, const struct command *cmd)
+/* CMD is the row that is meant: here, or REMOTE. */
+static void put_command(FILE *f, const struct command *cmd, bool remote)
 {
-	(void)fprintf(f, "usage: atoll %s%s%s%s\n\n%s\n", cmd->name,
-	              cmd->options ? " [OPTION]..." : "", *cmd->words ? " " : "", cmd->words,
-	              cmd->summary);
+	(void)fprintf(f, "usage: atoll%s %s%s%s%s\n\n%s\n", remote ? " --remote NAME" : "",
+	              cmd->name, cmd->options ? " [OPTION]..." : "", *cmd->words ? " " : "",
+	              cmd->words, cmd->summary);
+	put_examples(f, cmd, remote);
 	if (cmd->also)
 		(void)fprintf(f, "\nalso accepted: %s\n", cmd->also);
 	if (cmd->about)
@@ -107,11 +115,11 @@ static void put_command(FILE *f, const struct command *cmd)
 		(void)fputs("\noptions:\n", f);
 		put_options(f, cmd->options);
 	}
-	if (cmd->there)
-		put_there(f, cmd->there);
 	(void)fputs("\noptions of every command:\n", f);
 	put_options(f, common_options);
 	put_plan(f, cmd);
+	if (cmd->there)
+		(void)fprintf(f, "\non another machine: atoll help %s --remote NAME\n", cmd->name);
 	(void)fprintf(f, "\nmore: man atoll-%s\n", cmd->name);
 }
 
@@ -154,7 +162,9 @@ void help_everyday(FILE *f)
 	for (size_t i = 0; (cmd = command_at(i)); i++)
 		if (cmd->everyday)
 			(void)fprintf(f, "  %-10s %s\n", cmd->name, cmd->summary);
-	(void)fputs("\nall commands: atoll help; about one: atoll help COMMAND\n", f);
+	(void)fputs("\nto begin, in a project: atoll run -- COMMAND\n"
+	            "all commands: atoll help; about one: atoll help COMMAND\n",
+	            f);
 }
 
 /* ---- for programs, among them those that make the manual pages ---- */
@@ -240,6 +250,23 @@ static void json_list(struct json *j, const char *key, const char *text)
 	json_close(j);
 }
 
+static void json_examples(struct json *j, const struct command *cmd)
+{
+	const struct example *e;
+
+	json_open_array(j, "examples");
+	for (size_t i = 0; (e = example_at(i)); i++) {
+		if (strcmp(e->command, cmd->name) != 0)
+			continue;
+		json_open_object(j, NULL);
+		json_string(j, "typed", e->typed);
+		json_string(j, "does", e->does);
+		json_bool(j, "remote", e->remote);
+		json_close(j);
+	}
+	json_close(j);
+}
+
 static void json_command(struct json *j, const struct command *cmd)
 {
 	json_open_object(j, NULL);
@@ -250,6 +277,7 @@ static void json_command(struct json *j, const struct command *cmd)
 	json_string(j, "words", cmd->words);
 	json_words(j, cmd->words);
 	json_string(j, "summary", cmd->summary);
+	json_examples(j, cmd);
 	json_string(j, "about", cmd->about);
 	json_bool(j, "command_exit", cmd->own_exit != 0);
 	json_string(j, "remote_words", cmd->there ? cmd->there->words : NULL);
@@ -300,7 +328,7 @@ int help_about(const struct cli *c, const struct command *cmd)
 	if (c->json)
 		put_json(cmd);
 	else if (cmd)
-		put_command(stdout, cmd);
+		put_command(stdout, cmd, c->remote && cmd == c->command);
 	else
 		put_overview(stdout);
 	return EXIT_SUCCESS;
@@ -316,8 +344,22 @@ static int help_run(struct cli *c)
 		if (!cmd)
 			return cli_fail_error(c, &err);
 	}
+	if (!c->json && c->remote && cmd && cmd->there) {
+		put_command(stdout, cmd->there, true);
+		return EXIT_SUCCESS;
+	}
 	return help_about(c, cmd);
 }
+
+static const struct command there_help = {
+	.name = "help",
+	.run = help_run,
+	.words = "[COMMAND]",
+	.summary = "say how a command is used on another machine",
+	.max_words = 1,
+	.pages = true,
+	.bare = true,
+};
 
 const struct command cmd_help = {
 	.name = "help",
@@ -327,4 +369,5 @@ const struct command cmd_help = {
 	.max_words = 1,
 	.pages = true,
 	.bare = true,
+	.there = &there_help,
 };

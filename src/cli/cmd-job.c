@@ -38,7 +38,7 @@ static void put_line(const struct cli *c, const struct atoll_job *job)
 {
 	char since[CLOCK_TEXT_LEN], size[CLI_SIZE_LEN];
 
-	clock_format(job->started_ms, since);
+	cli_time(c, job->started_ms, since);
 	cli_size(job->output_bytes, size);
 	(void)printf("%-16s  %-12s  ", job->plan_name, job->name);
 	put_how(c, job);

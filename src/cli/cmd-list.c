@@ -5,14 +5,18 @@
 #include "cli/there.h"
 
 #include "plan/ask.h"
+#include "plan/here.h"
 #include "plan/plan.h"
 #include "util/cleanup.h"
 #include "util/escape.h"
 #include "util/mem.h"
 
 #include <errno.h>
+#include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 /* The columns, in their order; the last is not filled up. */
 enum column { COL_PLAN = 0, COL_DIRECTORY, COL_COMMAND, COL_AGE, COL_STATE, COL_SIZE, COL_END_ };
@@ -136,6 +140,22 @@ static void listing_done(struct listing *l)
 	strlist_done(&l->asked);
 }
 
+/* Behind sudo: root's plans are not those of the user who typed it. */
+static void say_whose(const struct cli *c)
+{
+	const char *user = getenv("SUDO_USER");
+	cleanup_free char *home = plan_short_path(atoll_home(c->atoll));
+	cleanup_free char *shown = escape_dup(home);
+	struct passwd *pw;
+	struct stat st;
+
+	if (geteuid() != 0 || !user || !*user || strcmp(user, "root") == 0)
+		return;
+	pw = stat(atoll_home(c->atoll), &st) == 0 ? getpwuid(st.st_uid) : NULL;
+	cli_say(c, "this is the store of %s, %s; atoll list without sudo shows the plans of %s",
+	        pw ? pw->pw_name : "root", shown, user);
+}
+
 static void say_next(const struct cli *c, const struct listing *l)
 {
 	if (l->n == 0)
@@ -176,7 +196,7 @@ static int list_run(struct cli *c)
 	if (args_has(&c->args, "here") && args_has(&c->args, "all"))
 		return cli_fail_usage(c, "list: --here and --all exclude each other");
 	if (args_has(&c->args, "here") && !(here = realpath(".", NULL))) {
-		(void)error_sys(&err, -errno, "find out the current directory", ".");
+		(void)here_failed(-errno, &err);
 		return cli_fail_error(c, &err);
 	}
 	status = cli_open(c);
@@ -189,8 +209,10 @@ static int list_run(struct cli *c)
 	status = cli_list_end(c, l.j, list_plans(&l, here));
 	if (!l.j)
 		put_lines(&l);
-	if (status == 0 && !l.j)
+	if (status == 0 && !l.j) {
+		say_whose(c);
 		say_next(c, &l);
+	}
 	listing_done(&l);
 	return status;
 }

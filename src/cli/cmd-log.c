@@ -49,7 +49,7 @@ static void put_line(const struct cli *c, const struct atoll_log_entry *e)
 {
 	char at[CLOCK_TEXT_LEN];
 
-	clock_format(e->at_ms, at);
+	cli_time(c, e->at_ms, at);
 	(void)printf("%s%s%s  %-16s  %-8s  ", cli_paint(c, stdout, PAINT_DIM), at,
 	             cli_paint(c, stdout, PAINT_NONE), *e->plan_name ? e->plan_name : e->plan_id,
 	             e->what);

@@ -36,8 +36,10 @@ static int report(struct cli *c, const struct recovery *v)
 		cli_notes(c);
 		if (v->before.n == 0 && atoll_result_notes(c->res) == 0)
 			cli_say(c, "nothing to recover");
-		cli_next(c,
-		         v->left ? "mend what is named above, then atoll recover" : "atoll list");
+		if (v->left)
+			cli_say(c, "hint: fix what is named above, then atoll recover");
+		else
+			cli_next(c, "atoll list");
 	}
 	return v->left ? atoll_code_exit(-ATOLL_E_NEEDS_RECOVERY) : EXIT_SUCCESS;
 }

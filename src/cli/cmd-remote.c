@@ -2,6 +2,7 @@
 /* atoll remote: daemons on other machines, by a name. */
 #include "cli/cli.h"
 
+#include "plan/here.h"
 #include "registry/session.h"
 #include "remote/remote.h"
 #include "util/cleanup.h"
@@ -56,7 +57,7 @@ static int take_file(struct cli *c, const char *option, char **ret)
 	}
 	here = realpath(".", NULL);
 	if (!here) {
-		(void)error_sys(&err, -errno, "find out the current directory", ".");
+		(void)here_failed(-errno, &err);
 		return cli_fail_error(c, &err);
 	}
 	*ret = xasprintf("%s/%s", here, given);

@@ -22,9 +22,7 @@ static int shell_run(struct cli *c)
 	r = command_run_shell(c, &exec, &status);
 	if (r < 0)
 		return cli_fail(c, r);
-	if (isatty(STDERR_FILENO))
-		cli_next(c, "atoll diff %s, then atoll commit %s or atoll discard %s", name, name,
-		         name);
+	cli_next(c, "atoll diff %s, then atoll commit %s or atoll discard %s", name, name, name);
 	command_report(c, NULL, NULL);
 	return command_end(c);
 }

@@ -85,7 +85,7 @@ static void put_plan(struct view *v, const struct atoll_plan_info *info)
 	if (info->batches == 0 && info->state == ATOLL_PLAN_COMMITTED)
 		(void)puts("commits  cannot be undone any more");
 	cli_age(info->used_ms, age);
-	clock_format(info->created_ms, created);
+	cli_time(v->c, info->created_ms, created);
 	cli_size(info->bytes, size);
 	(void)printf("used     %s ago\nsize     %s\ncreated  %s\nid       %s\nstate    %s\n", age,
 	             size, created, info->id, atoll_plan_state_name(info->state));
@@ -110,7 +110,7 @@ static int show_ask(void *user, const struct ask_row *row)
 	char at[CLOCK_TEXT_LEN], digest[ATOLL_DIGEST_LEN];
 	struct view *v = user;
 
-	clock_format(row->at_ms, at);
+	cli_time(v->c, row->at_ms, at);
 	(void)printf("asked    %s  %s: ", at, row->who);
 	cli_put_path(stdout, row->message);
 	if (atoll_plan_digest(v->c->plan, digest, NULL) >= 0 && strcmp(digest, row->digest) != 0)
@@ -140,10 +140,10 @@ static int show_sandbox(void *user, const struct atoll_sandbox_info *info)
 
 static int show_event(void *user, const struct atoll_event *event)
 {
+	const struct view *v = user;
 	char at[CLOCK_TEXT_LEN];
 
-	(void)user;
-	clock_format(event->at_ms, at);
+	cli_time(v->c, event->at_ms, at);
 	(void)printf("  %s  %s", at, event->what);
 	if (event->code < 0)
 		(void)printf(" [%s]", atoll_code_name(event->code));

@@ -34,9 +34,9 @@ static void audit_outcome(struct cli *c, const char *what, const char *id, int r
 		cli_tell(err.msg);
 }
 
-static const char *time_text(int64_t ms, char out[CLOCK_TEXT_LEN])
+static const char *time_text(const struct cli *c, int64_t ms, char out[CLOCK_TEXT_LEN])
 {
-	clock_format(ms, out);
+	cli_time(c, ms, out);
 	return out;
 }
 
@@ -84,7 +84,7 @@ static void say_new(const struct cli *c, const struct credential_row *row,
 	(void)puts(secret->text);
 	cli_say(c, "made key %s (%s), scope %s, in force until %s", row->name, row->id,
 	        scope_name(row->scope),
-	        row->expires_ms ? time_text(row->expires_ms, until) : "it is revoked");
+	        row->expires_ms ? time_text(c, row->expires_ms, until) : "it is revoked");
 	cli_say(c, "this is the only time it is shown: keep it where nobody else can read it");
 }
 
@@ -130,7 +130,7 @@ static const char *state_of(const struct credential_row *row)
 	return credential_left_ms(row) > 0 ? "in force" : "over";
 }
 
-static void put_line(const struct credential_row *row)
+static void put_line(const struct cli *c, const struct credential_row *row)
 {
 	char until[CLOCK_TEXT_LEN], used[CLOCK_TEXT_LEN];
 
@@ -139,9 +139,9 @@ static void put_line(const struct credential_row *row)
 	if (*row->plan)
 		(void)printf("  of plan %s", row->plan);
 	if (row->expires_ms)
-		(void)printf("  until %s", time_text(row->expires_ms, until));
+		(void)printf("  until %s", time_text(c, row->expires_ms, until));
 	if (row->used_ms)
-		(void)printf("  used %s", time_text(row->used_ms, used));
+		(void)printf("  used %s", time_text(c, row->used_ms, used));
 	(void)putchar('\n');
 }
 
@@ -154,7 +154,7 @@ static int show_credential(void *user, const struct credential_row *row)
 		credential_write_json(v->j, row);
 		json_close(v->j);
 	} else {
-		put_line(row);
+		put_line(v->c, row);
 	}
 	v->n++;
 	return 0;

@@ -6,19 +6,22 @@
 #include "cli/cli.h"
 
 /* Rows for the option table of a command that calls command_options(). */
-#define COMMAND_OPTIONS                                                                            \
-	{ "env", "NAME[=VALUE]", "set a variable, or hand the caller's on; may be repeated" },     \
-		{ "unset", "NAME", "take a variable away; may be repeated" },                      \
-		{ "cwd", "DIR", "begin there, as the command sees it" },                           \
-		{ "at", "PATH", "show the plan's first directory there, not at its own path" },    \
-		{ "net", "none|loopback|host", "the network it has (default: host)" },             \
-		{ "memory", "SIZE", "at most so many bytes of memory, such as 512m" },             \
-		{ "cpus", "N", "at most so many processors, such as 1.5" },                        \
-		{ "pids", "N", "at most so many processes" },                                      \
-		{ "transcript", NULL, "keep what it prints, as far as exec.transcript-max goes" }, \
-		{ "timeout", "SECONDS",                                                            \
-		  "end the command then: SIGTERM, and SIGKILL two seconds later" },                \
-		{ "status-file", "FILE", "also write the object of --json there, at the end" },    \
+#define COMMAND_OPTIONS                                                                           \
+	{ "env", "NAME[=VALUE]",                                                                  \
+	  "set a variable; without =VALUE it is the caller's; may be repeated" },                 \
+		{ "unset", "NAME", "leave a variable out; may be repeated" },                     \
+		{ "cwd", "DIR", "start the command in DIR" },                                     \
+		{ "at", "PATH", "show the plan's first directory at PATH, not at its own path" }, \
+		{ "net", "none|loopback|host", "the command's network (default: host)" },         \
+		{ "memory", "SIZE", "at most so many bytes of memory, such as 512m" },            \
+		{ "cpus", "N", "at most so many processors, such as 1.5" },                       \
+		{ "pids", "N", "at most so many processes" },                                     \
+		{ "transcript", NULL,                                                             \
+		  "record what the command prints, up to exec.transcript-max" },                  \
+		{ "timeout", "SECONDS",                                                           \
+		  "end the command after that time: SIGTERM, two seconds later SIGKILL" },        \
+		{ "status-file", "FILE",                                                          \
+		  "write the object of --json to FILE when the command has ended" },              \
 		FENCE_OPTIONS
 
 /* Reads them: EXEC gets the time and the place, c->status is open, the rest is handed on by

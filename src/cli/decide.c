@@ -112,6 +112,43 @@ char *decide_undo_words(const struct cli *c, unsigned flags)
 	return xasprintf("undo%s: atoll undo %s", when, name);
 }
 
+/* WORD as a shell takes it for one word. */
+static void add_quoted(struct strbuf *sb, const char *word)
+{
+	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+				    "_./+-@%,:=";
+
+	if (*word && strspn(word, plain) == strlen(word)) {
+		strbuf_puts(sb, word);
+		return;
+	}
+	strbuf_putc(sb, '\'');
+	for (; *word; word++)
+		if (*word == '\'')
+			strbuf_puts(sb, "'\\''");
+		else
+			strbuf_putc(sb, *word);
+	strbuf_putc(sb, '\'');
+}
+
+char *decide_commit_words(const struct cli *c)
+{
+	cleanup_strbuf struct strbuf sb = STRBUF_INIT;
+	const char *pattern;
+	size_t at = 0;
+
+	strbuf_printf(&sb, "atoll commit %s", atoll_plan_name(c->plan));
+	for (size_t i = 0; i < c->args.n_words; i++) {
+		strbuf_putc(&sb, ' ');
+		add_quoted(&sb, c->args.words[i]);
+	}
+	while ((pattern = args_next(&c->args, "exclude", &at))) {
+		strbuf_puts(&sb, " --exclude ");
+		add_quoted(&sb, pattern);
+	}
+	return strbuf_take(&sb);
+}
+
 int decide_json(const struct cli *c, unsigned flags)
 {
 	struct json j;

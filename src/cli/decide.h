@@ -24,6 +24,10 @@ const char *decide_noun(const struct cli *c, size_t n);
 /* Of a commit: "undo until tomorrow 14:05: atoll ...", or that it cannot be undone. The caller frees. */
 char *decide_undo_words(const struct cli *c, unsigned flags);
 
+/* "atoll commit PLAN PATH... --exclude GLOB" with the command's own: what it was asked for, and no more. The caller
+ * frees. */
+char *decide_commit_words(const struct cli *c);
+
 /* --json: the plan and the result. */
 int decide_json(const struct cli *c, unsigned flags);
 

@@ -9,17 +9,22 @@
 
 /* Rows for the option table of a command that calls fence_read(). */
 /* clang-format off */
-#define FENCE_OPTIONS                                                                         \
-	{ "home", "scratch|real|none",                                                        \
-	  "of the home directory: a private layer over it, as without; itself; nothing" },    \
-		{ "rw", "PATH", "let the command write to PATH, for real; may be repeated" }, \
-		{ "ro", "PATH", "let it see PATH, though it were hidden; may be repeated" },  \
-		{ "hide", "PATH", "do not let it see PATH; may be repeated" },                \
-		{ "profile", "NAME",                                                          \
-		  "leave the state of a tool real: claude, npm, ...; may be repeated" },      \
-		{ "unfenced", NULL,                                                           \
-		  "run it also where this host has no namespaces to fence it in" },           \
-		{ "strict", NULL, "do not run it where this host lacks a part of the isolation" }
+#define FENCE_OPTIONS                                                                           \
+	{ "home", "scratch|real|none",                                                          \
+	  "the home directory for the command: scratch, the user's, written to privately\n"     \
+	  "(the default); real, the user's, written to for real; none, an empty one" },         \
+		{ "rw", "PATH", "let the command write to PATH, for real; may be repeated" },   \
+		{ "ro", "PATH",                                                                 \
+		  "let the command read PATH where it would be hidden; may be repeated" },      \
+		{ "hide", "PATH", "hide PATH from the command; may be repeated" },              \
+		{ "profile", "NAME",                                                            \
+		  "let the command write to the files of a tool, for real: claude, npm, ...;\n" \
+		  "may be repeated" },                                                          \
+		{ "unfenced", NULL,                                                             \
+		  "run it also where this host has no namespaces to fence it in" },             \
+	{                                                                                       \
+		"strict", NULL, "run nothing where this host lacks a part of the isolation"     \
+	}
 /* clang-format on */
 
 enum fence_list { FENCE_RW = 0, FENCE_RO, FENCE_HIDE, FENCE_PROFILE, FENCE_LIST_END_ };

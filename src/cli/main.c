@@ -63,6 +63,7 @@ const struct option_row common_options[] = {
 	{ "remote", "NAME", "do it at that remote, in this project's session ($ATOLL_REMOTE)" },
 	{ "color", "auto|always|never", "whether to use colours (default: on a terminal)" },
 	{ "no-pager", NULL, "print long output as it is" },
+	{ "quiet", NULL, "do not say what could be typed next" },
 	{ "yes", NULL, "ask nothing" },
 	{ "help", NULL, "say how the command is used" },
 	{ NULL, NULL, NULL },
@@ -109,7 +110,7 @@ const struct command *command_find(const char *name, struct error *err)
 		return NULL;
 	}
 	(void)error_set(err, -ATOLL_E_INVALID, "unknown command '%s'", name);
-	error_hint(err, "atoll help");
+	error_hint(err, "atoll help; to run a program: atoll run -- COMMAND");
 	suggest_hint(&s, "", err);
 	return NULL;
 }
@@ -129,6 +130,7 @@ static int take_common(struct cli *c, const struct args *a, struct error *err)
 	c->json |= args_has(a, "json");
 	c->yes |= args_has(a, "yes");
 	c->no_pager |= args_has(a, "no-pager");
+	c->quiet |= args_has(a, "quiet");
 	if (color)
 		c->color = color_of(color);
 	return args_seconds(a, "wait", &c->wait_ms, err);

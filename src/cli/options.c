@@ -19,7 +19,8 @@ static const struct {
 	char letter;
 	const char *name;
 } letters[] = {
-	{ 'f', "force" }, { 'h', "help" }, { 'n', "dry-run" }, { 'p', "patch" }, { 'y', "yes" },
+	{ 'f', "force" }, { 'h', "help" },  { 'n', "dry-run" },
+	{ 'p', "patch" }, { 'q', "quiet" }, { 'y', "yes" },
 };
 #define N_LETTERS (sizeof(letters) / sizeof(letters[0]))
 

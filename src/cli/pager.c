@@ -6,12 +6,17 @@
 #include "util/child.h"
 #include "util/clock.h"
 #include "util/mem.h"
+#include "util/run.h"
+#include "util/strbuf.h"
 
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#define PAGER_MAX 4096 /* bytes of a command */
+#define GIT_MS    2000 /* for git to read its settings */
 
 /* Whether a shell would find PROGRAM, which also knows builtins and functions: so it is asked. */
 static bool can_run(const char *program)
@@ -45,18 +50,45 @@ static char *program_of(const char *command)
 	}
 }
 
-/* NULL: none. What somebody chose is taken at his word; less is only used where it is. */
-static const char *choose(const struct cli *c)
+/* git's, as the user or the machine has set it; the caller frees. "": none is set. Not a repository's: that can come
+ * from anywhere. */
+static char *git_pager(void)
 {
+	static const char script[] = "unset GIT_DIR GIT_COMMON_DIR GIT_CONFIG GIT_CONFIG_COUNT "
+				     "GIT_CONFIG_PARAMETERS; exec git config --get core.pager";
+	const char *const argv[] = { "sh", "-c", script, NULL };
+	const struct run run = { .file = "/bin/sh",
+		                 .argv = argv,
+		                 .envp = (const char *const *)environ,
+		                 .cwd = "/",
+		                 .in_fd = FD_NONE,
+		                 .out_fd = FD_NONE,
+		                 .held_fd = FD_NONE,
+		                 .max = PAGER_MAX,
+		                 .deadline = clock_deadline(GIT_MS) };
+	cleanup_strbuf struct strbuf out = STRBUF_INIT;
+	int status = 0;
+
+	if (run_program(&run, &out, NULL, &status) < 0 || status != 0)
+		return xstrdup("");
+	return xstrndup(strbuf_str(&out), strcspn(strbuf_str(&out), "\n"));
+}
+
+/* The caller frees; NULL: none. What the user chose is used as it is, less only where it is installed. */
+static char *choose(const struct cli *c)
+{
+	cleanup_free char *of_git = NULL;
 	const char *chosen = getenv("ATOLL_PAGER");
 
 	if (!chosen && *c->settings.v[SETTING_CORE_PAGER].text)
 		chosen = c->settings.v[SETTING_CORE_PAGER].text;
 	if (!chosen)
 		chosen = getenv("PAGER");
+	if (!chosen && *(of_git = git_pager()))
+		chosen = of_git;
 	if (!chosen)
 		chosen = can_run("less") ? "less" : "";
-	return *chosen && strcmp(chosen, "cat") != 0 ? chosen : NULL;
+	return *chosen && strcmp(chosen, "cat") != 0 ? xstrdup(chosen) : NULL;
 }
 
 /* Without this the output would be lost: a shell that finds no program reads nothing. */
@@ -67,7 +99,9 @@ static bool is_there(const struct cli *c, const char *command)
 	if (!program || can_run(program))
 		return true;
 	cli_say(c, "atoll: there is no pager '%s', so this is printed as it is", program);
-	cli_next(c, "name another in ATOLL_PAGER, core.pager or PAGER, or say --no-pager");
+	cli_next(
+		c,
+		"name another in ATOLL_PAGER, core.pager (atoll config, or git config) or PAGER, or say --no-pager");
 	return false;
 }
 
@@ -88,7 +122,7 @@ static int spawn(struct child *pager, const char *command, int input, int output
 
 void pager_start(struct cli *c)
 {
-	const char *command;
+	cleanup_free char *command = NULL;
 	int ends[2];
 
 	/* What has no end is for no pager. */
@@ -127,7 +161,7 @@ void pager_end(struct cli *c)
 void pager_open(struct cli *c, struct pager *p)
 {
 	const struct sigaction ignore = { .sa_handler = SIG_IGN };
-	const char *command = c->no_pager ? NULL : choose(c);
+	cleanup_free char *command = c->no_pager ? NULL : choose(c);
 	int ends[2];
 
 	*p = (struct pager){ .f = stderr, .child = CHILD_INIT };

@@ -12,6 +12,8 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 /* ---- people ---- */
@@ -49,6 +51,16 @@ const char *cli_plural(uint64_t n, const char *one, const char *many)
 	return n == 1 ? one : many;
 }
 
+void cli_time(const struct cli *c, int64_t real_ms, char out[CLOCK_TEXT_LEN])
+{
+	time_t s = (time_t)(real_ms / 1000);
+	struct tm tm;
+
+	if (!cli_is_terminal(c, stdout) || !localtime_r(&s, &tm) ||
+	    strftime(out, CLOCK_TEXT_LEN, "%Y-%m-%d %H:%M:%S", &tm) == 0)
+		clock_format(real_ms, out);
+}
+
 void cli_age(int64_t real_ms, char out[CLI_AGE_LEN])
 {
 	static const struct {
@@ -72,7 +84,8 @@ void cli_size(uint64_t bytes, char out[CLI_SIZE_LEN])
 	uint64_t tenths;
 
 	if (bytes < 1000) {
-		(void)snprintf(out, CLI_SIZE_LEN, "%u", (unsigned)bytes);
+		(void)snprintf(out, CLI_SIZE_LEN, "%u %s", (unsigned)bytes,
+		               cli_plural(bytes, "byte", "bytes"));
 		return;
 	}
 	/* Before the multiplication overflows. */
@@ -80,10 +93,10 @@ void cli_size(uint64_t bytes, char out[CLI_SIZE_LEN])
 		bytes = (bytes + 512) >> 10;
 	tenths = (bytes * 10 + 512) >> 10;
 	if (tenths < 100)
-		(void)snprintf(out, CLI_SIZE_LEN, "%u.%u%c", (unsigned)(tenths / 10),
+		(void)snprintf(out, CLI_SIZE_LEN, "%u.%u %ciB", (unsigned)(tenths / 10),
 		               (unsigned)(tenths % 10), units[unit]);
 	else
-		(void)snprintf(out, CLI_SIZE_LEN, "%u%c", (unsigned)((tenths + 5) / 10) & 0xfff,
+		(void)snprintf(out, CLI_SIZE_LEN, "%u %ciB", (unsigned)((tenths + 5) / 10) & 0xfff,
 		               units[unit]);
 }
 
@@ -146,11 +159,23 @@ void cli_say(const struct cli *c, const char *fmt, ...)
 	va_end(ap);
 }
 
+/* What is said between lines goes to a terminal, and stands in no one's way: with what is printed in a pipe, a
+ * program reads that, or the next one prints to the same terminal. */
+static bool is_read_by_people(const struct cli *c)
+{
+	struct stat st;
+
+	if (!cli_is_terminal(c, stderr))
+		return false;
+	return c->paged || fstat(STDOUT_FILENO, &st) < 0 ||
+	       !(S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode));
+}
+
 void cli_next(const struct cli *c, const char *fmt, ...)
 {
 	va_list ap;
 
-	if (c->json)
+	if (c->json || c->quiet || !is_read_by_people(c))
 		return;
 	(void)fflush(stdout); /* the colour, too, comes after what was printed first */
 	(void)fputs(cli_paint(c, stderr, PAINT_DIM), stderr);
@@ -369,10 +394,15 @@ static int fail(const struct cli *c, struct failure *f)
 
 int cli_fail(struct cli *c, int code)
 {
+	return cli_fail_hint(c, code, atoll_result_hint(c->res));
+}
+
+int cli_fail_hint(struct cli *c, int code, const char *hint)
+{
 	struct failure f = {
 		.code = code,
 		.message = atoll_result_message(c->res),
-		.hint = atoll_result_hint(c->res),
+		.hint = hint,
 		.op = atoll_result_cause_op(c->res),
 		.path = atoll_result_cause_path(c->res),
 		.detail = atoll_result_cause_detail(c->res),

@@ -4,6 +4,7 @@
 
 #include "cli/plan-file.h"
 #include "cli/plan-words.h"
+#include "plan/here.h"
 #include "plan/plan.h"
 #include "plan/project-root.h"
 #include "util/cleanup.h"
@@ -239,7 +240,7 @@ static int want_project(struct start *s, bool *ret_guessed)
 	int r = here ? project_root_find(here, scope, &root) : -errno;
 
 	if (r < 0) {
-		(void)error_sys(&err, r, "find", "the current directory");
+		(void)here_failed(r, &err);
 		return cli_fail_error(s->c, &err);
 	}
 	r = project_root_check(&root, &err);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "cli/plan-words.h"
+#include "plan/here.h"
 #include "util/cleanup.h"
 #include "util/escape.h"
 #include "util/list.h"
@@ -24,8 +25,9 @@ int undo_way_find(struct cli *c, enum undo_way way)
 	}
 	here = realpath(".", NULL);
 	if (!here) {
-		(void)error_sys(&err, -errno, "find out the current directory", ".");
-		error_hint(&err, "name the plan: atoll %s PLAN", c->command->name);
+		(void)here_failed(-errno, &err);
+		error_hint(&err, "cd to a directory that is there, or name the plan: atoll %s PLAN",
+		           c->command->name);
 		return cli_fail_error(c, &err);
 	}
 	r = plan_undo_next(c->atoll, here, way, &c->plan, &err);

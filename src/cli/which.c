@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "plan/here.h"
 #include "plan/plan.h"
 #include "util/cleanup.h"
 #include "util/mem.h"
@@ -70,8 +71,9 @@ static int list_here(struct cli *c, struct candidates *l, char **ret_here)
 	struct error err = ERROR_INIT;
 
 	if (!here) {
-		(void)error_sys(&err, -errno, "find out the current directory", ".");
-		error_hint(&err, "name the plan: atoll %s PLAN", c->command->name);
+		(void)here_failed(-errno, &err);
+		error_hint(&err, "cd to a directory that is there, or name the plan: atoll %s PLAN",
+		           c->command->name);
 		return cli_fail_error(c, &err);
 	}
 	if (plan_list_at(c->atoll, here, note_candidate, l, &err) < 0)
@@ -121,7 +123,9 @@ static int fail_none(struct cli *c, const char *here)
 	struct error err = ERROR_INIT;
 
 	(void)error_set(&err, -ATOLL_E_NOT_FOUND, "there is no plan for '%s'", here);
-	error_hint(&err, "atoll list shows all plans; atoll %s PLAN takes one of them",
+	error_hint(&err,
+	           "atoll run -- COMMAND makes one; atoll list shows those elsewhere, and atoll %s "
+	           "PLAN takes one of them",
 	           c->command->name);
 	return cli_fail_error(c, &err);
 }
@@ -157,9 +161,28 @@ static bool is_at_work(struct cli *c, const struct candidate *one)
 	return has_changes;
 }
 
+/* A command that decides about changes has nothing to decide about in a plan that is named, either. */
+static const char *hint_without_work(const char *command)
+{
+	static const struct {
+		const char *command, *hint;
+	} hints[] = {
+		{ "commit", "atoll run -- COMMAND, or atoll exec PLAN -- COMMAND, makes changes; "
+		            "atoll redo brings back what was undone" },
+		{ "discard", "what was committed is taken back with atoll undo; atoll rm PLAN "
+		             "ends a plan" },
+	};
+
+	for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++)
+		if (strcmp(hints[i].command, command) == 0)
+			return hints[i].hint;
+	return NULL;
+}
+
 static int fail_pick(struct cli *c, const struct candidates *all, size_t n_at_work)
 {
 	cleanup_free char *names = name_them(all);
+	const char *hint;
 	struct error err = ERROR_INIT;
 
 	if (n_at_work == 0)
@@ -171,8 +194,14 @@ static int fail_pick(struct cli *c, const struct candidates *all, size_t n_at_wo
 		                "several plans here have uncommitted changes or a running "
 		                "command: %s",
 		                names);
-	error_hint(&err, "name the plan: atoll %s %s%s", c->command->name, all->v[all->n - 1].name,
-	           c->command->own_exit && strstr(c->command->words, "--") ? " -- COMMAND" : "");
+	hint = n_at_work == 0 ? hint_without_work(c->command->name) : NULL;
+	if (hint)
+		error_hint(&err, "%s", hint);
+	else
+		error_hint(&err, "name the plan: atoll %s %s%s", c->command->name,
+		           all->v[all->n - 1].name,
+		           c->command->own_exit && strstr(c->command->words, "--") ? " -- COMMAND"
+		                                                                   : "");
 	return cli_fail_error(c, &err);
 }
 

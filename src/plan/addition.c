@@ -9,9 +9,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "diff/change.h"
 #include "fs/mount.h"
 #include "fs/resolve.h"
 #include "fs/stat.h"
+#include "plan/here.h"
 #include "util/cleanup.h"
 #include "util/mem.h"
 
@@ -96,6 +98,31 @@ static int check_mount(const struct addition *add, const struct sandbox_row *row
 	return 0;
 }
 
+/* One of the two lies in the other. */
+static int refuse_store(const struct atoll *a, const char *root, struct error *err)
+{
+	cleanup_free char *named = store_user_dir();
+	cleanup_free char *home = named ? realpath(named, NULL) : NULL;
+
+	if (home && strcmp(root, home) == 0) {
+		(void)error_set(err, -ATOLL_E_UNSUPPORTED,
+		                "the home directory cannot be a resource");
+		error_hint(err, "cd into a project, or name one with --dir DIR");
+		return -ATOLL_E_UNSUPPORTED;
+	}
+	if (path_below(a->home, root))
+		(void)error_set(err, -ATOLL_E_UNSUPPORTED,
+		                "'%s' cannot be a resource: the store '%s' lies in it", root,
+		                a->home);
+	else
+		(void)error_set(err, -ATOLL_E_UNSUPPORTED,
+		                "'%s' cannot be a resource: it lies in the store '%s'", root,
+		                a->home);
+	error_hint(err,
+	           "cd into a project, or set ATOLL_HOME to a directory outside of the resource");
+	return -ATOLL_E_UNSUPPORTED;
+}
+
 static int check_root(struct atoll *a, const struct addition *add, const struct sandbox_row *row,
                       struct error *err)
 {
@@ -109,7 +136,9 @@ static int check_root(struct atoll *a, const struct addition *add, const struct 
 		error_hint(err, "name a directory below it");
 		return -ATOLL_E_UNSUPPORTED;
 	}
-	if (store_overlaps(a, row->root) || mount_overlap(&place, &store) > 0) {
+	if (store_overlaps(a, row->root))
+		return refuse_store(a, row->root, err);
+	if (mount_overlap(&place, &store) > 0) {
 		(void)error_set(err, -ATOLL_E_UNSUPPORTED,
 		                "'%s' and the store '%s' lie in one another", row->root, a->home);
 		error_hint(err, "set ATOLL_HOME to a directory outside of the resource");
@@ -125,6 +154,8 @@ static int check_root(struct atoll *a, const struct addition *add, const struct 
 
 static int cannot_open(int r, const char *path, struct error *err)
 {
+	if (r == -ENOENT && here_is_deleted(path))
+		return here_failed(r, err);
 	(void)error_sys(err, r, "open the resource", path);
 	if (r == -ENOENT || r == -ENOTDIR)
 		error_hint(err, "name one that is there, or make it first");

@@ -14,6 +14,7 @@
 #include "fs/atomic.h"
 #include "fs/mount.h"
 #include "fs/stat.h"
+#include "strategy/strategy.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/mem.h"
@@ -194,4 +195,9 @@ int choose_strategy(struct atoll *a, const struct sandbox_row *row, int root_fd,
 	                 why ? why : "the kernel refused it");
 	result_note(res, ATOLL_NOTE_WARNING, row->id, "", note);
 	return 0;
+}
+
+void choose_names(struct strlist *ret)
+{
+	strategy_names(ret);
 }

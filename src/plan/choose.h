@@ -5,6 +5,7 @@
 
 #include "exec/exec.h"
 #include "plan/plan.h"
+#include "util/list.h"
 
 /* NAMED NULL: `overlay` where it works for this user, on this host, over this directory; else `copy`,
  * and a note in RES says why. "git": the same with `git` and `worktree`. Any other is taken as it is,
@@ -17,5 +18,7 @@ int choose_strategy(struct atoll *a, const struct sandbox_row *row, int root_fd,
  * of it. *ret_why as exec_probe() has it. */
 int choose_again(struct atoll *a, const struct sandbox_row *row, enum exec_tier *ret,
                  char **ret_why, struct error *err);
+/* Adds the names of all strategies. */
+void choose_names(struct strlist *ret);
 
 #endif

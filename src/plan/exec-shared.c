@@ -16,6 +16,7 @@
 #include "plan/command-env.h"
 #include "plan/exec-option.h"
 #include "plan/fence.h"
+#include "plan/here.h"
 #include "plan/output.h"
 #include "plan/sandbox.h"
 #include "registry/news.h"
@@ -145,7 +146,7 @@ static int run_there(struct joining *jn, const struct atoll_exec *exec,
 	int r = 0;
 
 	if (!cwd)
-		return error_sys(err, -errno, "find", "the current directory");
+		return here_failed(-errno, err);
 	if (jn->wishes->transcript > 0) {
 		r = output_make(boxes->v[0].area, jn->output, &dir, err);
 		kept.dir = dir;

@@ -23,6 +23,7 @@
 #include "plan/disk-guard.h"
 #include "plan/exec-option.h"
 #include "plan/fence.h"
+#include "plan/here.h"
 #include "plan/job.h"
 #include "plan/output.h"
 #include "plan/place.h"
@@ -172,7 +173,7 @@ static int map_cwd(const struct plan_op *op, const struct strlist *paths, const 
 	if (given && (r = resolve_canonical(given, &cwd)) < 0)
 		return error_sys(err, r, "enter", given);
 	if (!cwd)
-		return error_sys(err, -errno, "find", "the current directory");
+		return here_failed(-errno, err);
 	for (size_t i = 0; i < op->boxes.n; i++) {
 		size_t len = strlen(op->boxes.v[i].root);
 
@@ -447,7 +448,7 @@ static int run_isolated(struct use *use, const struct atoll_exec *exec, struct v
 	int r;
 
 	if (!given)
-		return error_sys(err, -errno, "find", "the current directory");
+		return here_failed(-errno, err);
 	r = views_tmp(op, "/tmp", &tmp, err);
 	if (r == 0)
 		r = views_tmp(op, "/var/tmp", &var_tmp, err);

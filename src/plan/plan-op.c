@@ -344,7 +344,7 @@ static int take_back_start(struct plan_op *op, struct error *err)
 	                "the start of plan '%s' was interrupted, and what it left cannot be "
 	                "removed: %s",
 	                op->plan.name, cause.msg ? cause.msg : "unknown cause");
-	error_hint(err, "mend the cause, then atoll recover %s", op->plan.name);
+	error_hint(err, "fix the problem above, then atoll recover %s", op->plan.name);
 	return -ATOLL_E_NEEDS_RECOVERY;
 }
 

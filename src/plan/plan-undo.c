@@ -127,8 +127,11 @@ int plan_undo_next(struct atoll *a, const char *dir, enum undo_way way, struct a
 	if (!holds) {
 		(void)error_set(err, -ATOLL_E_NOT_FOUND, "nothing to %s in '%s'", ways[way].verb,
 		                dir);
-		error_hint(err, way == UNDO_WAY_UNDO ? "atoll log shows what was committed where"
-		                                     : "atoll log shows what was undone where");
+		error_hint(
+			err,
+			way == UNDO_WAY_UNDO
+				? "atoll discard drops uncommitted changes; atoll log shows what was committed where"
+				: "atoll log shows what was undone where");
 		return -ATOLL_E_NOT_FOUND;
 	}
 	*ret = xcalloc(1, sizeof(**ret));

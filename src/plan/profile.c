@@ -2,6 +2,7 @@
 /* Finding and reading profiles. */
 #include "plan/profile.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +12,11 @@
 #include "util/cleanup.h"
 #include "util/gitconfig.h"
 #include "util/mem.h"
+#include "util/strbuf.h"
+#include "util/suggest.h"
 
 #define MACHINE_DIR "/etc/atoll/profiles"
+#define NAMES_MAX   500 /* entries of a directory that are looked at */
 
 struct reading {
 	struct profile *p;
@@ -97,12 +101,49 @@ static int find_file(const char *name, char **ret_file, char **ret_text, size_t 
 	return -ENOENT;
 }
 
+static void add_names(DIR *dir, struct strlist *ret)
+{
+	struct dirent *entry;
+
+	for (size_t n = 0; n < NAMES_MAX && (entry = readdir(dir)); n++)
+		if (entry->d_name[0] != '.' && entry->d_type != DT_DIR &&
+		    !strlist_has(ret, entry->d_name))
+			strlist_add(ret, entry->d_name);
+}
+
+void profile_names(struct strlist *ret)
+{
+	char *path;
+
+	for (unsigned i = 0; (path = place("", i)); i++) {
+		DIR *dir = *path ? opendir(path) : NULL;
+
+		free(path);
+		if (!dir)
+			continue;
+		add_names(dir, ret);
+		(void)closedir(dir);
+	}
+	strlist_sort(ret);
+}
+
 static int none(const char *name, const struct strlist *remarks, struct error *err)
 {
-	(void)error_set(err, -ATOLL_E_NOT_FOUND, "there is no profile '%s'%s%s; nothing was run",
-	                name, remarks->n ? ": " : "", remarks->n ? remarks->v[0] : "");
+	cleanup_strlist struct strlist known = STRLIST_INIT;
+	cleanup_strbuf struct strbuf list = STRBUF_INIT;
+	struct suggestions s = { .wanted = name };
+
+	profile_names(&known);
+	for (size_t i = 0; i < known.n; i++) {
+		strbuf_printf(&list, "%s%s", i ? ", " : "; there are: ", known.v[i]);
+		suggest_try(&s, known.v[i], strlen(known.v[i]));
+	}
+	(void)error_set(err, -ATOLL_E_NOT_FOUND, "there is no profile '%s'%s%s%s; nothing was run",
+	                name, remarks->n ? ": " : "", remarks->n ? remarks->v[0] : "",
+	                strbuf_str(&list));
 	error_hint(err, "profiles are files in ~/.config/atoll/profiles, " MACHINE_DIR
 	                " and " ATOLL_PROFILE_PATH);
+	suggest_hint(&s, "", err);
 	return -ATOLL_E_NOT_FOUND;
 }
 

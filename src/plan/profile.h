@@ -31,6 +31,8 @@ struct profile {
 /* -ATOLL_E_NOT_FOUND: there is none, or none to be trusted; -ATOLL_E_INVALID: file and line. HOME may
  * be NULL. */
 int profile_read(const char *name, const char *home, struct profile *ret, struct error *err);
+/* Of all that there are, sorted, each once. */
+void profile_names(struct strlist *ret);
 void profile_done(struct profile *p);
 #define cleanup_profile __attribute__((__cleanup__(profile_done)))
 

@@ -34,7 +34,7 @@ const struct setting_row setting_rows[SETTING_END_] = {
 	[SETTING_COLOR_UI] = { "color.ui", SETTING_CHOICE, "auto", "when to use colours", when,
 	                       false },
 	[SETTING_CORE_PAGER] = { "core.pager", SETTING_TEXT, "",
-	                         "what shows long output; cat: nothing; empty: $PAGER or less",
+	                         "what shows long output; cat: nothing; empty: $PAGER, git's core.pager or less",
 	                         NULL, false },
 	[SETTING_EXEC_CPUS] = { "exec.cpus", SETTING_TEXT, "0",
 	                        "processors that a command may use at most; 0: all", NULL, false },

@@ -138,17 +138,22 @@ static const struct atoll_strategy *lookup_locked(const char *name)
 	return s;
 }
 
+void strategy_names(struct strlist *ret)
+{
+	pthread_mutex_lock(&table_mutex);
+	for (size_t i = 0; i < table_n; i++)
+		strlist_add(ret, table[i]->name);
+	pthread_mutex_unlock(&table_mutex);
+	module_names(ret);
+}
+
 static int not_known(const char *name, struct error *err)
 {
 	cleanup_strbuf struct strbuf known = STRBUF_INIT;
 	cleanup_strlist struct strlist names = STRLIST_INIT;
 	struct suggestions near = { .wanted = name };
 
-	pthread_mutex_lock(&table_mutex);
-	for (size_t i = 0; i < table_n; i++)
-		strlist_add(&names, table[i]->name);
-	pthread_mutex_unlock(&table_mutex);
-	module_names(&names);
+	strategy_names(&names);
 	for (size_t i = 0; i < names.n; i++) {
 		strbuf_printf(&known, "%s%s", i ? ", " : "", names.v[i]);
 		suggest_try(&near, names.v[i], strlen(names.v[i]));

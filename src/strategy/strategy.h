@@ -27,6 +27,8 @@ bool strategy_is_area(const char *path);
 
 /* Built-in and registered ones. -ATOLL_E_NOT_FOUND names the known ones. */
 int strategy_find(const char *name, const struct atoll_strategy **ret, struct error *err);
+/* Adds the names of all that are known. */
+void strategy_names(struct strlist *ret);
 int strategy_register(const struct atoll_strategy *s, struct error *err);
 /* What is put behind a resource's name for files beside it that belong to it: NULL at the end. */
 const char *const *strategy_sides(const char *name);

@@ -387,6 +387,6 @@ int recover_plan(struct registry *reg, const char *plan_id, uint64_t epoch,
 	error_prefix(err, r, "plan '%s' needs recovery, nothing more was touched", plan.name);
 	if (err)
 		err->code = -ATOLL_E_NEEDS_RECOVERY;
-	error_hint(err, "mend the cause, then atoll recover %s", plan.name);
+	error_hint(err, "fix the problem above, then atoll recover %s", plan.name);
 	return -ATOLL_E_NEEDS_RECOVERY;
 }

@@ -3,7 +3,7 @@
 #ifndef UTIL_REMEDY_H
 #define UTIL_REMEDY_H
 
-/* Words that ", then ..." can follow: "make room there (df, df -i)". "mend the cause" where nothing
+/* Words that ", then ..." can follow: "make room there (df, df -i)". "fix the problem above" where nothing
  * better is known, and for 0. */
 const char *remedy_for(int os_errno);
 

@@ -43,12 +43,70 @@ advises() {
 	done
 }
 
+@test "advice for the home directory as a resource" {
+	export HOME=$work/me
+	mkdir -p "$HOME/project"
+	export ATOLL_HOME=$HOME/.local/state/atoll
+	cd "$HOME"
+	advises 6 'the home directory cannot be a resource' 'cd into a project, or name one with --dir DIR' start p --dir .
+	run atoll run -- true
+	status_is 125
+	says 'atoll: the home directory cannot be a resource'
+	advises 6 "'$HOME/.local' cannot be a resource: the store '$ATOLL_HOME' lies in it" 'cd into a project' start p --dir .local
+	advises 6 "'$ATOLL_HOME/plans' cannot be a resource: it lies in the store '$ATOLL_HOME'" 'cd into a project' start p --dir "$ATOLL_HOME/plans"
+	cd project
+	run -0 atoll start p
+	run -0 atoll rm p
+}
+
+@test "advice where the current directory was deleted" {
+	two_dirs
+	atoll start p --dir a
+	mkdir gone
+	cd gone
+	rmdir ../gone
+	for words in 'list --here' 'start q --dir .' 'start q --dir x'; do
+		# shellcheck disable=SC2086 # words
+		advises 1 'the current directory was deleted' 'cd to a directory that is there' $words
+	done
+	for command in status diff log commit undo redo; do
+		[ "$command" = log ] || advises 1 'the current directory was deleted' "or name the plan: atoll $command PLAN" "$command"
+	done
+	advises 125 'the current directory was deleted' 'cd to a directory that is there' run -- true
+	advises 125 'the current directory was deleted' 'cd to a directory that is there' exec p -- true
+	run -0 atoll status p
+	cd "$work"
+}
+
+@test "advice for a profile that there is not names those that there are" {
+	two_dirs
+	atoll start p --dir a
+	export ATOLL_PROFILES=$work/profiles
+	mkdir -p profiles "$XDG_CONFIG_HOME/atoll/profiles"
+	: >profiles/claude
+	: >profiles/cargo
+	: >"$XDG_CONFIG_HOME/atoll/profiles/own"
+	advises 125 "there is no profile 'clade'; there are: cargo, claude, own; nothing was run" "did you mean 'claude'?" exec p --profile clade -- true
+	advises 125 "there are: cargo, claude, own" 'profiles are files in ~/.config/atoll/profiles' exec p --profile something-else -- true
+	run -0 atoll exec p --profile own -- true
+}
+
+@test "advice of a list behind sudo names the store" {
+	is_root || skip 'only root is behind sudo'
+	SUDO_USER=nobody run -0 atoll list
+	says "this is the store of root, $ATOLL_HOME; atoll list without sudo shows the plans of nobody"
+	SUDO_USER=root run -0 atoll list
+	[[ $output != *'the store of'* ]]
+	SUDO_USER=nobody run -0 --separate-stderr atoll list --json
+	[ -z "$stderr" ]
+}
+
 @test "advice for a status file that cannot be written names it" {
 	two_dirs
 	atoll start p --dir a
 	run -125 atoll exec p --status-file /dev/full -- sh -c 'exit 3'
 	says "cannot write the status file '/dev/full': No space left on device; else the exit status would be 3"
-	says 'hint: make room there (df, df -i)'
+	says 'hint: make room there (df, df -i; atoll discard and atoll rm free what plans keep)'
 }
 
 @test "advice for work that its owner locked away names the plan and the path" {
@@ -114,7 +172,7 @@ teardown() {
 	atoll exec p -- sh -c 'echo x >"$ATOLL_RESOURCE_1/one"; mkdir "$ATOLL_RESOURCE_1/new"'
 	fill
 	before=$(untouched a)
-	advises 1 'No space left on device' 'make room there (df, df -i), then atoll commit p; the work is kept' commit p
+	advises 1 'No space left on device' 'make room there (df, df -i; atoll discard and atoll rm free what plans keep), then atoll commit p; the work is kept' commit p
 	says 'nothing was changed: '
 	says "'$work/a'"
 	[ "$(untouched a)" = "$before" ]
@@ -133,7 +191,7 @@ sqlite3.connect(sys.argv[1]).execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall
 	fill
 	before=$(untouched a)
 	advises 1 "registry '$ATOLL_HOME/atoll.db': database or disk is full" \
-		'make room there (df, df -i), then atoll reset p' reset p
+		'make room there (df, df -i; atoll discard and atoll rm free what plans keep), then atoll reset p' reset p
 	says 'the work is kept: '
 	advises 1 'nothing was changed: ' 'then atoll commit p; the work is kept' commit p
 	advises 1 "nothing was changed: cannot take the lock '$ATOLL_HOME/locks/" 'make room there' start q --dir b

@@ -18,6 +18,9 @@ setup_shells() {
 	chmod +x bin/atoll
 	export PATH=$work/bin:$PATH HOME=$work/shell-home TERM=dumb INPUTRC=/dev/null
 	unset BASH_ENV ENV ZDOTDIR XDG_CONFIG_HOME XDG_DATA_HOME
+	mkdir profiles
+	touch profiles/claude profiles/npm
+	export ATOLL_PROFILES=$work/profiles
 	atoll start fix-42 --dir a
 	atoll start fix-43 --dir b
 	atoll start other --dir b
@@ -55,7 +58,9 @@ atoll --color=alw\tlist\n\
 atoll diff fix-42 su\tde\t\n\
 atoll path other '"$work"'/\t\n\
 atoll exec other -- mkfi\ta/on\t\n\
-atoll start --dir a/wi\t\n'
+atoll start --dir a/wi\t\n\
+atoll exec --profile cla\tother -- x\n\
+atoll start --strategy ov\t--dir b\n'
 	# Whether a directory ends with a slash is each shell's own affair.
 	sed -i 's,/|$,|,' typed
 	cat >expected <<-EOF
@@ -67,6 +72,8 @@ atoll start --dir a/wi\t\n'
 		path|other|$work/b|
 		exec|other|--|mkfifo|a/one|
 		start|--dir|a/with space|
+		exec|--profile|claude|other|--|x|
+		start|--strategy|overlay|--dir|b|
 	EOF
 	diff expected typed || { echo "$output"; return 1; }
 }

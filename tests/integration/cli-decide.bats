@@ -79,7 +79,7 @@ committed() {
 
 @test "cli commit says what it did and how to undo it" {
 	plan_with_work
-	run atoll commit p
+	run at_terminal commit p
 	status_is 0
 	says 'committed p: 3 changes in 2 directories; undo until '
 	says ': atoll undo p'
@@ -358,7 +358,7 @@ print(*sqlite3.connect(sys.argv[1]).execute(
 
 @test "cli commit of some paths" {
 	plan_with_work
-	run atoll commit p a/one
+	run at_terminal commit p a/one
 	status_is 0
 	says 'committed p: 1 change in 1 directory; undo until '
 	says 'the other changes stay in the plan'
@@ -641,14 +641,37 @@ print(*sqlite3.connect(sys.argv[1]).execute(
 
 @test "cli a commit of a part does not propose to commit or to end the rest" {
 	plan_with_work
-	run atoll commit p b --dry-run
+	run at_terminal commit p b --dry-run
 	says 'next: the same without --dry-run'
-	run atoll commit p --exclude one --dry-run
+	run at_terminal commit p --exclude one --dry-run
 	says 'next: the same without --dry-run'
-	run atoll commit p --dry-run
+	run at_terminal commit p --dry-run
 	says 'next: atoll commit p'
-	run atoll commit p b
+	run at_terminal commit p b
 	says 'next: atoll diff p shows what is left'
+}
+
+@test "cli hints about a part name that part, and not the rest" {
+	plan_with_work
+	run at_terminal diff p a/one
+	says 'next: atoll commit p a/one commits these alone'
+	[[ $output != *discard* ]]
+	run at_terminal diff p --exclude 't*' a
+	says "next: atoll commit p a --exclude 't*' commits these alone"
+	run at_terminal diff p
+	says 'next: atoll commit p, or atoll discard p'
+	echo theirs >a/one
+	run at_terminal diff p a/one --conflicts
+	says 'next: atoll commit p a/one --ours PATH'
+	run atoll commit p a/one
+	status_is 3
+	says 'hint: atoll diff p --conflicts shows them; atoll commit p a/one --ours PATH takes'
+	run atoll commit p --exclude 't*' --json
+	status_is 3
+	[[ $(jq -r .hint <<<"$output") == *"atoll commit p --exclude 't*' --ours PATH takes"* ]]
+	run atoll commit p
+	status_is 3
+	says '; atoll commit p --ours PATH takes'
 }
 
 @test "cli diff and commit mean the same by the name of a link" {
@@ -735,7 +758,7 @@ print(*sqlite3.connect(sys.argv[1]).execute(
 	plan_with_work
 	echo theirs >a/one
 	echo theirs >b/three
-	run atoll refresh p
+	run at_terminal refresh p
 	status_is 0
 	says 'refreshed p: 1 change from outside came in'
 	says '1 conflict is left'
@@ -780,8 +803,7 @@ undoable() {
 	status_is 1
 	says 'was released'
 	committed
-	says_next=$(atoll show p 2>&1 >/dev/null)
-	[ "$says_next" = 'next: atoll rm p when it is no longer needed' ]
+	[ "$(at_terminal show p | tail -n 1)" = 'next: atoll rm p when it is no longer needed' ]
 }
 
 @test "cli show says of a commit whose originals are gone that it cannot be undone" {
@@ -985,7 +1007,7 @@ error_is() {
 
 @test "cli refresh where there is nothing to take over" {
 	plan_with_work
-	run atoll refresh p
+	run at_terminal refresh p
 	status_is 0
 	says 'refreshed p'
 	[[ $output != *'came in'* && $output != *'conflict'* ]]

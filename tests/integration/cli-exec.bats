@@ -231,12 +231,13 @@ until_told='echo >started; while [ ! -e ended ]; do sleep 0.01; done'
 	atoll start p --dir a >/dev/null 2>&1
 	run atoll exec p -- "$work/a/atoll" exec p --wait 5 -- true
 	status_is 125
-	says 'cannot wait for its own end'
+	says 'atoll: atoll cannot be used inside a plan (p): run it outside'
+	says 'hint: leave the plan'
 	run atoll exec p -- "$work/a/atoll" commit p --wait 5
 	status_is 1
 	run atoll exec p -- "$work/a/atoll" show p
 	status_is 1
-	says 'does not see the store'
+	says 'atoll cannot be used inside a plan (p): run it outside'
 	# A store of its own is another matter.
 	run atoll exec p -- env ATOLL_HOME="$work/a/own" "$work/a/atoll" list
 	status_is 0

@@ -32,7 +32,7 @@ plan_at_work() {
 	for command in 'start p --dir a' 'show p' 'list' 'diff p' 'path p' 'commit p' 'rollback p' 'reset p' \
 		'recover' 'recover p' 'clean --dry-run' 'clean' 'stop p' 'doctor a'; do
 		# shellcheck disable=SC2086 # words
-		run atoll $command
+		run at_terminal $command
 		# What this host lacks is not the question here.
 		[ "$command" = 'doctor a' ] && [ "$status" -eq 6 ] || status_is 0
 		[[ $output == *'next: atoll '* || $output == *'fix: '* || $output == *'next: '*'atoll '* ]] || {
@@ -203,7 +203,7 @@ plan_at_work() {
 	done
 	run atoll recover
 	status_is 7
-	says 'next: '
+	says 'hint: '
 	run --separate-stderr atoll recover --json
 	status_is 7
 	jq -e '.left == ["p"]' <<<"$output"

@@ -63,7 +63,10 @@ load cli
 	[[ $output != *__complete* ]]
 	run atoll frobnicate
 	status_is 2
-	says 'atoll help'
+	says 'hint: atoll help; to run a program: atoll run -- COMMAND'
+	run atoll exec make
+	status_is 125
+	says 'where no plan is named, -- stands before the command: atoll exec -- make'
 	[ ! -e "$ATOLL_HOME" ]
 }
 
@@ -160,7 +163,38 @@ load cli
 	# What failed while it was printed is not blamed on what came later.
 	mkdir a
 	atoll start p --dir a >/dev/null 2>&1
-	run bash -c '"$ATOLL" list >/dev/full'
+	atoll exec p -- sh -c 'echo x >"$ATOLL_RESOURCE_1/new"'
+	run bash -c '"$ATOLL" diff p --exclude nothing >/dev/full'
 	status_is 1
 	says 'cannot write to standard output, not all of it'
+}
+
+@test "cli help shows examples first, and with --remote the other half alone" {
+	for command in $(atoll help --json | jq -r '.commands[].name'); do
+		run -0 atoll help "$command"
+		[[ ${lines[2]} == examples: ]] || { echo "$output"; return 1; }
+		says "  $(atoll help --json | jq -r --arg c "$command" '.commands[] | select(.name == $c).examples[0].typed')"
+		[[ $output != *'--remote NAME '"$command"* ]]
+	done
+	run -0 atoll help exec
+	[[ $output != *--session* && $output != *unserialized* ]]
+	says 'on another machine: atoll help exec --remote NAME'
+	run -0 atoll help exec --remote big
+	[ "${lines[0]}" = 'usage: atoll --remote NAME exec [OPTION]... [--] COMMAND [ARGUMENT]...' ]
+	says '--session'
+	says 'atoll --remote big exec -- make'
+	half=$output
+	for words in '--remote big help exec' 'exec --remote big --help' '--remote big exec -h'; do
+		# shellcheck disable=SC2086 # words
+		run -0 atoll $words
+		[ "$output" = "$half" ]
+	done
+	# What has no other half is shown as it is.
+	run -0 atoll help run --remote big
+	[ "${lines[0]}" = 'usage: atoll run [OPTION]... [--] [COMMAND] [ARGUMENT]...' ]
+	# Every example is a command line that is understood so far.
+	atoll help --json | jq -r '.commands[].examples[] | select(.typed | startswith("atoll ")) | .typed' | while read -r line; do
+		[[ $line =~ ^atoll\ (--remote\ big\ )?([a-z]+) ]]
+		run -0 atoll help "${BASH_REMATCH[2]}"
+	done
 }

@@ -144,7 +144,7 @@ sqlite() {
 	atoll exec p -- echo not-kept >/dev/null
 	run -0 atoll log p
 	[[ ${lines[0]} != *printed* ]]
-	[[ ${lines[1]} == *'printed 12 (--output 2)'* ]]
+	[[ ${lines[1]} == *'printed 12 bytes (--output 2)'* ]]
 	# The two streams are apart until they are kept: only within each there is an order.
 	[ "$(atoll log --output 2 | grep -o -e one -e two | sort | tr '\n' ' ')" = 'one two ' ]
 	# On a terminal it can do nothing to it.

@@ -9,7 +9,8 @@ load cli
 	name=$(atoll start fix-42 --dir a --dir b 2>said)
 	[ "$name" = fix-42 ]
 	grep -q 'started fix-42' said
-	grep -q '^next: atoll exec fix-42 -- COMMAND' said
+	run at_terminal start fix-43 --dir a
+	says 'next: atoll exec fix-43 -- COMMAND'
 }
 
 @test "cli start takes the current directory and makes a name up" {
@@ -107,7 +108,7 @@ load cli
 	run atoll list
 	status_is 0
 	shown=$(from_home "$work/a")
-	[[ ${lines[1]} =~ ^p\ +"$shown"\ \+1\ +-\ +[0-9]+\ s\ +no\ changes\ +[0-9.]+K?$ ]]
+	[[ ${lines[1]} =~ ^p\ +"$shown"\ \+1\ +-\ +[0-9]+\ s\ +no\ changes\ +[0-9.]+\ (bytes|KiB)$ ]]
 	run atoll list --json
 	status_is 0
 	[ "$(jq -r '[.format, .plans[0].name, .plans[0].state, .plans[0].sandboxes] | join(" ")' <<<"$output")" = \

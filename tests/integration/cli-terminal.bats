@@ -64,6 +64,78 @@ not_paged() {
 	says 'PAGED S'
 }
 
+@test "tty git's pager is used where no other is set" {
+	export HOME=$work/me
+	mkdir -p "$HOME" repo
+	unset XDG_CONFIG_HOME
+	git config --global core.pager 'sed s/^/PAGED-GIT:/'
+	run -0 tty "$ATOLL help"
+	says PAGED-GIT
+	PAGER='sed s/^/PAGED-ENV:/' run -0 tty "$ATOLL help"
+	says PAGED-ENV
+	ATOLL_PAGER='sed s/^/PAGED-OWN:/' run -0 tty "$ATOLL help"
+	says PAGED-OWN
+	# A repository's own setting can come from anywhere.
+	git init -q repo
+	git -C repo config core.pager 'sed s/^/PAGED-REPO:/'
+	cd repo
+	run -0 tty "$ATOLL help"
+	says PAGED-GIT
+	GIT_DIR=$work/repo/.git run -0 tty "$ATOLL help"
+	says PAGED-GIT
+	git config --global core.pager cat
+	run -0 tty "$ATOLL help"
+	not_paged
+}
+
+@test "tty what could be typed next is said to people only, and not with --quiet" {
+	two_dirs
+	run at_terminal start p --dir a
+	says 'next: atoll exec p'
+	for words in 'list' 'status p' 'exec p -- true' 'diff p'; do
+		# shellcheck disable=SC2086 # words
+		run -0 at_terminal $words
+		says 'next: atoll '
+		for quiet in "-q $words" "--quiet $words"; do
+			# shellcheck disable=SC2086 # words
+			run -0 at_terminal $quiet
+			[[ $output != *next:* ]]
+		done
+		# Both streams in a pipe; and, at a terminal, standard output alone: in a pipeline, in $(...).
+		# shellcheck disable=SC2086 # words
+		run -0 atoll $words
+		[[ $output != *next:* ]]
+		run -0 tty "$ATOLL $words | cat"
+		[[ $output != *next:* ]]
+		run -0 tty "x=\$($ATOLL $words); echo got \"\$x\""
+		[[ $output != *next:* ]]
+		says got
+	done
+	run -0 tty "$ATOLL list >/dev/null"
+	says 'next: atoll '
+	run -2 atoll list --quiet=yes
+}
+
+@test "tty times are the user's own at a terminal, and as in JSON elsewhere" {
+	two_dirs
+	atoll start p --dir a
+	atoll exec p --background j -- true
+	export TZ=UTC-5:30
+	for words in 'status p' 'log p' 'job list'; do
+		# shellcheck disable=SC2086 # words
+		run -0 at_terminal $words
+		[[ $output =~ [0-9]{4}-[0-9]{2}-[0-9]{2}\ [0-9]{2}:[0-9]{2}:[0-9]{2} ]]
+		[[ ! $output =~ [0-9]T[0-9]{2}: ]]
+		# shellcheck disable=SC2086 # words
+		run -0 atoll $words
+		[[ $output =~ [0-9]T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z ]]
+	done
+	at=$(atoll show p --json | jq -r '.created')
+	run -0 at_terminal status p
+	says "created  $(date -d "$at" '+%Y-%m-%d %H:%M:%S')"
+	atoll job wait p j
+}
+
 @test "tty the pager takes nothing of the exit status" {
 	two_dirs
 	atoll start p --dir a

@@ -27,6 +27,8 @@ commits() {
 	run atoll undo
 	status_is 1
 	says "nothing to undo in '$work/p'"
+	says 'hint: atoll discard drops uncommitted changes'
+
 	for name in one two three; do
 		run atoll redo
 		status_is 0
@@ -88,7 +90,7 @@ commits() {
 	[ "$(cat p/f)" = theirs ]
 	commits two g 2
 	atoll undo two
-	run atoll status two
+	run at_terminal status two
 	status_is 0
 	says 'redo     the commit of '
 	says 'next: atoll redo two brings it back'

@@ -46,7 +46,7 @@ picked() {
 	run atoll status
 	status_is 1
 	says "there is no plan for '$work'"
-	says 'hint: atoll list shows all plans'
+	says 'hint: atoll run -- COMMAND makes one; atoll list shows those elsewhere'
 }
 
 @test "cli sto_06 what changes something takes the only plan at work, never one of several" {
@@ -61,6 +61,11 @@ picked() {
 		says 'no plan here has uncommitted changes or a running command: first ('
 		says 'second ('
 	done
+	# What has nothing to decide about is not told to name a plan, in which there is nothing, either.
+	run atoll commit
+	says 'hint: atoll run -- COMMAND, or atoll exec PLAN -- COMMAND, makes changes'
+	run at_terminal discard
+	says 'hint: what was committed is taken back with atoll undo'
 	change first "$work/a"
 	run --separate-stderr atoll open
 	status_is 0
@@ -72,7 +77,7 @@ picked() {
 		run atoll $command </dev/null
 		[ "$status" -ne 0 ]
 		says 'several plans here have uncommitted changes or a running command: first ('
-		[[ $output =~ second\ \([0-9]+\ s\ ago:\ sh\ -c\ echo\ second\ \>new-second,\ [0-9.]+[KM]?\) ]]
+		[[ $output =~ second\ \([0-9]+\ s\ ago:\ sh\ -c\ echo\ second\ \>new-second,\ [0-9.]+\ (bytes|[KM]iB)\) ]]
 		says "hint: name the plan: atoll ${command%% *} second"
 	done
 	[ ! -e new-first ] && [ ! -e new-second ]
@@ -211,7 +216,7 @@ picked() {
 
 # state_of NAME: as list has it.
 state_of() {
-	atoll list 2>/dev/null | sed -nE "s/^$1 .* [0-9]+ (s|min|h|d)  (.*[^ ])  +[0-9.]+[KM]?\$/\\2/p"
+	atoll list 2>/dev/null | sed -nE "s/^$1 .* [0-9]+ (s|min|h|d)  (.*[^ ])  +[0-9.]+ (bytes|[KM]iB)\$/\\2/p"
 }
 
 @test "cli list says in words how each plan stands" {
@@ -253,7 +258,8 @@ state_of() {
 	change first "$work/a"
 	run --separate-stderr atoll status first
 	[[ $output == 'plan     first'$'\n''pending  1 change'$'\n''last     sh -c echo first >new-first'$'\n'* ]]
-	[ "$stderr" = 'next: atoll diff first, then atoll commit first or atoll discard first' ]
+	[ -z "$stderr" ]
+	[ "$(at_terminal status first | tail -n 1)" = 'next: atoll diff first, then atoll commit first or atoll discard first' ]
 	atoll commit first
 	until=$(atoll show first --json | jq -r '.undo_until')
 	run --separate-stderr env TZ=UTC "$ATOLL" status first

@@ -74,6 +74,15 @@ atoll() {
 	fi
 }
 
+# at_terminal WORDS: the same on a terminal of its own, where it also says what could be typed next.
+at_terminal() {
+	if [ "$1" = start ] && [[ " $* " != *' --strategy '* ]]; then
+		set -- start --strategy copy "${@:2}"
+	fi
+	ATOLL_PAGER=cat script -qec "$(printf '%q ' "$ATOLL" "$@")" /dev/null </dev/null | tr -d '\r'
+	return "${PIPESTATUS[0]}"
+}
+
 mounts() {
 	cut -d ' ' -f 5 /proc/self/mountinfo | grep -F -e "$BATS_TEST_TMPDIR" -e "$work" || true
 }
