@@ -455,11 +455,14 @@ EOF''', status=137)
 
 
 def ovl_01_a_database_alone(new):
-    """The rest of its directory is there to be read; the database itself cannot be taken away."""
+    """It cannot be taken away, in a directory of the plan's own /tmp or /var/tmp as in one that is only shown."""
     w = new()
     w.start('--sqlite', w.db)
-    has(w.exec(f'cat {w.app}/file; echo x > {w.app}/file || echo refused; rm {w.db} || echo refused; '
-               f'sqlite3 {w.db} "INSERT INTO users VALUES(9,9,9)"'), 'old', 'refused')
+    insert = f'rm {w.db} || echo refused; sqlite3 {w.db} "INSERT INTO users VALUES(9,9,9)"'
+    script = f'cat {w.app}/file; echo x > {w.app}/file || echo refused; {insert}'
+    has(w.atoll('exec', '--ro', w.app, 'p', '--', 'sh', '-ec', script), 'old', 'refused\n', 'refused\n')
+    w.atoll('discard', 'p')
+    has(w.exec(insert), 'refused')
     same((w.app / 'file').read_text(), 'old\n')
     w.atoll('commit', 'p')
     same(sql(w.db, 'SELECT count(*) FROM users'), [(4,)])
