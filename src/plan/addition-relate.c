@@ -316,9 +316,13 @@ static void start_over(struct additions *adds)
 static int check_session(const struct relating *re)
 {
 	const struct plan_row *plan = &re->op->plan;
+	int r = count(re) > 1 && !sabotage("mirror-only") ? store_has_session(re->op->a, plan->id)
+	                                                  : 0;
 
-	if (count(re) <= 1 || !store_has_session(re->op->a, plan->id) || sabotage("mirror-only"))
-		return 0;
+	if (r <= 0)
+		return r < 0 ? error_sys(re->err, r, "look for the record of a session in",
+		                         re->op->a->home)
+		             : 0;
 	(void)error_set(re->err, -ATOLL_E_DENIED,
 	                "plan '%s' is a remote client's session, and takes no further resources",
 	                plan->name);

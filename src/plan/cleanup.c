@@ -159,7 +159,7 @@ static bool is_settled(const struct plan_op *op, bool expiry)
 	if (!d.any && !is_spent(op))
 		return false;
 	/* The client of a session sends what differs from what it sent before. */
-	return !store_has_session(op->a, op->plan.id) && !plan_op_has_work(op) &&
+	return store_has_session(op->a, op->plan.id) == 0 && !plan_op_has_work(op) &&
 	       !has_private_files(op->a, &op->plan);
 }
 

@@ -95,8 +95,8 @@ bool store_overlaps(const struct atoll *a, const char *path);
 /* In the store: a file for each plan that a client on another machine has a session with, named by the plan's id
  * (daemon/mirror.h). */
 #define STORE_SESSIONS "sessions"
-/* The plan has one, or it cannot be found out. */
-bool store_has_session(const struct atoll *a, const char *plan_id);
+/* Has the plan one? 1, 0 or -errno. */
+int store_has_session(const struct atoll *a, const char *plan_id);
 /* FN is called for every decision that is made through this handle (plan-op.h, OP_AUDITED); NULL: nothing is. */
 void store_set_decision(struct atoll *a, decision_fn fn, void *ctx);
 /* FN is asked of every resource that is about to join a plan through this handle; NULL: any may. */

@@ -403,13 +403,15 @@ int store_check_resource(struct atoll *a, const struct atoll_resource *given, co
 	return fn ? fn(ctx, given, path, err) : 0;
 }
 
-bool store_has_session(const struct atoll *a, const char *plan_id)
+int store_has_session(const struct atoll *a, const char *plan_id)
 {
 	char path[sizeof(STORE_SESSIONS) + 1 + PLAN_ID_LEN];
 	struct fs_stat st;
+	int r;
 
 	(void)snprintf(path, sizeof(path), STORE_SESSIONS "/%s", plan_id);
-	return fs_stat_at(a->home_fd, path, 0, &st) != -ENOENT;
+	r = fs_stat_at(a->home_fd, path, 0, &st);
+	return r == -ENOENT ? 0 : r < 0 ? r : 1;
 }
 
 bool store_tells_waiting(struct atoll *a)
