@@ -8,6 +8,7 @@
 #include "cli/there.h"
 #include "cli/which.h"
 
+#include "plan/plan.h"
 #include "util/cleanup.h"
 #include "util/mem.h"
 
@@ -16,7 +17,7 @@
 
 struct facts {
 	char *use;
-	bool ends;
+	bool ends;       /* as it seems; plan_discard() says */
 	int64_t changes; /* -1: they cannot be counted */
 };
 
@@ -69,6 +70,7 @@ static void say_discarded(const struct cli *c, const struct facts *f)
 
 static int discard(struct cli *c, struct facts *f)
 {
+	struct error err = ERROR_INIT;
 	int r = atoll_plan_show(c->plan, take_info, f, c->res);
 
 	if (r < 0)
@@ -78,10 +80,8 @@ static int discard(struct cli *c, struct facts *f)
 		cli_say(c, "nothing was changed");
 		return EXIT_FAILURE;
 	}
-	r = f->ends ? atoll_plan_stop(c->plan, ATOLL_FORCE, c->res)
-	            : atoll_plan_reset(c->plan, c->res);
-	if (r < 0)
-		return cli_fail(c, r);
+	if (plan_discard(c->plan, &f->ends, c->res, &err) < 0)
+		return cli_fail_error(c, &err);
 	if (c->json)
 		return decide_json(c, 0);
 	say_discarded(c, f);

@@ -10,6 +10,7 @@
 #include "plan/digest.h"
 #include "plan/plan-op.h"
 #include "plan/plan-select.h"
+#include "plan/plan-stop.h"
 #include "plan/sandbox.h"
 #include "txn/txn.h"
 #include "util/cleanup.h"
@@ -480,24 +481,26 @@ static int forgo_lost(struct plan_op *op, struct error *err)
 	return r < 0 ? r : txn_forgo_lost(&t, err);
 }
 
+static int reset_locked(struct plan_op *op, struct atoll_result *res, struct error *err)
+{
+	cleanup_drop struct drop d = { .op = op, .res = res, .to = ATOLL_SANDBOX_ACTIVE };
+	int r = verify_roots(op, err);
+
+	if (r == 0)
+		r = plan_op_refused(op, forgo_lost(op, err), "the work is kept", err);
+	return r < 0 ? r : drop_work(&d, err);
+}
+
 static int reset_plan(struct atoll_plan *p, const char *mirror, struct atoll_result *res,
                       struct error *err)
 {
 	cleanup_plan_op struct plan_op op = PLAN_OP_INIT;
-	cleanup_drop struct drop d = { .op = &op, .res = res, .to = ATOLL_SANDBOX_ACTIVE };
 	const struct plan_op_options opt = { .verb = "reset",
-		                             .mirror = mirror,
-		                             .flags = OP_RESOURCES | OP_DECIDES | OP_AUDITED };
+		                             .flags = OP_RESOURCES | OP_DECIDES | OP_AUDITED,
+		                             .mirror = mirror };
 	int r = plan_op_begin(&op, p, &opt, err);
 
-	if (r < 0)
-		return r;
-	r = verify_roots(&op, err);
-	if (r == 0)
-		r = plan_op_refused(&op, forgo_lost(&op, err), "the work is kept", err);
-	if (r >= 0)
-		r = drop_work(&d, err);
-	return plan_op_end(&op, r, err);
+	return r < 0 ? r : plan_op_end(&op, reset_locked(&op, res, err), err);
 }
 
 int plan_reset(struct atoll_plan *p, struct atoll_result *res, struct error *err)
@@ -509,6 +512,50 @@ int plan_mirror_reset(struct atoll_plan *p, const char *root, struct atoll_resul
                       struct error *err)
 {
 	return reset_plan(p, root, res, err);
+}
+
+static int look_at_kept(void *ctx, const struct batch_row *batch)
+{
+	if ((batch->state == BATCH_COMMITTED || batch->state == BATCH_UNDONE) && !batch->released)
+		*(bool *)ctx = true;
+	return 0;
+}
+
+static int look_at_use(void *ctx, const struct plan_use *use)
+{
+	*(bool *)ctx = use->from_run;
+	return 0;
+}
+
+/* It was made by `run`, and nothing that can be undone or redone would go with it. */
+static int ends_with_work(const struct plan_op *op, bool *ret, struct error *err)
+{
+	bool from_run = false, keeps = false;
+	int r = registry_plan_uses(op->a->reg, op->plan.id, look_at_use, &from_run, err);
+
+	if (r >= 0)
+		r = registry_batch_list(op->a->reg, op->plan.id, look_at_kept, &keeps, err);
+	*ret = from_run && !keeps;
+	return r < 0 ? r : 0;
+}
+
+int plan_discard(struct atoll_plan *p, bool *ret_ended, struct atoll_result *res, struct error *err)
+{
+	cleanup_plan_op struct plan_op op = PLAN_OP_INIT;
+	const struct plan_op_options opt = { .verb = "reset",
+		                             .flags = OP_RESOURCES | OP_DECIDES | OP_AUDITED };
+	bool ends = false;
+	int r = plan_op_begin(&op, p, &opt, err);
+
+	if (r < 0)
+		return r;
+	/* Below the lock: until then another process may have committed. */
+	r = ends_with_work(&op, &ends, err);
+	if (r >= 0)
+		r = ends ? plan_op_remove(&op, res, err) : reset_locked(&op, res, err);
+	if (r >= 0)
+		*ret_ended = ends;
+	return plan_op_end(&op, r, err);
 }
 
 /* ---- refresh ---- */

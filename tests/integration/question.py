@@ -495,6 +495,21 @@ def term_question_discard():
         same((t.end(), w.names()), (0, ['p']), 'the plan of run')
 
 
+def term_question_discard_after_a_commit():
+    """What another process commits while it asks can be undone afterwards."""
+    with Runs() as w:
+        w.atoll('run', '--keep', '--', 'sh', '-c', 'echo new >file; echo other >other')
+        name = next(n for n in w.names() if n != 'p')
+        t = w.terminal(ATOLL, 'discard', name)
+        t.expect(r'drop 2 uncommitted changes of plan \S+ \(.*\)\? \[y/N\] $')
+        w.atoll('commit', name, 'file')
+        t.type('y\r')
+        t.expect('it goes on from what is there now')
+        same((t.end(), w.content(), sorted(w.names())), (0, 'new\n', sorted(['p', name])), 'the plan of run')
+        w.atoll('undo', name)
+        same(w.content(), 'old\n', 'the file after the undo')
+
+
 def term_question_rm():
     """What would be lost is asked for, plan by plan; nothing is asked where nothing would be."""
     with Runs() as w:
@@ -572,4 +587,5 @@ if __name__ == '__main__':
         term_question_rm_all,
         term_question_of_a_shell,
         term_question_discard,
+        term_question_discard_after_a_commit,
     )]))
