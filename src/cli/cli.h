@@ -72,7 +72,8 @@ struct cli {
 	struct args args;
 	struct atoll *atoll;
 	struct atoll_plan *plan;
-	bool is_picked; /* the plan, which no word named */
+	bool is_picked;   /* the plan, which no word named */
+	const char *verb; /* of job and lock: their first word, taken out of ARGS; else NULL */
 	struct atoll_result *res;
 	const char *remote; /* --remote, $ATOLL_REMOTE; NULL: here */
 	bool json;

@@ -2,6 +2,7 @@
 /* atoll job: commands in the background, what they print, and ending them. */
 #include "cli/cli.h"
 #include "cli/output.h"
+#include "cli/which.h"
 
 #include "util/clock.h"
 #include "util/limits.h"
@@ -60,13 +61,13 @@ static int show_job(void *user, const struct atoll_job *job)
 
 static int list(struct cli *c)
 {
-	const char *plan = c->args.n_words > 1 ? c->args.words[1] : NULL;
+	const char *plan = c->args.words[0];
 	struct view v = { .c = c };
 	struct json j;
 	int status;
 
-	if (c->args.n_words > 2)
-		return cli_fail_usage(c, "job list: unexpected argument '%s'", c->args.words[2]);
+	if (c->args.n_words > 1)
+		return cli_fail_usage(c, "job list: unexpected argument '%s'", c->args.words[1]);
 	status = cli_open(c);
 	if (status)
 		return status;
@@ -114,25 +115,32 @@ static int no_job(struct cli *c, const char *name)
 	return cli_fail_error(c, &err);
 }
 
-/* The words PLAN [NAME]: the plan is open, and the job is in *ret. 0 or an exit status. */
-static int open_job(struct cli *c, struct choice *ret)
+static int open_plan(struct cli *c, enum pick pick)
 {
-	int status, r;
+	int r;
 
-	*ret = (struct choice){ .name = c->args.n_words > 2 ? c->args.words[2] : NULL };
 	if (c->args.n_words < 2)
-		return cli_fail_usage(c, "job %s: which plan?", c->args.words[0]);
-	status = cli_open(c);
+		return which_plan_or_word(c, pick);
+	r = atoll_plan_find(c->atoll, which_take_word(&c->args), &c->plan, c->res);
+	return r < 0 ? cli_fail(c, r) : 0;
+}
+
+/* The words [PLAN] [NAME]: the plan is open, and the job is in *ret. 0 or an exit status. */
+static int open_job(struct cli *c, enum pick pick, struct choice *ret)
+{
+	int status = cli_open(c), r;
+
+	if (status == 0)
+		status = open_plan(c, pick);
 	if (status)
 		return status;
-	r = atoll_plan_find(c->atoll, c->args.words[1], &c->plan, c->res);
-	if (r >= 0)
-		r = atoll_job_list(c->atoll, atoll_plan_id(c->plan), choose, ret, c->res);
+	*ret = (struct choice){ .name = c->args.words[0] };
+	r = atoll_job_list(c->atoll, atoll_plan_id(c->plan), choose, ret, c->res);
 	if (r < 0)
 		return cli_fail(c, r);
 	if (ret->n > 1)
-		return cli_fail_usage(c, "plan '%s' has several jobs: atoll job %s PLAN NAME",
-		                      atoll_plan_name(c->plan), c->args.words[0]);
+		return cli_fail_usage(c, "plan '%s' has several jobs: atoll job %s %s NAME",
+		                      atoll_plan_name(c->plan), c->verb, atoll_plan_name(c->plan));
 	return ret->n == 1 ? 0 : no_job(c, ret->name);
 }
 
@@ -153,7 +161,7 @@ static int print_log(struct cli *c)
 	struct output_view v = { .c = c };
 	struct choice ch;
 	int64_t at = 0;
-	int status = open_job(c, &ch);
+	int status = open_job(c, PICK_LATEST, &ch);
 
 	if (status)
 		return status;
@@ -189,7 +197,7 @@ static int report(struct cli *c, const struct choice *ch, const char *said)
 static int stop(struct cli *c)
 {
 	struct choice ch;
-	int status = open_job(c, &ch), r;
+	int status = open_job(c, PICK_AT_WORK, &ch), r;
 
 	if (status)
 		return status;
@@ -204,7 +212,7 @@ static int await(struct cli *c)
 {
 	int64_t deadline = clock_deadline(c->wait_ms);
 	struct choice ch;
-	int status = open_job(c, &ch);
+	int status = open_job(c, PICK_LATEST, &ch);
 
 	if (status)
 		return status;
@@ -227,12 +235,12 @@ static int job_run(struct cli *c)
 		const char *name;
 		int (*run)(struct cli *c);
 	} verbs[] = { { "list", list }, { "log", print_log }, { "stop", stop }, { "wait", await } };
-	const char *verb = c->args.n_words > 0 ? c->args.words[0] : "list";
 
+	c->verb = c->args.n_words > 0 ? which_take_word(&c->args) : "list";
 	for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++)
-		if (strcmp(verbs[i].name, verb) == 0)
+		if (strcmp(verbs[i].name, c->verb) == 0)
 			return verbs[i].run(c);
-	BUG("'%s' is in the usage and not in the table", verb);
+	BUG("'%s' is in the usage and not in the table", c->verb);
 }
 
 static const struct option_row options[] = {
@@ -247,6 +255,9 @@ const struct command cmd_job = {
 	.summary = "show commands in the background and what they print, end them, wait for them",
 	.about =
 		"Jobs are begun with atoll exec --background. NAME may be left out where a plan has one.\n"
+		"Without a PLAN list shows those of all plans; of the plans whose resources hold the current\n"
+		"directory, log and wait take the last used, and stop the only one with uncommitted changes\n"
+		"or a running command.\n"
 		"stop ends a job as atoll lock break would (SIGTERM, then SIGKILL) and waits until the\n"
 		"plan is free. wait ends with the job's exit status, and no later than --wait says.",
 	.options = options,

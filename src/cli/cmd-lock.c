@@ -2,6 +2,7 @@
 /* atoll lock: who holds what, who waits, and ending a holder that is stuck. */
 #include "cli/cli.h"
 #include "cli/question.h"
+#include "cli/which.h"
 
 #include "util/clock.h"
 
@@ -64,7 +65,7 @@ static int show_lock(void *user, const struct atoll_lock_info *info)
 
 static int show(struct cli *c)
 {
-	const char *plan = c->args.n_words > 1 ? c->args.words[1] : NULL;
+	const char *plan = c->args.words[0];
 	struct view v = { .c = c };
 	struct json j;
 	int status = cli_open(c);
@@ -141,15 +142,15 @@ static int break_lock(struct cli *c)
 	pid_t pid = 0;
 	int status, r;
 
-	if (c->args.n_words < 2)
-		return cli_fail_usage(c, "lock break: which plan?");
 	if (!asks && !c->yes)
 		return cli_fail_usage(c, "lock break ends a process, so it asks first; where it "
 		                         "cannot, say --yes");
 	status = cli_open(c);
+	if (status == 0 && c->args.n_words == 0)
+		status = which_plan_or_word(c, PICK_AT_WORK);
 	if (status)
 		return status;
-	r = atoll_plan_find(c->atoll, c->args.words[1], &c->plan, c->res);
+	r = c->plan ? 0 : atoll_plan_find(c->atoll, c->args.words[0], &c->plan, c->res);
 	if (r >= 0)
 		r = atoll_lock_list(c->atoll, atoll_plan_id(c->plan), asks ? note_holder : note_pid,
 		                    &pid, c->res);
@@ -172,12 +173,12 @@ static int lock_run(struct cli *c)
 		const char *name;
 		int (*run)(struct cli *c);
 	} verbs[] = { { "show", show }, { "break", break_lock } };
-	const char *verb = c->args.n_words > 0 ? c->args.words[0] : "show";
 
+	c->verb = c->args.n_words > 0 ? which_take_word(&c->args) : "show";
 	for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++)
-		if (strcmp(verbs[i].name, verb) == 0)
+		if (strcmp(verbs[i].name, c->verb) == 0)
 			return verbs[i].run(c);
-	BUG("'%s' is in the usage and not in the table", verb);
+	BUG("'%s' is in the usage and not in the table", c->verb);
 }
 
 const struct command cmd_lock = {
@@ -186,6 +187,8 @@ const struct command cmd_lock = {
 	.words = "[show|break] [PLAN]",
 	.summary = "show who holds which lock and who waits; end a holder that is stuck",
 	.about =
+		"Without a PLAN show is about all, and break about the only plan with uncommitted changes or a\n"
+		"running command, of those whose resources hold the current directory.\n"
 		"break asks first, unless --yes. It ends the process that holds the plan (SIGTERM, then\n"
 		"SIGKILL) and waits until it has let go. No lock file is touched, and the next\n"
 		"command settles what it left, as after any crash.",

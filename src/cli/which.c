@@ -111,6 +111,12 @@ static char *name_them(const struct candidates *l)
 
 /* ---- one of them ---- */
 
+/* "job log": what is typed before the plan. */
+static char *command_words(const struct cli *c)
+{
+	return xasprintf("%s%s%s", c->command->name, c->verb ? " " : "", c->verb ? c->verb : "");
+}
+
 static int open_candidate(struct cli *c, const struct candidate *one)
 {
 	int r = atoll_plan_find(c->atoll, one->id, &c->plan, c->res);
@@ -120,13 +126,14 @@ static int open_candidate(struct cli *c, const struct candidate *one)
 
 static int fail_none(struct cli *c, const char *here)
 {
+	cleanup_free char *words = command_words(c);
 	struct error err = ERROR_INIT;
 
 	(void)error_set(&err, -ATOLL_E_NOT_FOUND, "there is no plan for '%s'", here);
 	error_hint(&err,
 	           "atoll run -- COMMAND makes one; atoll list shows those elsewhere, and atoll %s "
 	           "PLAN takes one of them",
-	           c->command->name);
+	           words);
 	return cli_fail_error(c, &err);
 }
 
@@ -181,7 +188,7 @@ static const char *hint_without_work(const char *command)
 
 static int fail_pick(struct cli *c, const struct candidates *all, size_t n_at_work)
 {
-	cleanup_free char *names = name_them(all);
+	cleanup_free char *names = name_them(all), *words = command_words(c);
 	const char *hint;
 	struct error err = ERROR_INIT;
 
@@ -198,8 +205,7 @@ static int fail_pick(struct cli *c, const struct candidates *all, size_t n_at_wo
 	if (hint)
 		error_hint(&err, "%s", hint);
 	else
-		error_hint(&err, "name the plan: atoll %s %s%s", c->command->name,
-		           all->v[all->n - 1].name,
+		error_hint(&err, "name the plan: atoll %s %s%s", words, all->v[all->n - 1].name,
 		           c->command->own_exit && strstr(c->command->words, "--") ? " -- COMMAND"
 		                                                                   : "");
 	return cli_fail_error(c, &err);
@@ -222,7 +228,7 @@ static int pick_at_work(struct cli *c, const struct candidates *l)
 	return status;
 }
 
-static int pick_here(struct cli *c)
+static int pick_here(struct cli *c, enum pick pick)
 {
 	cleanup_candidates struct candidates l = { 0 };
 	cleanup_free char *here = NULL;
@@ -233,7 +239,7 @@ static int pick_here(struct cli *c)
 	if (l.n == 0)
 		return fail_none(c, here);
 	c->is_picked = true;
-	return c->command->pick == PICK_LATEST ? pick_latest(c, &l) : pick_at_work(c, &l);
+	return pick == PICK_LATEST ? pick_latest(c, &l) : pick_at_work(c, &l);
 }
 
 int which_plan_here(struct cli *c)
@@ -247,10 +253,13 @@ int which_plan_here(struct cli *c)
 
 /* ---- the one that is named ---- */
 
-static void take_out_word(struct args *a)
+char *which_take_word(struct args *a)
 {
+	char *word = a->words[0];
+
 	memmove(a->words, a->words + 1, a->n_words * sizeof(*a->words)); /* with the NULL */
 	a->n_words--;
+	return word;
 }
 
 static int find_named(struct cli *c)
@@ -264,7 +273,7 @@ static int find_named(struct cli *c)
 			           c->command->name, word);
 		return cli_fail_error(c, &err);
 	}
-	take_out_word(&c->args);
+	(void)which_take_word(&c->args);
 	return 0;
 }
 
@@ -277,7 +286,7 @@ static int find_whole(struct cli *c)
 	if (r < 0)
 		return cli_fail_error(c, &err);
 	if (r > 0) {
-		take_out_word(&c->args);
+		(void)which_take_word(&c->args);
 		return 0;
 	}
 	if (strcmp(word, "-") == 0)
@@ -302,7 +311,7 @@ static int fail_both(struct cli *c, const char *word)
 	return cli_fail_error(c, &err);
 }
 
-static int find_named_or_path(struct cli *c)
+int which_plan_word(struct cli *c)
 {
 	const char *word = c->args.words[0];
 	cleanup_candidates struct candidates l = { 0 };
@@ -314,22 +323,52 @@ static int find_named_or_path(struct cli *c)
 	if (strcmp(word, "-") == 0)
 		return find_named(c);
 	r = plan_open_whole(c->atoll, word, &c->plan, &err);
-	if (r < 0)
-		return cli_fail_error(c, &err);
+	if (r <= 0)
+		return r < 0 ? cli_fail_error(c, &err) : 0;
 	/* The plans of this directory are listed only where they matter. */
-	if (r > 0 && (strcmp(word, atoll_plan_id(c->plan)) == 0 || lstat(word, &st) < 0)) {
-		take_out_word(&c->args);
-		return 0;
+	if (strcmp(word, atoll_plan_id(c->plan)) != 0 && lstat(word, &st) == 0) {
+		status = list_here(c, &l, &here);
+		if (status || l.n > 0)
+			return status ? status : fail_both(c, word);
 	}
-	status = list_here(c, &l, &here);
+	(void)which_take_word(&c->args);
+	return 0;
+}
+
+/* The next word is not the whole name of a plan. Where no plan is meant without a name, it can only be one. */
+static int pick_here_or_named(struct cli *c, enum pick pick)
+{
+	cleanup_candidates struct candidates l = { 0 };
+	cleanup_free char *here = NULL;
+	int status = list_here(c, &l, &here);
+
 	if (status)
 		return status;
+	return l.n > 0 ? pick_here(c, pick) : find_named(c);
+}
+
+static int find_named_or_path(struct cli *c)
+{
+	int status = which_plan_word(c);
+
+	return status || c->plan ? status : pick_here_or_named(c, c->command->pick);
+}
+
+int which_plan_or_word(struct cli *c, enum pick pick)
+{
+	struct error err = ERROR_INIT;
+	int r;
+
+	if (c->args.n_words == 0)
+		return pick_here(c, pick);
+	if (strcmp(c->args.words[0], "-") == 0)
+		return find_named(c);
+	r = plan_open_whole(c->atoll, c->args.words[0], &c->plan, &err);
+	if (r < 0)
+		return cli_fail_error(c, &err);
 	if (r == 0)
-		/* Where no plan is meant without a name, the word can only be one. */
-		return l.n > 0 ? pick_here(c) : find_named(c);
-	if (l.n > 0)
-		return fail_both(c, word);
-	take_out_word(&c->args);
+		return pick_here_or_named(c, pick);
+	(void)which_take_word(&c->args);
 	return 0;
 }
 
@@ -339,7 +378,7 @@ int which_plan(struct cli *c)
 
 	/* "exec -- make": what follows is a command. */
 	if (c->args.n_words == 0 || c->args.n_before_dashes == 0)
-		return pick_here(c);
+		return pick_here(c, cmd->pick);
 	if (cmd->paths_follow)
 		return find_named_or_path(c);
 	return cmd->whole_names ? find_whole(c) : find_named(c);

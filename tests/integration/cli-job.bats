@@ -228,3 +228,29 @@ logged() {
 	says 'nothing was run: '
 	says 'give a path that is there'
 }
+
+@test "job without PLAN is of the plan of this directory, and a word that names no plan is the job" {
+	plan_o
+	background sh -c 'echo hello; exec sleep 1000'
+	logged hello
+	cd a
+	run -0 --separate-stderr atoll job log
+	[ "$output" = hello ]
+	[[ $stderr == *'plan p ('* ]]
+	run -0 --separate-stderr atoll job log web
+	[ "$output" = hello ]
+	run -1 atoll job log other
+	says "has no job 'other'"
+	run -0 atoll job stop
+	says 'job web of plan p was ended'
+	run -143 atoll job wait web
+	# Of several the one at work; else they are named, with the command to type.
+	atoll start q --dir . >/dev/null 2>&1
+	run -1 --separate-stderr atoll job stop
+	[[ $stderr == *'hint: name the plan: atoll job stop '* ]]
+	cd "$work"
+	run -1 atoll job stop
+	says "there is no plan for '$work'"
+	says 'atoll job stop PLAN takes one of them'
+	atoll stop --force q
+}

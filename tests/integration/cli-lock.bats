@@ -83,6 +83,7 @@ plan p 2 $second true true" ]
 	says 'say --yes'
 	run -2 atoll lock break p --json
 	run -2 atoll lock break
+	says 'say --yes'
 	run -2 atoll lock brake p
 	kill -0 "$background"
 	run /usr/bin/python3 "$ATOLL_TEST_LIB/type-at.py" --after '[y/N] ' 'n\n' "$ATOLL" lock break p
@@ -98,6 +99,27 @@ plan p 2 $second true true" ]
 	run -0 atoll reset p
 	run -0 atoll log p
 	says ' break '
+}
+
+@test "lock break without PLAN is about the plan of this directory" {
+	outside_tmp
+	two_dirs
+	atoll start p --dir a
+	atoll start q --dir b
+	in_background "$ATOLL" exec p -- sh -c ': >a/ready; exec sleep 1000'
+	for _ in $(seq 3000); do
+		[[ $(atoll diff p 2>/dev/null) != *ready* ]] || break
+		sleep 0.02
+	done
+	cd b
+	run atoll lock break --yes
+	says 'no plan here has uncommitted changes or a running command: q'
+	says 'hint: name the plan: atoll lock break q'
+	cd ../a
+	run -0 atoll lock break --yes
+	says 'plan p is free'
+	ended "$background"
+	atoll stop --force p q
 }
 
 @test "lock break kills a holder that does not listen" {
