@@ -741,6 +741,22 @@ ATOLL_API int atoll_plan_undo(struct atoll_plan *p, unsigned flags, struct atoll
 /* Carries the last commit that was undone out again, with the same checks. -ATOLL_E_CONFLICT, with nothing
  * changed: what the undo put back was changed since. -ATOLL_E_UNSUPPORTED: a custom strategy took part. */
 ATOLL_API int atoll_plan_redo(struct atoll_plan *p, struct atoll_result *res);
+/*
+ * Both with a choice. Conflicts at or below these absolute paths, of which the nearest counts, are settled. OURS:
+ * the undo, or redo, is carried out there all the same. The version that is there goes to where what the batch
+ * keeps lies, a note of ATOLL_NOTE_KEPT says where, and the opposite way brings it back; it is never dropped
+ * unasked. THEIRS: what is there stays, and the rest is undone; of a new directory that holds it nothing is
+ * undone. In both: -ATOLL_E_INVALID. Rows of databases, and refs of repositories, are not insisted on: they stay a conflict.
+ */
+struct atoll_undo {
+	unsigned flags;            /* as for atoll_plan_undo(); of a redo 0 */
+	const char *const *ours;   /* lists end with NULL; NULL: empty */
+	const char *const *theirs; /* of a redo empty */
+};
+ATOLL_API int atoll_plan_undo_with(struct atoll_plan *p, const struct atoll_undo *undo,
+                                   struct atoll_result *res);
+ATOLL_API int atoll_plan_redo_with(struct atoll_plan *p, const struct atoll_undo *redo,
+                                   struct atoll_result *res);
 /* Takes over into the workspaces what somebody else changed meanwhile, where the plan changed nothing;
  * what both changed is named by notes and stays a conflict. No work is lost. */
 ATOLL_API int atoll_plan_refresh(struct atoll_plan *p, struct atoll_result *res);

@@ -126,31 +126,6 @@ static const char **values_of(const struct cli *c, const char *name)
 	return v;
 }
 
-/* The paths that option NAME names. */
-static int paths_of(struct cli *c, const char *name, struct names_lookup *look, struct strlist *ret,
-                    struct error *err)
-{
-	const char *value;
-	size_t at = 0;
-	int r = 0;
-
-	while (r >= 0 && (value = args_next(&c->args, name, &at))) {
-		cleanup_free char *word = xstrdup(value);
-
-		r = names_resolve(look, &word, 1, ret, err);
-	}
-	return r;
-}
-
-static const char **as_list(const struct strlist *l)
-{
-	const char **v = xcalloc(l->n + 1, sizeof(*v));
-
-	for (size_t i = 0; i < l->n; i++)
-		v[i] = l->v[i];
-	return v;
-}
-
 /* --retain, as struct atoll_commit has it: 0 is as the settings say. */
 static int read_retain(struct cli *c, unsigned flags, int64_t *ret)
 {
@@ -218,14 +193,14 @@ static int commit_plan(struct cli *c, unsigned flags, int64_t retain_ms)
 	int r = names_resolve(&look, c->args.words, c->args.n_words, &named, &err);
 
 	if (r >= 0)
-		r = paths_of(c, "ours", &look, &ours, &err);
+		r = names_of_option(&look, "ours", &ours, &err);
 	if (r >= 0)
-		r = paths_of(c, "theirs", &look, &theirs, &err);
+		r = names_of_option(&look, "theirs", &theirs, &err);
 	if (r < 0)
 		return cli_fail_error(c, &err);
-	commit.paths = paths = as_list(&named);
-	commit.ours = our_paths = as_list(&ours);
-	commit.theirs = their_paths = as_list(&theirs);
+	commit.paths = paths = names_array(&named);
+	commit.ours = our_paths = names_array(&ours);
+	commit.theirs = their_paths = names_array(&theirs);
 	r = atoll_plan_commit_with(c->plan, &commit, c->res);
 	return r < 0 ? fail_commit(c, r) : 0;
 }

@@ -25,11 +25,16 @@ static void say_redone(const struct cli *c)
 
 static int redo_run(struct cli *c)
 {
+	cleanup_undo_way_sides struct undo_way_sides sides = { 0 };
+	struct atoll_undo redo = { 0 };
 	int r, status = cli_open_plan_by(c, find_redo);
 
+	if (status == 0)
+		status = undo_way_sides(c, &sides);
 	if (status)
 		return status;
-	r = atoll_plan_redo(c->plan, c->res);
+	redo.ours = sides.our_paths;
+	r = atoll_plan_redo_with(c->plan, &redo, c->res);
 	if (r < 0)
 		return cli_fail(c, r);
 	if (c->json)
@@ -40,15 +45,22 @@ static int redo_run(struct cli *c)
 	return EXIT_SUCCESS;
 }
 
+static const struct option_row options[] = {
+	{ "ours", "PATH", "bring the commit's version back at or below it, whatever is there now" },
+	{ NULL, NULL, NULL },
+};
+
 const struct command cmd_redo = {
 	.name = "redo",
 	.run = redo_run,
 	.decides = true,
-	.words = "[PLAN]",
+	.words = "[PLAN] [PATH]...",
 	.summary = "bring the commit back that was undone last",
 	.about =
 		"The same files are put in place again, as long as undo.retention says. If something was\n"
 		"changed there since the undo, nothing is done and exit 3 names it. Without a PLAN: the\n"
-		"commit undone last of those plans whose resources hold the current directory.",
-	.max_words = 1,
+		"commit undone last of those plans whose resources hold the current directory.\n"
+		"PATHs are more of --ours, which keeps the version that is there and says where.",
+	.options = options,
+	.max_words = SIZE_MAX,
 };

@@ -45,14 +45,21 @@ static const struct decide_flag flag_table[] = {
 
 static int undo_run(struct cli *c)
 {
+	cleanup_undo_way_sides struct undo_way_sides sides = { 0 };
+	struct atoll_undo undo = { 0 };
 	unsigned flags;
 	int r, status = decide_flags(c, flag_table, &flags);
 
 	if (status == 0)
 		status = cli_open_plan_by(c, find_undo);
+	if (status == 0)
+		status = undo_way_sides(c, &sides);
 	if (status)
 		return status;
-	r = atoll_plan_undo(c->plan, flags, c->res);
+	undo.flags = flags & ~(sides.theirs.n ? ATOLL_KEEP_THEIRS : 0);
+	undo.ours = sides.our_paths;
+	undo.theirs = sides.their_paths;
+	r = atoll_plan_undo_with(c->plan, &undo, c->res);
 	if (r < 0)
 		return cli_fail(c, r);
 	if (c->json)
@@ -64,7 +71,10 @@ static int undo_run(struct cli *c)
 }
 
 static const struct option_row options[] = {
-	{ "keep-theirs", NULL, "leave alone what was changed since, undo the rest" },
+	{ "ours", "PATH",
+	  "put back what was there before at or below it, whatever was changed since" },
+	{ "keep-theirs", NULL,
+	  "leave what was changed since, at the PATHs or anywhere; undo the rest" },
 	{ "allow", "partial", "partial: undo what can be, where some cannot" },
 	{ NULL, NULL, NULL },
 };
@@ -73,7 +83,7 @@ const struct command cmd_undo = {
 	.name = "undo",
 	.run = undo_run,
 	.decides = true,
-	.words = "[PLAN]",
+	.words = "[PLAN] [PATH]...",
 	.everyday = true,
 	.summary = "take the last commit back",
 	.about =
@@ -81,7 +91,8 @@ const struct command cmd_undo = {
 		"as they are. Again, it takes the commit before that one. Without a PLAN: the last commit\n"
 		"of those plans whose resources hold the current directory.\n"
 		"If something that was committed was changed since, nothing is undone and exit 3 names it;\n"
-		"where another plan committed on top of it, that plan is named.",
+		"where another plan committed on top of it, that plan is named. PATHs say what --keep-theirs\n"
+		"is about, else more of --ours, which keeps the version that is there and says where.",
 	.options = options,
-	.max_words = 1,
+	.max_words = SIZE_MAX,
 };

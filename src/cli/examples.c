@@ -58,6 +58,8 @@ static const struct example examples[] = {
 	  "bring the changes made there into this project" },
 	{ "undo", false, "atoll undo", "the last commit in this directory; again: the one before" },
 	{ "undo", false, "atoll undo fix-42", "the last commit of that plan" },
+	{ "undo", false, "atoll undo --ours notes.txt",
+	  "although notes.txt was changed since; what is in it now is kept" },
 	{ "redo", false, "atoll redo", "bring back what undo took back last" },
 	{ "rollback", false, "atoll rollback fix-42", "take back all it committed, drop the rest" },
 	{ "rollback", false, "atoll rollback fix-42 --keep-work",

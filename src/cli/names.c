@@ -203,7 +203,7 @@ static int resolve_word(const struct names *n, const char *word, char **ret, str
 	if (!*word)
 		return names_nothing(n, word, err);
 	full = path_of(n, word);
-	if (is_in_plan(n, full) && names_something(n, full)) {
+	if (is_in_plan(n, full) && (n->look->may_be_gone || names_something(n, full))) {
 		*ret = take_ptr(full);
 		return 0;
 	}
@@ -227,4 +227,28 @@ int names_resolve(struct names_lookup *l, char *const *words, size_t n, struct s
 	}
 	strlist_done(&names.roots);
 	return r;
+}
+
+int names_of_option(struct names_lookup *l, const char *name, struct strlist *ret,
+                    struct error *err)
+{
+	const char *value;
+	size_t at = 0;
+	int r = 0;
+
+	while (r >= 0 && (value = args_next(&l->c->args, name, &at))) {
+		cleanup_free char *word = xstrdup(value);
+
+		r = names_resolve(l, &word, 1, ret, err);
+	}
+	return r;
+}
+
+const char **names_array(const struct strlist *list)
+{
+	const char **v = xcalloc(list->n + 1, sizeof(*v));
+
+	for (size_t i = 0; i < list->n; i++)
+		v[i] = list->v[i];
+	return v;
 }

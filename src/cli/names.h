@@ -10,6 +10,7 @@
 struct names_lookup {
 	struct cli *c;
 	struct strlist *changed; /* whole paths; NULL: not read yet */
+	bool may_be_gone;        /* a path in a resource need not be there, nor be changed */
 };
 #define NAMES_LOOKUP_INIT(cli) ((struct names_lookup){ .c = (cli) })
 void names_lookup_done(struct names_lookup *l);
@@ -23,5 +24,11 @@ void names_lookup_done(struct names_lookup *l);
  */
 int names_resolve(struct names_lookup *l, char *const *words, size_t n, struct strlist *ret,
                   struct error *err);
+
+/* The same of the values of option NAME. */
+int names_of_option(struct names_lookup *l, const char *name, struct strlist *ret,
+                    struct error *err);
+/* As the library takes them: with NULL at the end. The strings stay the list's; the caller frees. */
+const char **names_array(const struct strlist *list);
 
 #endif

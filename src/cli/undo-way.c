@@ -5,7 +5,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "cli/names.h"
 #include "cli/plan-words.h"
+#include "cli/which.h"
 #include "plan/here.h"
 #include "util/cleanup.h"
 #include "util/escape.h"
@@ -17,11 +19,20 @@ int undo_way_find(struct cli *c, enum undo_way way)
 {
 	cleanup_free char *here = NULL;
 	struct error err = ERROR_INIT;
-	int r;
+	bool names_paths = args_has(&c->args, "ours") || args_has(&c->args, "keep-theirs");
+	int status, r;
 
-	if (c->args.n_words > 0) {
+	if (!names_paths && c->args.n_words > 1)
+		return cli_fail_usage(c, "%s: unexpected argument '%s'", c->command->name,
+		                      c->args.words[1]);
+	if (!names_paths && c->args.n_words > 0) {
 		r = atoll_plan_find(c->atoll, c->args.words[0], &c->plan, c->res);
 		return r < 0 ? cli_fail(c, r) : 0;
+	}
+	if (c->args.n_words > 0) {
+		status = which_plan_word(c);
+		if (status || c->plan)
+			return status;
 	}
 	here = realpath(".", NULL);
 	if (!here) {
@@ -32,6 +43,33 @@ int undo_way_find(struct cli *c, enum undo_way way)
 	}
 	r = plan_undo_next(c->atoll, here, way, &c->plan, &err);
 	return r < 0 ? cli_fail_error(c, &err) : 0;
+}
+
+int undo_way_sides(struct cli *c, struct undo_way_sides *ret)
+{
+	cleanup_names_lookup struct names_lookup look = { .c = c, .may_be_gone = true };
+	bool leaves = args_has(&c->args, "keep-theirs");
+	struct error err = ERROR_INIT;
+	int r = 0;
+
+	if (leaves || args_has(&c->args, "ours"))
+		r = names_resolve(&look, c->args.words, c->args.n_words,
+		                  leaves ? &ret->theirs : &ret->ours, &err);
+	if (r >= 0)
+		r = names_of_option(&look, "ours", &ret->ours, &err);
+	if (r < 0)
+		return cli_fail_error(c, &err);
+	ret->our_paths = names_array(&ret->ours);
+	ret->their_paths = names_array(&ret->theirs);
+	return 0;
+}
+
+void undo_way_sides_done(struct undo_way_sides *s)
+{
+	strlist_done(&s->ours);
+	strlist_done(&s->theirs);
+	free(s->our_paths);
+	free(s->their_paths);
 }
 
 /* NULL where the current directory is not known, which holds nothing then. */

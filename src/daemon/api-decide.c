@@ -170,7 +170,7 @@ static int commit(struct call *c)
 /* ---- the others ---- */
 
 struct take_back {
-	const char **allow;
+	const char **allow, **ours, **theirs;
 	bool keep_theirs, keep_work;
 };
 
@@ -184,6 +184,13 @@ static const struct body_member rollback_members[] = {
 static const struct body_member undo_members[] = {
 	BODY_MAY(BODY_TEXTS, struct take_back, allow),
 	BODY_MAY(BODY_BOOL, struct take_back, keep_theirs),
+	BODY_MAY(BODY_TEXTS, struct take_back, ours),
+	BODY_MAY(BODY_TEXTS, struct take_back, theirs),
+	BODY_END,
+};
+
+static const struct body_member redo_members[] = {
+	BODY_MAY(BODY_TEXTS, struct take_back, ours),
 	BODY_END,
 };
 
@@ -193,53 +200,55 @@ static const struct api_word take_back_words[] = {
 };
 
 static int take_back(struct call *c, const struct body_member *members, const char *format,
-                     int (*verb)(struct atoll_plan *p, unsigned flags, struct atoll_result *res))
+                     int (*verb)(struct atoll_plan *p, const struct atoll_undo *how,
+                                 struct atoll_result *res))
 {
+	struct atoll_undo how = { 0 };
 	cleanup_body struct body b = BODY_INIT;
 	cleanup_plan struct atoll_plan *p = NULL;
 	struct take_back want = { 0 };
-	unsigned flags = 0;
 	int r = body_read(c, &b, members, &want);
 
 	if (r == 0)
-		r = api_words(c, "allow", want.allow, take_back_words, &flags);
+		r = api_words(c, "allow", want.allow, take_back_words, &how.flags);
+	if (r == 0)
+		r = check_paths(c, "ours", want.ours);
+	if (r == 0)
+		r = check_paths(c, "theirs", want.theirs);
 	if (r == 0)
 		r = call_plan(c, 0, &p);
 	if (r != 0)
 		return r < 0 ? r : 0;
-	flags |=
+	how.flags |=
 		(want.keep_theirs ? ATOLL_KEEP_THEIRS : 0) | (want.keep_work ? ATOLL_KEEP_WORK : 0);
+	how.ours = want.ours;
+	how.theirs = want.theirs;
 	api_settle(c, p);
-	r = verb(p, flags, c->res);
-	return r < 0 ? r : api_decided(c, p, format, flags);
+	r = verb(p, &how, c->res);
+	return r < 0 ? r : api_decided(c, p, format, how.flags);
+}
+
+static int roll_back(struct atoll_plan *p, const struct atoll_undo *how, struct atoll_result *res)
+{
+	return atoll_plan_rollback(p, how->flags, res);
 }
 
 static int rollback(struct call *c)
 {
-	return take_back(c, rollback_members, "rollback", atoll_plan_rollback);
+	return take_back(c, rollback_members, "rollback", roll_back);
 }
 
 static int undo(struct call *c)
 {
-	return take_back(c, undo_members, "undo", atoll_plan_undo);
+	return take_back(c, undo_members, "undo", atoll_plan_undo_with);
 }
-
-static const struct body_member no_members[] = { BODY_END };
 
 static int redo(struct call *c)
 {
-	cleanup_body struct body b = BODY_INIT;
-	cleanup_plan struct atoll_plan *p = NULL;
-	int r = body_read(c, &b, no_members, NULL);
-
-	if (r == 0)
-		r = call_plan(c, 0, &p);
-	if (r != 0)
-		return r < 0 ? r : 0;
-	api_settle(c, p);
-	r = atoll_plan_redo(p, c->res);
-	return r < 0 ? r : api_decided(c, p, "redo", 0);
+	return take_back(c, redo_members, "redo", atoll_plan_redo_with);
 }
+
+static const struct body_member no_members[] = { BODY_END };
 
 static int decide(struct call *c, const char *format,
                   int (*verb)(struct atoll_plan *p, struct atoll_result *res))

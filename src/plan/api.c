@@ -512,14 +512,34 @@ int atoll_plan_rollback(struct atoll_plan *p, unsigned flags, struct atoll_resul
 
 int atoll_plan_undo(struct atoll_plan *p, unsigned flags, struct atoll_result *res)
 {
-	if (flags & ~(ATOLL_ALLOW_PARTIAL | ATOLL_KEEP_THEIRS))
+	const struct atoll_undo undo = { .flags = flags };
+
+	return atoll_plan_undo_with(p, &undo, res);
+}
+
+int atoll_plan_undo_with(struct atoll_plan *p, const struct atoll_undo *undo,
+                         struct atoll_result *res)
+{
+	if (!undo || undo->flags & ~(ATOLL_ALLOW_PARTIAL | ATOLL_KEEP_THEIRS))
 		return refuse(res, "undo does not know this flag");
-	ANSWER(check_plan(p, res), plan_undo(p, flags, res, &err));
+	ANSWER(check_plan(p, res), plan_undo(p, undo, res, &err));
 }
 
 int atoll_plan_redo(struct atoll_plan *p, struct atoll_result *res)
 {
-	ANSWER(check_plan(p, res), plan_redo(p, res, &err));
+	const struct atoll_undo redo = { 0 };
+
+	return atoll_plan_redo_with(p, &redo, res);
+}
+
+int atoll_plan_redo_with(struct atoll_plan *p, const struct atoll_undo *redo,
+                         struct atoll_result *res)
+{
+	if (!redo || redo->flags)
+		return refuse(res, "redo does not know this flag");
+	if (redo->theirs && *redo->theirs)
+		return refuse(res, "a redo is whole: it leaves no path as it is");
+	ANSWER(check_plan(p, res), plan_redo(p, redo, res, &err));
 }
 
 int atoll_plan_reset(struct atoll_plan *p, struct atoll_result *res)

@@ -177,12 +177,24 @@ static int check_sides(const struct txn *t, struct error *err)
 				err, -ATOLL_E_INVALID,
 				"'%s' cannot be settled for both sides; nothing was changed",
 				shown);
-			error_hint(err, "name it in --ours (the plan's version) or in --theirs "
-			                "(what is there now)");
+			error_hint(
+				err,
+				"name it for one side: --ours, or what leaves the version that is "
+				"there");
 			return -ATOLL_E_INVALID;
 		}
 	}
 	return 0;
+}
+
+int plan_select_sides(struct txn *t, const char *const *ours, const char *const *theirs,
+                      struct error *err)
+{
+	int r = add_paths(t, ours, offsetof(struct selection, ours), err);
+
+	if (r >= 0)
+		r = add_paths(t, theirs, offsetof(struct selection, theirs), err);
+	return r < 0 ? r : check_sides(t, err);
 }
 
 int plan_select(struct txn *t, const struct atoll_commit *commit, struct error *err)
@@ -197,11 +209,7 @@ int plan_select(struct txn *t, const struct atoll_commit *commit, struct error *
 		strlist_add(&selection_of(&t->parts[i])->paths, "");
 	add_excludes(t, commit->excludes);
 	if (r >= 0)
-		r = add_paths(t, commit->ours, offsetof(struct selection, ours), err);
-	if (r >= 0)
-		r = add_paths(t, commit->theirs, offsetof(struct selection, theirs), err);
-	if (r >= 0)
-		r = check_sides(t, err);
+		r = plan_select_sides(t, commit->ours, commit->theirs, err);
 	drop_unasked(t);
 	return r;
 }

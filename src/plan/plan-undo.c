@@ -9,6 +9,7 @@
 
 #include "diff/change.h"
 #include "plan/plan-op.h"
+#include "plan/plan-select.h"
 #include "plan/sandbox.h"
 #include "strategy/dir.h"
 #include "txn/txn.h"
@@ -296,7 +297,7 @@ static void say_instead(struct error *err, struct error *named)
 	error_move(err, named);
 }
 
-static int undo_locked(struct plan_op *op, unsigned flags, struct atoll_result *res,
+static int undo_locked(struct plan_op *op, const struct atoll_undo *undo, struct atoll_result *res,
                        struct error *err)
 {
 	cleanup_error struct error named = ERROR_INIT;
@@ -305,19 +306,22 @@ static int undo_locked(struct plan_op *op, unsigned flags, struct atoll_result *
 	int r = choose(op, UNDO_WAY_UNDO, &batch, err);
 
 	/* What they put there is left, then. */
-	if (r >= 0 && !(flags & ATOLL_KEEP_THEIRS))
+	if (r >= 0 && !(undo->flags & ATOLL_KEEP_THEIRS))
 		r = check_standing(op, &batch, NULL, err);
 	if (r >= 0)
 		r = txn_open(&t, op->a->reg, &op->plan, op->epoch, res, err);
+	if (r >= 0)
+		r = plan_select_sides(&t, undo->ours, undo->theirs, err);
 	if (r < 0)
 		return r;
-	r = txn_undo_batch(&t, batch.number, flags, err);
+	r = txn_undo_batch(&t, batch.number, undo->flags, err);
 	if (r == -ATOLL_E_CONFLICT && check_standing(op, &batch, res, &named) == r)
 		say_instead(err, &named);
 	return r;
 }
 
-int plan_undo(struct atoll_plan *p, unsigned flags, struct atoll_result *res, struct error *err)
+int plan_undo(struct atoll_plan *p, const struct atoll_undo *undo, struct atoll_result *res,
+              struct error *err)
 {
 	cleanup_plan_op struct plan_op op = PLAN_OP_INIT;
 	const struct plan_op_options opt = { .verb = "undo", .flags = OP_RESOURCES | OP_AUDITED };
@@ -325,11 +329,12 @@ int plan_undo(struct atoll_plan *p, unsigned flags, struct atoll_result *res, st
 
 	if (r < 0)
 		return r;
-	r = undo_locked(&op, flags, res, err);
+	r = undo_locked(&op, undo, res, err);
 	return plan_op_end(&op, r, err);
 }
 
-static int redo_locked(struct plan_op *op, struct atoll_result *res, struct error *err)
+static int redo_locked(struct plan_op *op, const struct atoll_undo *redo, struct atoll_result *res,
+                       struct error *err)
 {
 	cleanup_txn struct txn t = TXN_INIT;
 	struct batch_row batch;
@@ -337,10 +342,13 @@ static int redo_locked(struct plan_op *op, struct atoll_result *res, struct erro
 
 	if (r >= 0)
 		r = txn_open(&t, op->a->reg, &op->plan, op->epoch, res, err);
+	if (r >= 0)
+		r = plan_select_sides(&t, redo->ours, NULL, err);
 	return r < 0 ? r : txn_redo_batch(&t, batch.number, err);
 }
 
-int plan_redo(struct atoll_plan *p, struct atoll_result *res, struct error *err)
+int plan_redo(struct atoll_plan *p, const struct atoll_undo *redo, struct atoll_result *res,
+              struct error *err)
 {
 	cleanup_plan_op struct plan_op op = PLAN_OP_INIT;
 	const struct plan_op_options opt = { .verb = "redo", .flags = OP_RESOURCES | OP_AUDITED };
@@ -348,6 +356,6 @@ int plan_redo(struct atoll_plan *p, struct atoll_result *res, struct error *err)
 
 	if (r < 0)
 		return r;
-	r = redo_locked(&op, res, err);
+	r = redo_locked(&op, redo, res, err);
 	return plan_op_end(&op, r, err);
 }

@@ -23,10 +23,12 @@ bool plan_undo_holds(const char *root, const char *dir);
 int plan_undo_list(struct atoll_plan *p, enum undo_way way, registry_batch_fn fn, void *ctx,
                    struct error *err);
 
-/* Undoes the last commit of P alone; FLAGS: ATOLL_ALLOW_PARTIAL, ATOLL_KEEP_THEIRS. Uncommitted changes stay as
- * they are. -ATOLL_E_CONFLICT, naming the plan, where the commit of another one stands on the same entries. */
-int plan_undo(struct atoll_plan *p, unsigned flags, struct atoll_result *res, struct error *err);
+/* Undoes the last commit of P alone; UNDO as in atoll.h. Uncommitted changes stay as they are. -ATOLL_E_CONFLICT,
+ * naming the plan, where the commit of another one stands on the same entries. */
+int plan_undo(struct atoll_plan *p, const struct atoll_undo *undo, struct atoll_result *res,
+              struct error *err);
 /* Carries the last commit of P that was undone out again. */
-int plan_redo(struct atoll_plan *p, struct atoll_result *res, struct error *err);
+int plan_redo(struct atoll_plan *p, const struct atoll_undo *redo, struct atoll_result *res,
+              struct error *err);
 
 #endif

@@ -492,7 +492,7 @@ static int copy_prepare(struct atoll_participant *p)
 		return r;
 	work = work_path(p);
 	if (p->batch.redoing)
-		return dir_prepare_redo(p, work);
+		return dir_prepare_redo(p, work, false);
 	if (!p->batch.undoing)
 		return prepare_commit(p);
 	r = dir_prepare_undo(p, work);

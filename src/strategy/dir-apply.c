@@ -31,10 +31,18 @@ void dir_let_go(struct dir_batch *b)
 
 void dir_finish_alone(struct atoll_participant *p)
 {
-	struct dir_batch *b = p->state;
+	struct dir_batch *b;
+	int r = dir_batch_load(p, NULL, &b);
 
-	if (b && b->area_fd != FD_NONE)
-		dir_let_go(b);
+	error_done(&p->err);
+	if (r < 0)
+		return; /* it stands; this is only housekeeping */
+	dir_let_go(b);
+	/* Not of one that was withdrawn. */
+	if (p->batch.undoing && !p->batch.again)
+		dir_found_say(p, b, DIR_FOUND_NEW);
+	else if (p->batch.redoing && p->batch.again)
+		dir_found_say(p, b, DIR_FOUND_OLD);
 }
 
 /* Renames that may need room in a directory. */
@@ -388,16 +396,19 @@ static int apply_op(struct atoll_participant *p, struct dir_batch *b, struct dir
 
 /* ---- directories that stay ---- */
 
-static int apply_dir(struct atoll_participant *p, const struct manifest_dir *d, int fd, bool back,
-                     bool times)
+static int apply_dir(const struct dir_batch *b, const struct manifest_dir *d, int fd, bool back)
 {
-	const struct fs_stat *want = back ? &d->old_stat : &d->new_stat;
-	struct fs_stat now;
-	int r = fs_stat_at(fd, "", FS_STAT_ID, &now);
+	unsigned flags = dir_is_kept(b, d) ? d->flags & ~MANIFEST_DIR_ATTR : d->flags;
+	bool times = !(b->foreign_dirs && b->foreign_dirs[d - b->m.dirs]);
+	struct fs_stat now, wanted;
+	const struct fs_stat *want = &wanted;
+	int r = dir_found_attrs(b, d, back ? DIR_FOUND_OLD : DIR_FOUND_NEW, &wanted);
 
+	if (r >= 0)
+		r = fs_stat_at(fd, "", FS_STAT_ID, &now);
 	if (r < 0 || !fs_id_equal(now.id, d->old_stat.id))
 		return r == -ENOENT ? 0 : r; /* replaced by somebody: not ours to touch */
-	if (d->flags & MANIFEST_DIR_ATTR) {
+	if (flags & MANIFEST_DIR_ATTR) {
 		/* An ordinary owner may write attributes only where he may write. */
 		if (geteuid() != 0 && !(now.mode & 0200))
 			r = fs_set_mode(fd, "", (now.mode & 07777) | 0200);
@@ -408,12 +419,11 @@ static int apply_dir(struct atoll_participant *p, const struct manifest_dir *d, 
 		if (r >= 0)
 			r = fs_stat_at(fd, "", FS_STAT_ID, &now); /* an ACL changes the mode */
 	}
-	if (r >= 0 && d->flags & (MANIFEST_DIR_ATTR | MANIFEST_DIR_TEMP) && now.mode != want->mode)
+	if (r >= 0 && flags & (MANIFEST_DIR_ATTR | MANIFEST_DIR_TEMP) && now.mode != want->mode)
 		r = fs_set_mode(fd, "", want->mode & 07777);
 	/* Only when needed: a batch withdrawn before its decision leaves not even a ctime behind. */
-	if (r >= 0 && times && d->flags & MANIFEST_DIR_TIME && now.mtime_ns != want->mtime_ns)
+	if (r >= 0 && times && flags & MANIFEST_DIR_TIME && now.mtime_ns != want->mtime_ns)
 		r = fs_set_mtime(fd, "", want->mtime_ns);
-	(void)p;
 	return r;
 }
 
@@ -427,7 +437,7 @@ int dir_apply_attrs(struct atoll_participant *p, struct dir_batch *b, bool back)
 		if (r == -ENOENT || r == -ENOTDIR || r == -ELOOP)
 			continue; /* gone or replaced by somebody: not ours to touch */
 		if (r >= 0)
-			r = apply_dir(p, d, fd, back, !(b->foreign_dirs && b->foreign_dirs[i]));
+			r = apply_dir(b, d, fd, back);
 		if (r < 0)
 			return error_sys(&p->err, r, "set the attributes of",
 			                 *d->path ? d->path : p->root);

@@ -7,9 +7,11 @@
 #include "strategy/dir.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "fs/atomic.h"
 #include "fs/content.h"
@@ -68,6 +70,7 @@ static bool same_content(const struct fs_stat *was, const struct fs_stat *now)
 
 struct installing {
 	struct manifest_writer *w;
+	const struct atoll_participant *p;
 	const struct dir_batch *b;
 	/* After a redo, or an undo that was withdrawn, what was installed moved away and back, which shows
 	 * on every ctime; what another process wrote to meanwhile, or put there, is not ours for that.
@@ -87,8 +90,11 @@ static int install_entry(struct installing *in, int dir_fd, const char *name, co
 		                                     .path = xstrdup(path),
 		                                     .new_stat = *st };
 	struct fs_stat before;
-	int r = in->was ? dir_found_or_installed(in->b, in->was, path, &before) : 0;
+	int r = dir_found_given_back(in->p, in->b, path);
 
+	if (r != 0)
+		return r < 0 ? r : 0;
+	r = in->was ? dir_found_or_installed(in->b, in->was, path, &before) : 0;
 	if (r < 0 || (in->was && r == 0))
 		return r;
 	if (in->was &&
@@ -143,9 +149,10 @@ static bool is_full(int r)
 
 #define INSTALLED_NEW "installed.new"
 
-static int write_record(struct dir_batch *b, const struct manifest *was, struct manifest *moves)
+static int write_record(const struct atoll_participant *p, struct dir_batch *b,
+                        const struct manifest *was, struct manifest *moves)
 {
-	struct installing in = { .b = b, .was = was, .moves = moves };
+	struct installing in = { .p = p, .b = b, .was = was, .moves = moves };
 	int r = manifest_writer_open(b->batch_fd, INSTALLED_NEW, b->m.created_ns, &in.w);
 
 	for (size_t k = 0; k < b->m.ops.n && r >= 0; k++) {
@@ -176,12 +183,12 @@ int dir_installed_write(struct atoll_participant *p, struct dir_batch *b)
 	again = r >= 0;
 	error_done(&p->err);
 	spool_spill_to(&moves.ops, b->area_fd);
-	r = write_record(b, again ? &was : NULL, &moves);
+	r = write_record(p, b, again ? &was : NULL, &moves);
 	/* With the disk full there is what prepare has set aside for it, and not for the moves. */
 	if (is_full(r)) {
 		(void)dir_make_room(b, r);
 		manifest_done(&moves);
-		r = write_record(b, again ? &was : NULL, NULL);
+		r = write_record(p, b, again ? &was : NULL, NULL);
 	}
 	if (r >= 0)
 		r = moves_write(p, &moves);
@@ -252,6 +259,8 @@ static int note_displaced(struct atoll_participant *p, const struct dir_batch *b
 		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
 
 		r = manifest_get(&b->m, k, &o);
+		if (r >= 0)
+			r = dir_found_apply(b, &o);
 		if (r < 0 || o.flags & MANIFEST_WORK || !o.old_stat.mode ||
 		    S_ISDIR(o.old_stat.mode))
 			continue;
@@ -270,6 +279,8 @@ static int list_put_back(const struct dir_batch *b, struct manifest *ret)
 		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
 
 		r = manifest_get(&b->m, k, &o);
+		if (r >= 0)
+			r = dir_found_apply(b, &o);
 		if (r >= 0 && !(o.flags & MANIFEST_WORK) && !b->keep[k])
 			r = manifest_add_op(ret, &o);
 	}
@@ -339,23 +350,97 @@ static bool same(struct atoll_participant *p, const struct fs_stat *was, const s
 
 struct check {
 	struct atoll_participant *p;
-	const struct dir_batch *b;
-	const struct manifest *installed;
-	struct manifest *found;
-	char *why;
+	struct dir_batch *b;
+	struct dir_found_check *f;
 };
+
+/* ---- what is not ---- */
+
+static int insist_below(void *ctx, int dir_fd, const char *name, const char *path,
+                        unsigned char type)
+{
+	struct check *c = ctx;
+	struct fs_stat now;
+	int r = fs_stat_at(dir_fd, name, FS_STAT_ID, &now);
+
+	(void)type;
+	if (r < 0)
+		return r == -ENOENT ? WALK_SKIP : r;
+	return dir_found_add(c->f->found, path, &now, MANIFEST_INSISTED | MANIFEST_PENDING);
+}
+
+static int insist(struct check *c, const char *path, const struct fs_stat *now)
+{
+	if (now && S_ISDIR(now->mode))
+		return walk_tree(c->b->root_fd, path, insist_below, NULL, c);
+	return dir_found_add(c->f->found, path, now, MANIFEST_INSISTED | MANIFEST_PENDING);
+}
+
+/* What keeps NOW, at PATH, from being moved away; NULL: nothing. */
+static const char *why_not(const struct check *c, const char *path, const struct fs_stat *now)
+{
+	cleanup_close int fd = FD_NONE;
+	const char *name;
+
+	if (!now)
+		return NULL;
+	if (now->mount_root)
+		return "is a mount point, which cannot be moved away";
+	/* Its ".." is written anew. */
+	if (S_ISDIR(now->mode) && now->uid != geteuid() &&
+	    (resolve_parent(c->b->root_fd, path, &fd, &name) < 0 ||
+	     faccessat(fd, name, W_OK, AT_EACCESS | AT_SYMLINK_NOFOLLOW) < 0))
+		return "is another user's directory, which cannot be moved away";
+	return NULL;
+}
+
+/* At PATH is NOW (NULL: nothing), and that is not what is on record: WHY, which is taken over. */
+static int differs(struct check *c, const char *path, const struct fs_stat *now, char *why)
+{
+	struct dir_found_check *f = c->f;
+	enum dir_side side = f->used ? dir_side_of(c->p, path, f->used) : DIR_SIDE_NONE;
+	const char *cannot = side == DIR_SIDE_OURS ? why_not(c, path, now) : NULL;
+
+	if (side == DIR_SIDE_OURS && !cannot) {
+		free(why);
+		return insist(c, path, now);
+	}
+	if (cannot) {
+		free(why);
+		why = xstrdup(cannot);
+	}
+	f->open |= side != DIR_SIDE_THEIRS;
+	if (f->why)
+		free(why);
+	else
+		f->why = why;
+	return 0;
+}
+
+/* There is no place to put anything: not to be insisted on. */
+static void has_no_place(struct check *c, const char *path)
+{
+	enum dir_side side = c->f->used ? dir_side_of(c->p, path, c->f->used) : DIR_SIDE_NONE;
+
+	c->f->open |= side != DIR_SIDE_THEIRS;
+	c->f->why =
+		xstrdup(side == DIR_SIDE_OURS ? "its directory is gone: make it again, then --ours"
+	                                      : "its directory is gone");
+}
+
+/* ---- of an undo ---- */
 
 /* 1: what the batch installed at PATH is there still, NOW; or it holds the same. 0, or a code. */
 static int is_installed(struct check *c, const char *path, struct fs_stat *now)
 {
 	struct fs_stat was;
-	int r = dir_found_or_installed(c->b, c->installed, path, &was);
+	int r = dir_found_or_installed(c->b, c->f->record, path, &was);
 
 	if (r <= 0 || same(c->p, &was, now))
 		return r;
 	if (was.ctime_ns == 0 || !fs_content_same(c->b->root_fd, path, &was, now))
 		return 0;
-	r = dir_found_add(c->found, path, now);
+	r = dir_found_add(c->f->found, path, now, 0);
 	return r < 0 ? r : 1;
 }
 
@@ -376,15 +461,15 @@ static int check_entry(void *ctx, int dir_fd, const char *name, const char *path
 		r = is_installed(c, path, &st);
 	if (r != 0)
 		return r < 0 ? r : 0;
-	r = dir_installed_find(c->installed, path, &was);
+	r = dir_installed_find(c->f->record, path, &was);
 	if (r < 0)
 		return r;
 	known = r > 0;
 	cleanup_free char *shown = escape_dup(path);
-	if (!c->why)
-		c->why = xasprintf(
-			known ? "'%s' was changed since" : "holds '%s', which is not ours", shown);
-	return WALK_SKIP;
+	r = differs(c, path, &st,
+	            xasprintf(known ? "'%s' was changed since" : "holds '%s', which is not ours",
+	                      shown));
+	return r < 0 ? r : WALK_SKIP;
 }
 
 /* An original that waited in a slot: its ctime is that of moving it there, or of an earlier undo. */
@@ -405,9 +490,9 @@ static char *judge_put_back(struct check *c, const struct manifest_op *o,
 
 	if (!old->mode)
 		return is_self && o->op == CHANGE_REPLACE ? xstrdup("was deleted since") : NULL;
-	if (dir_found_or_installed(c->b, c->installed, back->path, &was) > 0 &&
+	if (dir_found_or_installed(c->b, c->f->record, back->path, &was) > 0 &&
 	    (same_original(&was, old) || (was.ctime_ns != 0 && fs_content_equal(&was, old) &&
-	                                  dir_found_add(c->found, back->path, old) >= 0)))
+	                                  dir_found_add(c->f->found, back->path, old, 0) >= 0)))
 		return NULL;
 	if (is_self)
 		return xstrdup(o->op == CHANGE_DELETE ? "was created since" : "was changed since");
@@ -433,52 +518,65 @@ static int check_put_back(struct check *c, const struct manifest_op *o, char **r
 	return r;
 }
 
-int dir_installed_check(struct atoll_participant *p, struct dir_batch *b,
-                        const struct manifest *installed, const struct manifest_op *o,
-                        struct manifest *found, char **ret_why)
+/* NOW is at the target of O, of which the batch made something. */
+static int check_target(struct check *c, const struct manifest_op *o, struct fs_stat *now)
 {
-	struct check c = { .p = p, .b = b, .installed = installed, .found = found };
+	int r = is_installed(c, o->path, now);
+
+	if (r < 0)
+		return error_sys(&c->p->err, r, "read", DIR_INSTALLED);
+	if (r == 0)
+		return differs(c, o->path, now, xstrdup("was changed since"));
+	return S_ISDIR(now->mode) ? walk_tree(c->b->root_fd, o->path, check_entry, NULL, c) : 0;
+}
+
+/* Nothing is at the target of O. That is no conflict for what the batch created or deleted, but the redo of it
+ * would miss what is to be brought back. */
+static int check_gone(struct check *c, const struct manifest_op *o)
+{
+	if (o->op == CHANGE_REPLACE)
+		return differs(c, o->path, NULL, xstrdup("was deleted since"));
+	if (o->op == CHANGE_CREATE && dir_side_of(c->p, o->path, c->f->used) == DIR_SIDE_OURS)
+		return insist(c, o->path, NULL);
+	return 0;
+}
+
+int dir_installed_check(struct atoll_participant *p, struct dir_batch *b,
+                        const struct manifest_op *o, struct dir_found_check *f)
+{
+	struct check c = { .p = p, .b = b, .f = f };
 	const char *name;
 	struct fs_stat st;
 	int fd, r;
 
-	r = check_put_back(&c, o, ret_why);
-	if (r >= 0 && !*ret_why)
+	/* Of what newer batches put back nothing is insisted on: that is asked of one batch alone. */
+	r = check_put_back(&c, o, &f->why);
+	f->open = f->why && !(p->batch.flags & ATOLL_KEEP_THEIRS);
+	if (r >= 0 && !f->why)
 		r = dir_covered(p, o->path);
 	if (r < 0)
 		return error_sys(&p->err, r, "look at what is put back at", o->path);
-	if (*ret_why || r > 0)
+	if (f->why || r > 0)
 		return 0;
 	r = dir_parent(b, b->root_fd, o->path, &fd, &name);
-	if (r >= 0)
-		r = fs_stat_at(fd, name, FS_STAT_ID, &st);
 	if (r < 0 && r != -ENOENT && r != -ENOTDIR && r != -ELOOP)
 		return error_sys(&p->err, r, "look at", o->path);
 	if (r < 0) {
-		/* Absent: fine for what we created or deleted; an original to be put back whose
-		 * replacement somebody deleted is his decision against ours. */
+		/* Absent: fine for what we created or deleted. */
 		if (o->op == CHANGE_REPLACE || r != -ENOENT)
-			*ret_why = xstrdup("was deleted since");
+			has_no_place(&c, o->path);
 		return 0;
 	}
-	if (o->op == CHANGE_DELETE) {
-		*ret_why = xstrdup("was created since");
-		return 0;
-	}
-	r = is_installed(&c, o->path, &st);
+	r = fs_stat_at(fd, name, FS_STAT_ID, &st);
+	if (r < 0 && r != -ENOENT)
+		return error_sys(&p->err, r, "look at", o->path);
 	if (r < 0)
-		return error_sys(&p->err, r, "read", DIR_INSTALLED);
-	if (r == 0) {
-		*ret_why = xstrdup("was changed since");
-		return 0;
-	}
-	if (S_ISDIR(st.mode)) {
-		r = walk_tree(b->root_fd, o->path, check_entry, NULL, &c);
-		*ret_why = c.why;
-		if (r < 0)
-			return error_sys(&p->err, r, "look below", o->path);
-	}
-	return 0;
+		r = check_gone(&c, o);
+	else if (o->op == CHANGE_DELETE)
+		r = differs(&c, o->path, &st, xstrdup("was created since"));
+	else
+		r = check_target(&c, o, &st);
+	return r < 0 && !p->err.code ? error_sys(&p->err, r, "look below", o->path) : r;
 }
 
 /* ---- what an undo put back, and whether it is there still ---- */
@@ -512,6 +610,8 @@ static int collect_all_back(struct dir_batch *b, struct installing *in)
 		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
 
 		r = manifest_get(&b->m, k, &o);
+		if (r >= 0)
+			r = dir_found_apply(b, &o);
 		if (r >= 0 && o.old_stat.mode && !(o.flags & MANIFEST_WORK) &&
 		    !(b->keep && b->keep[k]))
 			r = collect_back(b, &o, in);
@@ -519,9 +619,10 @@ static int collect_all_back(struct dir_batch *b, struct installing *in)
 	return r;
 }
 
-static int write_back(struct dir_batch *b, struct manifest *moves)
+static int write_back(const struct atoll_participant *p, struct dir_batch *b,
+                      struct manifest *moves)
 {
-	struct installing in = { .b = b, .moves = moves, .no_content = true };
+	struct installing in = { .p = p, .b = b, .moves = moves, .no_content = true };
 	int r = manifest_writer_open(b->batch_fd, BACK_NEW, b->m.created_ns, &in.w);
 
 	if (r >= 0)
@@ -533,9 +634,10 @@ static int write_back(struct dir_batch *b, struct manifest *moves)
 }
 
 /* Of a rollback, which is not done again: the moves are all there is to write, and may be missing. */
-static int note_moves(struct dir_batch *b, struct manifest *moves)
+static int note_moves(const struct atoll_participant *p, struct dir_batch *b,
+                      struct manifest *moves)
 {
-	struct installing in = { .b = b, .moves = moves };
+	struct installing in = { .p = p, .b = b, .moves = moves };
 	int r = collect_all_back(b, &in);
 
 	if (!is_full(r))
@@ -550,12 +652,12 @@ int dir_back_write(struct atoll_participant *p, struct dir_batch *b)
 	int r;
 
 	spool_spill_to(&moves.ops, b->area_fd);
-	r = p->batch.alone ? write_back(b, &moves) : note_moves(b, &moves);
+	r = p->batch.alone ? write_back(p, b, &moves) : note_moves(p, b, &moves);
 	/* With the disk full there is what dir_back_set_aside() has set aside, and not for the moves. */
 	if (p->batch.alone && is_full(r)) {
 		(void)dir_make_room(b, r);
 		manifest_done(&moves);
-		r = write_back(b, NULL);
+		r = write_back(p, b, NULL);
 	}
 	if (r >= 0)
 		r = moves_write(p, &moves);
@@ -605,6 +707,8 @@ int dir_back_set_aside(struct atoll_participant *p, const struct dir_batch *b)
 		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
 
 		r = manifest_get(&b->m, k, &o);
+		if (r >= 0)
+			r = dir_found_apply(b, &o);
 		if (r >= 0 && o.old_stat.mode && !(o.flags & MANIFEST_WORK) &&
 		    !(b->keep && b->keep[k]))
 			r = add_original(b, &o, k, &room);
@@ -624,62 +728,96 @@ int dir_back_read(struct atoll_participant *p, struct dir_batch *b, struct manif
 	                 "the record of what was put back in '%s' is missing or damaged", p->root);
 }
 
-/* By identity and times alone: what takes its place is exchanged for the very entry that is on record. */
+/* 1: NOW, at PATH, is what the undo of O's batch put there; or it holds the same. 0, or a code. */
+static int is_back(struct check *c, const struct manifest_op *o, const char *path,
+                   struct fs_stat *now)
+{
+	const struct fs_stat *old = &o->old_stat;
+	struct fs_stat was;
+	int r = dir_found_pending(c->b, path, &was);
+
+	if (r == 0)
+		r = dir_installed_find(c->f->record, path, &was);
+	if (r <= 0 || same(c->p, &was, now))
+		return r;
+	/* What it holds was on record when the commit replaced it. */
+	if (!c->f->found || was.ctime_ns == 0 || strcmp(path, o->path) != 0 ||
+	    !old->content.known || !fs_id_equal(was.id, old->id) || !same_content(old, &was))
+		return 0;
+	was.content = old->content;
+	if (!fs_content_same(c->b->root_fd, path, &was, now))
+		return 0;
+	r = dir_found_add(c->f->found, path, now, MANIFEST_PENDING);
+	return r < 0 ? r : 1;
+}
+
+struct back_below {
+	struct check *c;
+	const struct manifest_op *o;
+};
+
 static int check_back_below(void *ctx, int dir_fd, const char *name, const char *path,
                             unsigned char type)
 {
-	struct check *c = ctx;
+	const struct back_below *below = ctx;
+	struct check *c = below->c;
 	struct fs_stat st, was;
 	int r = fs_stat_at(dir_fd, name, FS_STAT_ID, &st), known;
 
 	(void)type;
 	if (r < 0)
 		return r == -ENOENT ? WALK_SKIP : r;
-	known = dir_installed_find(c->installed, path, &was);
-	if (known < 0 || (known > 0 && same(c->p, &was, &st)))
-		return known < 0 ? known : 0;
+	r = is_back(c, below->o, path, &st);
+	if (r != 0)
+		return r < 0 ? r : 0;
+	known = dir_installed_find(c->f->record, path, &was);
+	if (known < 0)
+		return known;
 	cleanup_free char *shown = escape_dup(path);
-	if (!c->why)
-		c->why = xasprintf(known ? "'%s' was changed since"
-		                         : "holds '%s', which was not there",
-		                   shown);
-	return WALK_SKIP;
+	r = differs(c, path, &st,
+	            xasprintf(known ? "'%s' was changed since" : "holds '%s', which was not there",
+	                      shown));
+	return r < 0 ? r : WALK_SKIP;
 }
 
-int dir_back_check(struct atoll_participant *p, struct dir_batch *b, const struct manifest *back,
-                   const struct manifest_op *o, char **ret_why)
+/* NOW is at the target of O. */
+static int check_back_target(struct check *c, const struct manifest_op *o, struct fs_stat *now)
 {
-	struct check c = { .p = p, .b = b, .installed = back };
+	struct back_below below = { c, o };
+	int r = is_back(c, o, o->path, now);
+
+	if (r < 0)
+		return r;
+	if (r == 0)
+		return differs(
+			c, o->path, now,
+			xstrdup(o->old_stat.mode ? "was changed since" : "was created since"));
+	return S_ISDIR(now->mode)
+	               ? walk_tree(c->b->root_fd, o->path, check_back_below, NULL, &below)
+	               : 0;
+}
+
+int dir_back_check(struct atoll_participant *p, struct dir_batch *b, const struct manifest_op *o,
+                   struct dir_found_check *f)
+{
+	struct check c = { .p = p, .b = b, .f = f };
 	const char *name;
-	struct fs_stat st, was;
+	struct fs_stat st;
 	int fd, r = dir_parent(b, b->root_fd, o->path, &fd, &name);
 
 	if (r == -ENOENT || r == -ENOTDIR || r == -ELOOP) {
-		*ret_why = xstrdup("its directory is gone");
+		has_no_place(&c, o->path);
 		return 0;
 	}
 	if (r >= 0)
 		r = fs_stat_at(fd, name, FS_STAT_ID, &st);
 	if (r < 0 && r != -ENOENT)
 		return error_sys(&p->err, r, "look at", o->path);
-	if (!o->old_stat.mode || r == -ENOENT) {
-		if (!o->old_stat.mode != (r == -ENOENT))
-			*ret_why =
-				xstrdup(r == -ENOENT ? "was deleted since" : "was created since");
-		return 0;
-	}
-	r = dir_installed_find(back, o->path, &was);
-	if (r < 0)
-		return error_sys(&p->err, r, "read", DIR_BACK);
-	if (r == 0 || !same(p, &was, &st)) {
-		*ret_why = xstrdup("was changed since");
-		return 0;
-	}
-	if (S_ISDIR(st.mode)) {
-		r = walk_tree(b->root_fd, o->path, check_back_below, NULL, &c);
-		*ret_why = c.why;
-		if (r < 0)
-			return error_sys(&p->err, r, "look below", o->path);
-	}
-	return 0;
+	if (r == 0)
+		r = check_back_target(&c, o, &st);
+	else if (o->old_stat.mode)
+		r = differs(&c, o->path, NULL, xstrdup("was deleted since"));
+	else
+		r = 0;
+	return r < 0 && !p->err.code ? error_sys(&p->err, r, "look below", o->path) : r;
 }

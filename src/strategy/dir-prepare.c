@@ -303,7 +303,7 @@ int dir_set_aside(struct atoll_participant *p, uint64_t room, int ready)
 		return ready;
 	(void)fs_stat_at(b->batch_fd, DIR_INSTALLED, 0,
 	                 &st); /* without it, nothing would be undone */
-	r = make_ballast(p, b, room + 4 * st.size);
+	r = make_ballast(p, b, room + 4 * st.size + dir_found_size(b));
 	return r < 0 ? r : ready;
 }
 
@@ -704,7 +704,7 @@ int dir_check(struct atoll_participant *p, const char *work)
 	int r;
 
 	if (p->batch.redoing && !p->batch.recovering)
-		return dir_prepare_redo(p, work);
+		return dir_prepare_redo(p, work, true);
 	r = dir_batch_load(p, work, &b);
 	/* After a crash there is nothing to compare with: that the manifest is the one decided on
 	 * is all that can be asked. */

@@ -91,6 +91,17 @@ const char *dir_undone_reason(struct dir_batch *b, const struct manifest *instal
 	return l.changed ? "changed by somebody else while it was taken back" : NULL;
 }
 
+/* The slot of OP holds what an undo or a redo moved away because the user insisted. */
+static bool is_insisted(const struct dir_batch *b, enum dir_found side, struct dir_kth op)
+{
+	char slot[DIR_SLOT_LEN];
+	struct fs_stat st;
+
+	dir_slot_name(op.k, slot);
+	return !(op.o->flags & MANIFEST_WORK) && dir_found_insisted(b, side, op.o->path) &&
+	       fs_stat_at(b->batch_fd, slot, 0, &st) >= 0;
+}
+
 static int rescue_undone(struct atoll_participant *p, struct dir_batch *b)
 {
 	struct manifest installed = MANIFEST_INIT;
@@ -105,6 +116,8 @@ static int rescue_undone(struct atoll_participant *p, struct dir_batch *b)
 			break;
 		why = dir_undone_reason(b, &installed, (struct dir_kth){ &o, k },
 		                        p->batch.flags & ATOLL_KEEP_WORK, &unseen);
+		if (!why && is_insisted(b, DIR_FOUND_NEW, (struct dir_kth){ &o, k }))
+			why = "the version that undo --ours moved away";
 		if (why)
 			r = dir_keep_conflict(p, b, k, &o, why);
 	}
@@ -123,7 +136,10 @@ static int rescue_late(struct atoll_participant *p, struct dir_batch *b)
 		r = dir_op(p, b, k, &o);
 		if (r >= 0 && !(o.flags & MANIFEST_WORK))
 			late = dir_late_write(b, k, &o);
-		if (late)
+		if (r >= 0 && !late && is_insisted(b, DIR_FOUND_OLD, (struct dir_kth){ &o, k }))
+			r = dir_keep_conflict(p, b, k, &o,
+			                      "the version that redo --ours moved away");
+		else if (late)
 			r = dir_keep_conflict(p, b, k, &o,
 			                      late > 0 ? "written to after it was replaced"
 			                               : "it could not be looked at");

@@ -173,12 +173,13 @@ int dir_read_keep(struct atoll_participant *p, struct dir_batch *b)
 
 	if (fd < 0)
 		return errno == ENOENT ? 0 : error_sys(&p->err, -errno, "open", DIR_KEEP);
-	r = fs_read_all(fd, b->m.ops.n, &data, &len);
-	if (r < 0 || len != b->m.ops.n)
+	/* Earlier versions had no directories in it. */
+	r = fs_read_all(fd, b->m.ops.n + b->m.n_dirs, &data, &len);
+	if (r < 0 || (len != b->m.ops.n && len != b->m.ops.n + b->m.n_dirs))
 		return error_set(&p->err, -ATOLL_E_DAMAGED, "'%s' of batch %u of '%s' is damaged",
 		                 DIR_KEEP, p->batch.number, p->root);
 	free(b->keep);
-	b->keep = xcalloc(b->m.ops.n + 1, sizeof(*b->keep));
+	b->keep = xcalloc(b->m.ops.n + b->m.n_dirs + 1, sizeof(*b->keep));
 	for (size_t k = 0; k < len; k++)
 		b->keep[k] = data[k] == '1';
 	return 0;
@@ -428,12 +429,13 @@ static int movable(struct atoll_participant *p, struct dir_batch *b, const struc
 
 static int write_keep(struct atoll_participant *p, struct dir_batch *b)
 {
-	cleanup_free char *text = xcalloc(b->m.ops.n + 1, 1);
+	size_t n = b->m.ops.n + b->m.n_dirs;
+	cleanup_free char *text = xcalloc(n + 1, 1);
 	int r;
 
-	for (size_t k = 0; k < b->m.ops.n; k++)
+	for (size_t k = 0; k < n; k++)
 		text[k] = b->keep[k] ? '1' : '0';
-	r = fs_replace_file(b->batch_fd, DIR_KEEP, text, b->m.ops.n, 0600);
+	r = fs_replace_file(b->batch_fd, DIR_KEEP, text, n, 0600);
 	return r < 0 ? error_sys(&p->err, r, "write", DIR_KEEP) : 0;
 }
 
@@ -449,88 +451,161 @@ static int drop_keep(struct atoll_participant *p, struct dir_batch *b)
 	return r < 0 ? error_sys(&p->err, r, "remove", DIR_KEEP) : 0;
 }
 
-/* BACK: an undo has put them back. */
-static int check_attr(struct atoll_participant *p, struct dir_batch *b,
-                      const struct manifest_dir *d, bool back, bool *ret_changed)
+/* ---- attributes of directories ---- */
+
+enum attrs { ATTRS_SAME = 0, ATTRS_CHANGED, ATTRS_EXTENDED };
+
+/* BACK: an undo has put them back. *ret_now, and *ret: are they what they were set to? ATTRS_EXTENDED: not those of
+ * which a record could say how they are. */
+static int look_at_attrs(struct atoll_participant *p, struct dir_batch *b,
+                         const struct manifest_dir *d, bool back, struct fs_stat *ret_now,
+                         enum attrs *ret)
 {
-	const struct fs_stat *want = back ? &d->old_stat : &d->new_stat;
 	cleanup_close int fd = FD_NONE;
 	cleanup_xattrs struct xattrs x = XATTRS_INIT;
-	struct fs_stat st;
-	int r = resolve_dir_path(b->root_fd, d->path, &fd);
+	struct fs_stat want;
+	int r = dir_found_attrs(b, d, back ? DIR_FOUND_OLD : DIR_FOUND_NEW, &want);
 
-	*ret_changed = false;
+	if (r < 0)
+		return error_sys(&p->err, r, "read what was found at", d->path);
+	r = resolve_dir_path(b->root_fd, d->path, &fd);
 	if (r >= 0)
-		r = fs_stat_at(fd, "", FS_STAT_ID, &st);
+		r = fs_stat_at(fd, "", FS_STAT_ID, ret_now);
 	if (r >= 0)
 		r = xattrs_read_at(fd, "", &x);
-	if (r == -ENOENT || r == -ENOTDIR || r == -ELOOP) {
-		*ret_changed = true;
-		return 0;
-	}
-	if (r < 0)
+	if (r < 0 && r != -ENOENT && r != -ENOTDIR && r != -ELOOP)
 		return error_sys(&p->err, r, "look at", d->path);
-	*ret_changed = !fs_id_equal(st.id, d->old_stat.id) || st.mode != want->mode ||
-	               st.uid != want->uid || st.gid != want->gid ||
-	               !xattrs_equal(&x, back ? &d->old_xattrs : &d->new_xattrs);
+	if (r < 0 || !fs_id_equal(ret_now->id, d->old_stat.id) ||
+	    !xattrs_equal(&x, back ? &d->old_xattrs : &d->new_xattrs))
+		*ret = ATTRS_EXTENDED;
+	else if (ret_now->mode != want.mode || ret_now->uid != want.uid || ret_now->gid != want.gid)
+		*ret = ATTRS_CHANGED;
+	else
+		*ret = ATTRS_SAME;
 	return 0;
 }
 
-static int undo_conflicts(struct atoll_participant *p, struct dir_batch *b,
-                          const struct manifest *installed, struct manifest *found, size_t *ret_n)
+/* Directory I: whether its attributes are left alone, insisted on, or a conflict, as of an operation. */
+static int check_attrs(struct atoll_participant *p, struct dir_batch *b, size_t i, bool back,
+                       struct dir_found_check *f)
 {
+	const struct manifest_dir *d = &b->m.dirs[i];
+	enum dir_side side = DIR_SIDE_NONE;
+	enum attrs how = ATTRS_SAME;
+	struct fs_stat now;
+	int r = look_at_attrs(p, b, d, back, &now, &how);
+
+	if (r < 0 || how == ATTRS_SAME)
+		return r;
+	if (f->used)
+		side = dir_side_of(p, d->path, f->used);
+	if (side == DIR_SIDE_OURS && how == ATTRS_CHANGED)
+		return dir_found_add(f->found, d->path, &now, MANIFEST_INSISTED | MANIFEST_PENDING);
+	f->open = side != DIR_SIDE_THEIRS;
+	f->why = xstrdup(side == DIR_SIDE_OURS
+	                         ? "its extended attributes, or the directory itself, were changed "
+	                           "since; they cannot be kept"
+	                         : "its attributes were changed since");
+	return 0;
+}
+
+/* ---- before an undo is decided: conflicts ---- */
+
+struct conflicts {
+	size_t n, open; /* those that were not settled */
+};
+
+static void note_conflict(struct atoll_participant *p, const char *path,
+                          const struct dir_found_check *f, struct conflicts *c)
+{
+	cleanup_free char *left = f->open ? NULL : xasprintf("%s; left as it is", f->why);
+
+	c->open += f->open;
+	if (c->n++ < LIMIT_CONFLICTS)
+		atoll_participant_note(p, ATOLL_NOTE_CONFLICT, path, left ? left : f->why);
+}
+
+/* KTH is an operation, or after those a directory. */
+static int undo_conflict(struct atoll_participant *p, struct dir_batch *b, size_t kth,
+                         struct dir_found_check *f, struct conflicts *c)
+{
+	cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
+	size_t n_found = f->found->ops.n;
+	const char *path;
 	int r = 0;
 
-	b->keep = xcalloc(b->m.ops.n + 1, sizeof(*b->keep));
-	for (size_t k = 0; k < b->m.ops.n && r >= 0; k++) {
-		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
-		cleanup_free char *why = NULL;
+	if (kth < b->m.ops.n) {
+		r = dir_op(p, b, kth, &o);
+		path = o.path;
+		if (r >= 0 && !(o.flags & MANIFEST_WORK))
+			r = dir_installed_check(p, b, &o, f);
+	} else {
+		size_t i = kth - b->m.ops.n;
 
-		r = dir_op(p, b, k, &o);
-		if (r >= 0 && progress_check_look() < 0)
-			r = error_set(&p->err, -ECANCELED, "interrupted");
-		if (r < 0 || o.flags & MANIFEST_WORK)
-			continue;
-		r = dir_installed_check(p, b, installed, &o, found, &why);
-		if (!why)
-			continue;
-		b->keep[k] = true;
-		(*ret_n)++;
-		atoll_participant_note(p, ATOLL_NOTE_CONFLICT, o.path, why);
-	}
-	for (size_t i = 0; i < b->m.n_dirs && r >= 0; i++) {
-		const char *path = b->m.dirs[i].path;
-		bool changed = false;
-
-		if (!(b->m.dirs[i].flags & MANIFEST_DIR_ATTR) ||
-		    strlist_has(&p->undone_attrs, path))
-			continue;
-		r = dir_covered(p, path);
-		if (r < 0)
-			r = error_sys(&p->err, r, "look at", path);
+		path = b->m.dirs[i].path;
+		if (b->m.dirs[i].flags & MANIFEST_DIR_ATTR && !strlist_has(&p->undone_attrs, path))
+			r = dir_covered(p, path);
 		else
-			r = r > 0 ? 0 : check_attr(p, b, &b->m.dirs[i], false, &changed);
-		if (!changed)
-			continue;
-		(*ret_n)++;
-		atoll_participant_note(p, ATOLL_NOTE_CONFLICT, b->m.dirs[i].path,
-		                       "its attributes were changed since");
+			return 0;
+		if (r < 0)
+			return error_sys(&p->err, r, "look at", path);
+		r = r > 0 ? 0 : check_attrs(p, b, i, false, f);
 	}
+	if (!f->why)
+		return r;
+	/* It stays as a whole. */
+	spool_cut(&f->found->ops, n_found);
+	b->keep[kth] = true;
+	note_conflict(p, path, f, c);
+	free(f->why);
+	f->why = NULL;
 	return r;
 }
 
-int dir_prepare_undo(struct atoll_participant *p, const char *work)
+static int undo_conflicts(struct atoll_participant *p, struct dir_batch *b,
+                          const struct manifest *installed, struct manifest *found,
+                          struct conflicts *c)
 {
-	struct manifest installed = MANIFEST_INIT, found = MANIFEST_INIT;
-	size_t conflicts = 0;
-	struct dir_batch *b;
-	int r = dir_batch_load(p, work, &b);
+	cleanup_strlist struct strlist used = STRLIST_INIT;
+	size_t n = b->m.ops.n + b->m.n_dirs;
+	int r = 0;
 
-	if (r == -ENOENT || r == -ATOLL_E_DAMAGED) {
-		error_done(&p->err);
-		return error_set(&p->err, -ATOLL_E_RECOVERY_MISSING,
-		                 "the undo data of '%s' is gone or damaged", p->root);
+	b->keep = xcalloc(n + 1, sizeof(*b->keep));
+	for (size_t k = 0; k < n && r >= 0; k++) {
+		struct dir_found_check f = { .record = installed, .found = found, .used = &used };
+
+		r = undo_conflict(p, b, k, &f, c);
+		if (r >= 0 && progress_check_look() < 0)
+			r = error_set(&p->err, -ECANCELED, "interrupted");
 	}
+	if (r >= 0)
+		dir_note_unused(p, &used);
+	return r;
+}
+
+static int refuse_undo(struct atoll_participant *p, size_t conflicts)
+{
+	(void)error_set(&p->err, -ATOLL_E_CONFLICT,
+	                "%zu entr%s changed by somebody else since the commit", conflicts,
+	                conflicts == 1 ? "y was" : "ies were");
+	if (p->batch.alone)
+		error_hint(
+			&p->err,
+			"atoll undo %s --keep-theirs leaves them and undoes the rest; --ours PATH "
+			"puts back what was there before, and keeps the version that is there now",
+			p->plan);
+	else
+		error_hint(&p->err,
+		           "atoll rollback %s --keep-theirs leaves them and undoes the rest",
+		           p->plan);
+	return -ATOLL_E_CONFLICT;
+}
+
+/* Every original is there, and can be put back. */
+static int check_originals(struct atoll_participant *p, struct dir_batch *b)
+{
+	int r = 0;
+
 	for (size_t k = 0; r >= 0 && k < b->m.ops.n; k++) {
 		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
 
@@ -541,24 +616,36 @@ int dir_prepare_undo(struct atoll_participant *p, const char *work)
 		if (r >= 0)
 			r = movable(p, b, &o);
 	}
+	return r;
+}
+
+int dir_prepare_undo(struct atoll_participant *p, const char *work)
+{
+	struct manifest installed = MANIFEST_INIT, found = MANIFEST_INIT;
+	struct conflicts c = { 0 };
+	struct dir_batch *b;
+	int r = dir_batch_load(p, work, &b);
+
+	if (r == -ENOENT || r == -ATOLL_E_DAMAGED) {
+		error_done(&p->err);
+		return error_set(&p->err, -ATOLL_E_RECOVERY_MISSING,
+		                 "the undo data of '%s' is gone or damaged", p->root);
+	}
+	if (r >= 0)
+		r = dir_found_begin(b, DIR_FOUND_NEW);
+	if (r >= 0)
+		r = check_originals(p, b);
 	if (r >= 0)
 		r = dir_installed_read(p, b, &installed);
 	if (r >= 0)
 		spool_spill_to(&found.ops, b->area_fd);
 	if (r >= 0)
-		r = undo_conflicts(p, b, &installed, &found, &conflicts);
+		r = undo_conflicts(p, b, &installed, &found, &c);
 	manifest_done(&installed);
-	if (r >= 0 && conflicts && !(p->batch.flags & ATOLL_KEEP_THEIRS)) {
-		r = error_set(&p->err, -ATOLL_E_CONFLICT,
-		              "%zu entr%s changed by somebody else since the commit", conflicts,
-		              conflicts == 1 ? "y was" : "ies were");
-		error_hint(&p->err, "atoll %s %s --keep-theirs leaves them and undoes the rest",
-		           p->batch.alone ? "undo" : "rollback", p->plan);
-	} else if (r >= 0) {
-		r = conflicts ? write_keep(p, b) : drop_keep(p, b);
-	}
 	if (r >= 0)
-		r = dir_found_write(p, b, &found);
+		r = c.open ? refuse_undo(p, c.open) : c.n ? write_keep(p, b) : drop_keep(p, b);
+	if (r >= 0)
+		r = dir_found_write(p, b, DIR_FOUND_NEW, &found);
 	manifest_done(&found);
 	if (r >= 0)
 		r = dir_note_undone(p, b);
@@ -570,19 +657,10 @@ int dir_prepare_undo(struct atoll_participant *p, const char *work)
 
 /* ---- before a redo is decided, and again right before it ---- */
 
-static void say_redo_conflict(struct atoll_participant *p, const char *path, const char *why,
-                              size_t *n)
-{
-	if ((*n)++ < LIMIT_CONFLICTS)
-		atoll_participant_note(p, ATOLL_NOTE_CONFLICT, path, why);
-}
-
 static int redo_conflict(struct atoll_participant *p, struct dir_batch *b,
-                         const struct manifest *installed, const struct manifest *back, size_t k,
-                         size_t *n)
+                         const struct manifest *installed, size_t k, struct dir_found_check *f)
 {
 	cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
-	cleanup_free char *why = NULL;
 	const char *slot_why = NULL;
 	int r = dir_op(p, b, k, &o);
 
@@ -592,30 +670,47 @@ static int redo_conflict(struct atoll_participant *p, struct dir_batch *b,
 	if (r >= 0)
 		r = movable(p, b, &o);
 	if (r >= 0)
-		r = dir_back_check(p, b, back, &o, &why);
-	if (r >= 0 && (why || slot_why))
-		say_redo_conflict(p, o.path, why ? why : slot_why, n);
+		r = dir_back_check(p, b, &o, f);
+	/* What is not there cannot be insisted on. */
+	if (r >= 0 && slot_why && !f->why)
+		f->why = xstrdup(slot_why);
 	return r;
 }
 
+/* FOUND NULL: nothing is settled. */
 static int redo_conflicts(struct atoll_participant *p, struct dir_batch *b,
                           const struct manifest *installed, const struct manifest *back,
-                          size_t *ret_n)
+                          struct manifest *found, struct conflicts *c)
 {
+	cleanup_strlist struct strlist used = STRLIST_INIT;
+	size_t n = b->m.ops.n + b->m.n_dirs;
 	int r = 0;
 
-	for (size_t k = 0; k < b->m.ops.n && r >= 0; k++)
-		r = redo_conflict(p, b, installed, back, k, ret_n);
-	for (size_t i = 0; i < b->m.n_dirs && r >= 0; i++) {
-		bool changed = false;
+	for (size_t k = 0; k < n && r >= 0; k++) {
+		struct dir_found_check f = { .record = back,
+			                     .found = found,
+			                     .used = found ? &used : NULL };
 
-		if (!(b->m.dirs[i].flags & MANIFEST_DIR_ATTR))
+		if (k < b->m.ops.n)
+			r = redo_conflict(p, b, installed, k, &f);
+		else if (b->m.dirs[k - b->m.ops.n].flags & MANIFEST_DIR_ATTR &&
+		         !(b->keep && b->keep[k]))
+			r = check_attrs(p, b, k - b->m.ops.n, true, &f);
+		if (!f.why)
 			continue;
-		r = check_attr(p, b, &b->m.dirs[i], true, &changed);
-		if (r >= 0 && changed)
-			say_redo_conflict(p, b->m.dirs[i].path, "its attributes were changed since",
-			                  ret_n);
+		if (r >= 0 && k < b->m.ops.n) {
+			cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
+
+			r = dir_op(p, b, k, &o);
+			if (r >= 0)
+				note_conflict(p, o.path, &f, c);
+		} else if (r >= 0) {
+			note_conflict(p, b->m.dirs[k - b->m.ops.n].path, &f, c);
+		}
+		free(f.why);
 	}
+	if (r >= 0 && found)
+		dir_note_unused(p, &used);
 	return r;
 }
 
@@ -628,10 +723,23 @@ static int set_aside_redo(struct atoll_participant *p, const struct dir_batch *b
 	return r < 0 ? error_sys(&p->err, r, "look at", DIR_BACK) : dir_set_aside(p, back.size, 0);
 }
 
-int dir_prepare_redo(struct atoll_participant *p, const char *work)
+static int refuse_redo(struct atoll_participant *p, size_t conflicts)
 {
-	struct manifest installed = MANIFEST_INIT, back = MANIFEST_INIT;
-	size_t conflicts = 0;
+	(void)error_set(&p->err, -ATOLL_E_CONFLICT,
+	                "%zu entr%s changed outside the plan since the undo", conflicts,
+	                conflicts == 1 ? "y was" : "ies were");
+	error_hint(
+		&p->err,
+		"atoll redo %s --ours PATH brings the commit's version back, and keeps the one that "
+		"is there now; or put back what the undo left there, then atoll redo %s",
+		p->plan, p->plan);
+	return -ATOLL_E_CONFLICT;
+}
+
+int dir_prepare_redo(struct atoll_participant *p, const char *work, bool again)
+{
+	struct manifest installed = MANIFEST_INIT, back = MANIFEST_INIT, found = MANIFEST_INIT;
+	struct conflicts c = { 0 };
 	struct dir_batch *b;
 	int r = dir_batch_load(p, work, &b);
 
@@ -640,6 +748,8 @@ int dir_prepare_redo(struct atoll_participant *p, const char *work)
 		return error_set(&p->err, -ATOLL_E_RECOVERY_MISSING,
 		                 "the undo data of '%s' is gone or damaged", p->root);
 	}
+	if (r >= 0 && !again)
+		r = dir_found_begin(b, DIR_FOUND_OLD);
 	if (r >= 0)
 		r = dir_read_keep(p, b);
 	if (r >= 0)
@@ -647,17 +757,16 @@ int dir_prepare_redo(struct atoll_participant *p, const char *work)
 	if (r >= 0)
 		r = dir_back_read(p, b, &back);
 	if (r >= 0)
-		r = redo_conflicts(p, b, &installed, &back, &conflicts);
+		spool_spill_to(&found.ops, b->area_fd);
+	if (r >= 0)
+		r = redo_conflicts(p, b, &installed, &back, again ? NULL : &found, &c);
 	manifest_done(&installed);
 	manifest_done(&back);
 	p->changes = r >= 0 ? b->m.ops.n : 0;
-	if (r >= 0 && !conflicts)
-		r = set_aside_redo(p, b);
-	if (r < 0 || !conflicts)
-		return r;
-	(void)error_set(&p->err, -ATOLL_E_CONFLICT,
-	                "%zu entr%s changed outside the plan since the undo", conflicts,
-	                conflicts == 1 ? "y was" : "ies were");
-	error_hint(&p->err, "put back what the undo left there, then atoll redo %s", p->plan);
-	return -ATOLL_E_CONFLICT;
+	if (r >= 0 && c.n)
+		r = refuse_redo(p, c.n);
+	if (r >= 0 && !again)
+		r = dir_found_write(p, b, DIR_FOUND_OLD, &found);
+	manifest_done(&found);
+	return r < 0 ? r : set_aside_redo(p, b);
 }

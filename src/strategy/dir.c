@@ -36,7 +36,8 @@ static void batch_free(void *state)
 	free(b->copied);
 	strlist_done(&b->databases);
 	manifest_done(&b->m);
-	manifest_done(&b->found);
+	manifest_done(&b->found[DIR_FOUND_NEW]);
+	manifest_done(&b->found[DIR_FOUND_OLD]);
 	free(b);
 }
 
@@ -527,43 +528,45 @@ struct weeding {
 	struct strlist used; /* paths by which something was settled */
 };
 
-enum side { SIDE_NONE = 0, SIDE_OURS, SIDE_THEIRS };
-
-/* For whom a conflict at PATH is settled: of two names around it the one nearer to it says. */
-static enum side side_of(struct weeding *w, const char *path)
+enum dir_side dir_side_of(const struct atoll_participant *p, const char *path, struct strlist *used)
 {
-	const struct selection *s = w->p->batch.select;
+	const struct selection *s = p->batch.select;
 	const char *ours = s ? selection_cover(&s->ours, path) : NULL;
 	const char *theirs = s ? selection_cover(&s->theirs, path) : NULL;
 	bool is_theirs = theirs && (!ours || strlen(theirs) > strlen(ours));
 	const char *name = is_theirs ? theirs : ours;
 
-	if (strlist_has(&w->p->merged, path)) /* what comes has both sides in it */
-		return SIDE_OURS;
+	if (strlist_has(&p->merged, path)) /* what comes has both sides in it */
+		return DIR_SIDE_OURS;
 	if (!name)
-		return SIDE_NONE;
-	if (!strlist_has(&w->used, name))
-		strlist_add(&w->used, name);
-	return is_theirs ? SIDE_THEIRS : SIDE_OURS;
+		return p->batch.flags & ATOLL_KEEP_THEIRS ? DIR_SIDE_THEIRS : DIR_SIDE_NONE;
+	if (!strlist_has(used, name))
+		strlist_add(used, name);
+	return is_theirs ? DIR_SIDE_THEIRS : DIR_SIDE_OURS;
+}
+
+static enum dir_side side_of(struct weeding *w, const char *path)
+{
+	return dir_side_of(w->p, path, &w->used);
 }
 
 /* A change that conflicts. 0: it stays in the set, 1: it was given up. */
 static int settle(struct weeding *w, struct change *c, const char *why)
 {
-	enum side side = side_of(w, c->path);
+	enum dir_side side = side_of(w, c->path);
 	int r = 1;
 
-	if (side == SIDE_THEIRS) {
+	if (side == DIR_SIDE_THEIRS) {
 		r = take_theirs(w->p, w->root_fd, w->cs, c);
 		return r < 0 ? r : 1;
 	}
-	if (side == SIDE_OURS)
+	if (side == DIR_SIDE_OURS)
 		r = take_ours(w->p, w->root_fd, c);
 	if (r <= 0)
 		return r;
 	if (w->conflicts++ >= LIMIT_CONFLICTS)
 		return 0;
-	if (side == SIDE_OURS)
+	if (side == DIR_SIDE_OURS)
 		atoll_participant_note(w->p, ATOLL_NOTE_CONFLICT, c->path,
 		                       "there is no place for the plan's version: make its "
 		                       "directory again, then --ours");
@@ -586,7 +589,7 @@ static int give_up_below(struct weeding *w, const char *dir)
 		r = changeset_get(&cs->v, i, &c);
 		if (r < 0)
 			return dir_unreadable(w->p, r);
-		goes = path_below(c.path, dir) && side_of(w, c.path) == SIDE_THEIRS;
+		goes = path_below(c.path, dir) && side_of(w, c.path) == DIR_SIDE_THEIRS;
 		if (goes)
 			r = take_theirs(w->p, w->root_fd, cs, &c);
 		else
@@ -614,7 +617,7 @@ static int weed_dirs(struct weeding *w, dir_judge_dir_fn judge_dir, void *ctx)
 		if (r >= 0)
 			r = judge_dir(ctx, &cs->dirs[i], &why);
 		hit = r == 1;
-		if (hit && side_of(w, dir) == SIDE_THEIRS)
+		if (hit && side_of(w, dir) == DIR_SIDE_THEIRS)
 			r = give_up_below(w, dir);
 		if (hit && r >= 0)
 			holds = changes_below(cs, dir);
@@ -624,7 +627,7 @@ static int weed_dirs(struct weeding *w, dir_judge_dir_fn judge_dir, void *ctx)
 			free(cs->dirs[i].path);
 			continue;
 		}
-		if (hit && r >= 0 && side_of(w, dir) == SIDE_NONE &&
+		if (hit && r >= 0 && side_of(w, dir) == DIR_SIDE_NONE &&
 		    w->conflicts++ < LIMIT_CONFLICTS)
 			note_dir_conflict(w->p, dir, why);
 		cs->dirs[kept++] = cs->dirs[i];
@@ -633,12 +636,21 @@ static int weed_dirs(struct weeding *w, dir_judge_dir_fn judge_dir, void *ctx)
 	return r < 0 ? r : dir_conflicts(w->p, w->conflicts);
 }
 
-static void note_unused(struct weeding *w, const struct strlist *given)
+static void note_unused(struct atoll_participant *p, const struct strlist *given,
+                        const struct strlist *used)
 {
 	for (size_t i = 0; i < given->n; i++)
-		if (!strlist_has(&w->used, given->v[i]))
-			atoll_participant_note(w->p, ATOLL_NOTE_WARNING, given->v[i],
+		if (!strlist_has(used, given->v[i]))
+			atoll_participant_note(p, ATOLL_NOTE_WARNING, given->v[i],
 			                       "no conflict there");
+}
+
+void dir_note_unused(struct atoll_participant *p, const struct strlist *used)
+{
+	if (!p->batch.select)
+		return;
+	note_unused(p, &p->batch.select->ours, used);
+	note_unused(p, &p->batch.select->theirs, used);
 }
 
 /* Judging a change may tell more of it: how much it is, or what its base is from now on. */
@@ -696,10 +708,8 @@ int dir_weed(struct atoll_participant *p, struct changeset *cs, dir_judge_fn jud
 
 	w.root_fd = root_fd;
 	r = r < 0 ? error_sys(&p->err, r, "open", p->root) : weed(&w, judge, judge_dir, ctx);
-	if (r >= 0 && p->batch.select) {
-		note_unused(&w, &p->batch.select->ours);
-		note_unused(&w, &p->batch.select->theirs);
-	}
+	if (r >= 0)
+		dir_note_unused(p, &w.used);
 	strlist_done(&w.used);
 	return r;
 }

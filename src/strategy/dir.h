@@ -12,9 +12,9 @@
  *                  takes looked (`copy`, which keeps them; else empty)
  *   bN/used        only when it leaves none: the generation of the workspace it uses up
  *   bN/theirs      what somebody else made of paths for which the plan's version was given up
- *   bN/keep        operations an undo leaves alone (--keep-theirs)
- *   bN/found       entries that an undo takes for those of the batch because they hold the same, though
- *                  another process gave them other times or another inode: how they look (dir-found.c)
+ *   bN/keep        operations and attributes of directories that an undo leaves alone (--keep-theirs)
+ *   bN/found       entries that an undo takes for those of the batch: how they look (dir-found.c)
+ *   bN/found-back  entries that a redo takes for those that the undo put back
  *   bN/back        after an undo of this batch alone: what it put back, entry by entry, of a directory
  *                  with all below it; a redo compares with it
  *   bN.size        what all that takes (fs/usage.h)
@@ -59,12 +59,13 @@ struct dir_batch {
 	int batch_fd; /* bN */
 	int work_fd;  /* root of the workspace; FD_NONE when it is gone */
 	struct manifest m;
-	struct manifest found; /* sorted */
-	bool loaded;           /* m is there */
-	bool *foreign_dirs;    /* per m.dirs: somebody else changed its times; leave them */
-	bool *keep;            /* per m.ops: an undo leaves it alone; NULL: none */
-	struct usage goes;     /* originals that the slots will hold */
-	bool measured;         /* goes is known: by prepare, in this process */
+	struct manifest found[2]; /* by enum dir_found; sorted */
+	bool found_changed[2];    /* since they were read or written */
+	bool loaded;              /* m is there */
+	bool *foreign_dirs;       /* per m.dirs: somebody else changed its times; leave them */
+	bool *keep;               /* per m.ops, then m.dirs: an undo leaves it alone; NULL: none */
+	struct usage goes;        /* originals that the slots will hold */
+	bool measured;            /* goes is known: by prepare, in this process */
 	bool work_apart; /* on another mount than the slots: nothing moves to them; by prepare */
 	struct dir_copied *copied;
 	size_t n_copied, cap_copied;
@@ -109,6 +110,13 @@ void dir_sides_done(struct dir_sides *s);
 bool dir_is_database(struct dir_sides *s, const char *path, const struct fs_stat *old);
 int dir_content(struct atoll_participant *p, const struct atoll_change *change,
                 enum atoll_side side, int *ret_fd);
+/* For whom a conflict at PATH is settled by the caller: of two names around it the nearer one says. The name
+ * is added to USED. */
+enum dir_side { DIR_SIDE_NONE = 0, DIR_SIDE_OURS, DIR_SIDE_THEIRS };
+enum dir_side dir_side_of(const struct atoll_participant *p, const char *path,
+                          struct strlist *used);
+/* Names of the caller's that settled nothing. */
+void dir_note_unused(struct atoll_participant *p, const struct strlist *used);
 /* The error that names how many conflicts there were; 0 for none. */
 int dir_conflicts(struct atoll_participant *p, size_t conflicts);
 /* The error of a change that could not be read back. */
@@ -168,8 +176,9 @@ int dir_undo(struct atoll_participant *p, const char *work);
 int dir_abort(struct atoll_participant *p, const char *work);
 /* prepare of an undo: is everything still what we wrote, and is the undo data complete? */
 int dir_prepare_undo(struct atoll_participant *p, const char *work);
-/* prepare and check of a redo: is everything as the undo left it, and what it took back still there? */
-int dir_prepare_redo(struct atoll_participant *p, const char *work);
+/* prepare of a redo: is everything as the undo left it, and what it took back still there? AGAIN: the check
+ * after it, which settles nothing. */
+int dir_prepare_redo(struct atoll_participant *p, const char *work, bool again);
 /* Did this batch use up the workspace of generation p->generation, which is stale since? 1, 0, or it cannot
  * be told. */
 int dir_used_up(struct atoll_participant *p);
@@ -208,7 +217,6 @@ bool dir_keeps_conflicts(const char *area);
 #define DIR_BALLAST   "ballast"
 #define DIR_INSTALLED "installed"
 #define DIR_KEEP      "keep"
-#define DIR_FOUND     "found"
 #define DIR_BACK      "back"
 #define DIR_WORK      "work"
 #define DIR_THEIRS    "theirs"
@@ -292,29 +300,56 @@ int dir_installed_find(const struct manifest *installed, const char *path, struc
 int dir_covered(const struct atoll_participant *p, const char *path);
 /* For the older batches of the same undo, which are asked next. */
 int dir_note_undone(struct atoll_participant *p, const struct dir_batch *b);
-/* FOUND gets what is the same by its content alone. */
+/* What the check of an undo, or of a redo, found. */
+struct dir_found_check {
+	const struct manifest *record; /* what was installed; of a redo what was put back */
+	struct manifest *found; /* gets what is taken for what is on record; NULL: nothing is */
+	struct strlist *used;   /* gets the paths by which a conflict was settled */
+	char *why;              /* of a conflict; NULL: none, or all of them were insisted on */
+	bool open;              /* one of them was not settled */
+};
 int dir_installed_check(struct atoll_participant *p, struct dir_batch *b,
-                        const struct manifest *installed, const struct manifest_op *o,
-                        struct manifest *found, char **ret_why);
-/* dir-found.c: bN/found. Absent or torn (before the decision of an undo): there is nothing in it. */
+                        const struct manifest_op *o, struct dir_found_check *c);
+/* dir-found.c. What stands for the new version of an operation, and for the old one. */
+enum dir_found { DIR_FOUND_NEW, DIR_FOUND_OLD };
+/* Absent or torn (before a decision): there is nothing in it. */
 int dir_found_read(struct atoll_participant *p, struct dir_batch *b);
+/* In prepare: what was found on the SIDE that is now looked at, and led to no decision, is forgotten. */
+int dir_found_begin(struct dir_batch *b, enum dir_found side);
 /* O is about what was found at its path. 0, or a code. */
 int dir_found_apply(const struct dir_batch *b, struct manifest_op *o);
 /* How what the batch put at PATH looks: as it was found, else as it was INSTALLED. 1 with *ret; 0. */
 int dir_found_or_installed(const struct dir_batch *b, const struct manifest *installed,
                            const char *path, struct fs_stat *ret);
-/* What is at PATH looks like NOW. */
-int dir_found_add(struct manifest *found, const char *path, const struct fs_stat *now);
-/* With the next barrier, which is before the decision. Takes over what FOUND holds. */
-int dir_found_write(struct atoll_participant *p, struct dir_batch *b, struct manifest *found);
+/* What the attributes of D are to be: of its new state, or of its old one. 0, or a code. */
+int dir_found_attrs(const struct dir_batch *b, const struct manifest_dir *d, enum dir_found side,
+                    struct fs_stat *ret);
+/* How PATH was found when this redo was prepared. 1 with *ret; 0. */
+int dir_found_pending(const struct dir_batch *b, const char *path, struct fs_stat *ret);
+/* Of a redo, or an undo, that is withdrawn: PATH is what it had insisted on, so it is another process's
+ * version again. 1 or 0. */
+int dir_found_given_back(const struct atoll_participant *p, const struct dir_batch *b,
+                         const char *path);
+/* What is at PATH looks like NOW; NULL: it is not there, which is insisted on. */
+int dir_found_add(struct manifest *found, const char *path, const struct fs_stat *now,
+                  unsigned flags);
+/* With the next barrier, which is before the decision. Takes over what FOUND, of SIDE, holds. */
+int dir_found_write(struct atoll_participant *p, struct dir_batch *b, enum dir_found side,
+                    struct manifest *found);
+/* The bytes of both records. */
+uint64_t dir_found_size(const struct dir_batch *b);
+/* At or below PATH there is a version that was insisted on. When it cannot be told, there is. */
+bool dir_found_insisted(const struct dir_batch *b, enum dir_found side, const char *path);
+/* finish: where the versions are that were insisted on. */
+void dir_found_say(struct atoll_participant *p, struct dir_batch *b, enum dir_found side);
 /* What an undo put back: in moves.h, and, where it is of this batch alone, in DIR_BACK. */
 int dir_back_write(struct atoll_participant *p, struct dir_batch *b);
 /* Before the decision: sets aside what DIR_BACK will take at most. */
 int dir_back_set_aside(struct atoll_participant *p, const struct dir_batch *b);
 int dir_back_read(struct atoll_participant *p, struct dir_batch *b, struct manifest *ret);
-/* The same question before a redo: is the target of O still what BACK says? */
-int dir_back_check(struct atoll_participant *p, struct dir_batch *b, const struct manifest *back,
-                   const struct manifest_op *o, char **ret_why);
+/* The same question before a redo: is the target of O still what the record, DIR_BACK, says? */
+int dir_back_check(struct atoll_participant *p, struct dir_batch *b, const struct manifest_op *o,
+                   struct dir_found_check *c);
 /* dir-restored.c: what a batch that was taken back put back, so that the base record's ctimes do
  * not speak against it. The second is for struct tree_compare; RESTORED is the manifest read. */
 int dir_restored_write(struct atoll_participant *p, struct dir_batch *b);
@@ -346,6 +381,11 @@ int dir_remove_batch(struct atoll_participant *p, struct dir_batch *b);
 void dir_note_size(struct atoll_participant *p, struct dir_batch *b);
 /* The area, or -1. */
 int dir_open_area(const struct atoll_participant *p);
+/* The attributes of D are left alone: DIR_KEEP. */
+static inline bool dir_is_kept(const struct dir_batch *b, const struct manifest_dir *d)
+{
+	return b->keep && b->keep[b->m.ops.n + (size_t)(d - b->m.dirs)];
+}
 /* Attributes and times of directories that stay, deepest first. BACK: as they were. */
 int dir_apply_attrs(struct atoll_participant *p, struct dir_batch *b, bool back);
 /* Notes which directories somebody else touched: their times will be left alone. BACK: compared

@@ -54,6 +54,11 @@
  * attributes may. */
 #define MANIFEST_RECORD 0x200u
 
+/* Of a record in `found` (dir-found.c): another process's version, which --ours moved out of its place;
+ * and the way that looked for it may not have been decided. */
+#define MANIFEST_INSISTED 0x4000u
+#define MANIFEST_PENDING  0x8000u
+
 /* On disk only: the content of the old state, of the new one, follows. In memory the states tell. */
 #define MANIFEST_OLD_CONTENT 0x1000u
 #define MANIFEST_NEW_CONTENT 0x2000u

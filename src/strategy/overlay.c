@@ -325,7 +325,7 @@ static int overlay_prepare(struct atoll_participant *p)
 		return r;
 	upper = overlay_layer_path(p, 'u');
 	if (p->batch.redoing)
-		return dir_prepare_redo(p, upper);
+		return dir_prepare_redo(p, upper, false);
 	if (!p->batch.undoing)
 		return prepare_commit(p);
 	r = dir_prepare_undo(p, upper);

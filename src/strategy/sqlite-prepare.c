@@ -326,6 +326,14 @@ static int try_newer(struct trial *t, uint64_t number)
 	return b.whole ? try_whole(t, &b) : try_rows(t, &b, false);
 }
 
+/* The caller wants rows left that were changed since. Of a database they are not insisted on: what would be
+ * overwritten could not be kept. */
+static bool leaves_theirs(const struct atoll_participant *p)
+{
+	return p->batch.flags & ATOLL_KEEP_THEIRS ||
+	       (p->batch.select && p->batch.select->theirs.n && !p->batch.select->ours.n);
+}
+
 /* Rows are left only where that is wanted, and then what is done instead is written down. */
 static int try_last_rows(struct trial *t, const struct sqldb_batch *b)
 {
@@ -336,7 +344,7 @@ static int try_last_rows(struct trial *t, const struct sqldb_batch *b)
 
 	if (r >= 0)
 		r = try_rows(t, b, true);
-	if (r >= 0 && !(p->batch.flags & ATOLL_KEEP_THEIRS))
+	if (r >= 0 && !leaves_theirs(p))
 		r = sqldb_conflict(p, t->left);
 	if (r >= 0 && t->left)
 		r = sqldb_record_end(p, t->c->live, session, &changeset, &len);

@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include "diff/live-database.h"
+#include "fs/atomic.h"
+#include "strategy/dir.h"
 #include "strategy/module.h"
 #include "strategy/moves.h"
 #include "util/cleanup.h"
@@ -280,6 +282,14 @@ void participant_set_batch(struct atoll_participant *p, const struct participant
 	p->manifest[0] = '\0';
 	if (b->manifest)
 		(void)snprintf(p->manifest, sizeof(p->manifest), "%s", b->manifest);
+}
+
+void participant_let_go(struct atoll_participant *p)
+{
+	cleanup_close int area_fd = dir_open_area(p);
+
+	if (area_fd != FD_NONE)
+		(void)fs_unlink_at(area_fd, DIR_BALLAST);
 }
 
 /* Turns what a verb answered into our answer: nothing but 0 (and what MAX allows) is success. */

@@ -109,6 +109,8 @@ int change_open_dir(const struct atoll_change *change, int *ret_fd);
 int participant_diff(struct atoll_participant *p, atoll_change_fn fn, void *user,
                      struct error *err);
 int participant_prepare(struct atoll_participant *p, struct error *err);
+/* An undo or redo that was prepared was not decided: what that set aside on the disk is free again. */
+void participant_let_go(struct atoll_participant *p);
 int participant_check(struct atoll_participant *p, struct error *err);
 int participant_commit(struct atoll_participant *p, struct error *err);
 int participant_abort(struct atoll_participant *p, struct error *err);

@@ -133,6 +133,13 @@ static int undo_batch(struct txn *t, const struct batch_row *batch, struct error
 	return r < 0 ? r : step_undo(t, err);
 }
 
+/* Nothing was decided. */
+static void let_go(struct txn *t)
+{
+	for (size_t i = 0; i < t->n; i++)
+		participant_let_go(t->parts[i].part);
+}
+
 static int say_nothing_undone(const struct txn *t, unsigned flags, int cause, struct error *err)
 {
 	if (cause < 0 && err && !err->hint && cause != -ATOLL_E_RECOVERY_MISSING)
@@ -257,16 +264,18 @@ static int undo(struct txn *t, struct batch_row *batches, size_t n, unsigned fla
 	if (r >= 0)
 		r = step_barrier(t, "barrier-undo-1", err);
 	crashpoint("txn.undo.prepared");
-	if (progress_check() < 0 || (r >= 0 && progress_enter(PROGRESS_DECIDED) < 0))
+	if (progress_check() < 0 || (r >= 0 && progress_enter(PROGRESS_DECIDED) < 0)) {
+		let_go(t);
 		return step_interrupted(err);
-	if (r < 0)
-		return say_nothing_undone(t, flags, r, err);
-
-	r = record_undoing(t, batches, n, flags, err); /* the decision of an undo */
+	}
+	if (r >= 0)
+		r = record_undoing(t, batches, n, flags, err); /* the decision of an undo */
 	if (r == -ATOLL_E_NEEDS_RECOVERY)
-		return r; /* nobody knows: the next start reads what became of it */
-	if (r < 0)
+		return r; /* it is unknown: the next start reads what became of it */
+	if (r < 0) {
+		let_go(t);
 		return say_nothing_undone(t, flags, r, err);
+	}
 	crashpoint("txn.undo.after-decision");
 	r = carry_out(t, batches, n, &dropped, &drop_err, err);
 	if (r < 0)
@@ -417,20 +426,24 @@ int txn_redo_batch(struct txn *t, uint32_t number, struct error *err)
 	r = step_load(t, &batch, false, err);
 	if (r >= 0)
 		r = prepare_redo(t, err);
+	if (r >= 0)
+		r = step_barrier(t, "barrier-redo-1", err);
 	crashpoint("txn.redo.prepared");
 	if (r >= 0)
 		r = step_check(t, err);
 	t->redoing = false;
-	if (progress_check() < 0 || (r >= 0 && progress_enter(PROGRESS_DECIDED) < 0))
+	if (progress_check() < 0 || (r >= 0 && progress_enter(PROGRESS_DECIDED) < 0)) {
+		let_go(t);
 		return step_interrupted(err);
-	if (r < 0)
-		return say_nothing_redone(t, r, err);
-
-	r = record_redo(t, &batch, err); /* the decision of a redo */
+	}
+	if (r >= 0)
+		r = record_redo(t, &batch, err); /* the decision of a redo */
 	if (r == -ATOLL_E_NEEDS_RECOVERY)
 		return r; /* it is unknown: the next start reads what became of it */
-	if (r < 0)
+	if (r < 0) {
+		let_go(t);
 		return say_nothing_redone(t, r, err);
+	}
 	crashpoint("txn.redo.after-decision");
 	r = carry_out_redo(t, &batch, err);
 	if (r >= 0)

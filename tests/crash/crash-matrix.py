@@ -8,13 +8,15 @@ from where it was killed. Points of recovery are killed too, and recovery after 
 usage: crash-matrix.py root|user
 """
 
+import os
 import shutil
 import sqlite3
 import sys
 from multiprocessing import Pool
 
+from trees import replace
 from crashlib import (LONG, WORKERS, Broken, World, become, ctimes, database_content, edit_again, manifest,
-                      points_in_source, run)
+                      points_in_source, put, run)
 
 
 class Scenario:
@@ -92,7 +94,7 @@ class Undo(Scenario):
     last_before, first_after = 'txn.undo.prepared', 'txn.undo.after-decision'
 
     def prepare(self, world):
-        super().prepare(world)
+        Scenario.prepare(self, world)
         world.must('commit')
 
     def finish(self, world, state):
@@ -224,6 +226,94 @@ class Redo(Undo):
 class UndoWithdrawn(Redo):
     """The same, of one commit."""
     verbs = ('undo',)
+
+
+OURS = {'SCENARIO_OURS': 'a.txt\ngone\nswapfile\nnewtree/2/3\nrun.sh\nempty\nto'}
+
+
+def interfere(world):
+    """Another process writes to what the commit changed, replaces, deletes and makes entries, and sets attributes.
+    Times of directories stay as they were: they are not what this is about."""
+    for name in (name for name in world.resources if name[0] in 'ro'):
+        tree = world.base / name
+        times = {path: path.lstat().st_mtime_ns for path in [tree, tree / 'newtree', tree / 'newtree/2/3']
+                 if path.is_dir()}
+        with open(tree / 'a.txt', 'ab') as file:
+            file.write(b' of another process')
+        replace(tree / 'run.sh', b'replaced', 0o755)
+        (tree / 'empty').chmod(0o701)
+        if (tree / 'newtree').is_dir():  # the commit stands
+            put(tree / 'gone/is', b'a directory now')
+            put(tree / 'newtree/2/3/more', b'more')
+            shutil.rmtree(tree / 'swapfile')
+            (tree / 'to').unlink()
+        else:
+            (tree / 'gone').unlink()
+            put(tree / 'newtree', b'in the way of a directory')
+            with open(tree / 'swapfile', 'ab') as file:
+                file.write(b' of another process')
+        for path, when in times.items():
+            os.utime(path, ns=(when, when))
+
+
+class UndoOurs(UndoOne):
+    """Of a commit to which another process wrote since: its versions are moved away, and a redo brings them
+    back. What was not decided binds no other undo."""
+    verbs = ('undo=sides',)
+    env = OURS
+
+    def prepare(self, world):
+        Undo.prepare(self, world)
+        interfere(world)
+        world.new = world.look(inodes=False)
+
+    def finish(self, world, state):
+        if state == 'new':
+            world.must('undo', status=3)
+            world.expect('new')
+            world.must('undo=sides', env=OURS)
+            world.expect('old')
+        for _ in range(2):
+            world.must('redo')
+            world.expect('new')
+            world.must('undo')
+            world.expect('old')
+
+
+class UndoOursWithdrawn(UndoWithdrawn):
+    """A participant refuses to be undone after the decision."""
+    verbs = ('undo=sides',)
+    env = {**OURS, 'SCENARIO_FAIL': 'undo'}
+    prepare = UndoOurs.prepare
+
+    def finish(self, world, state):  # that participant cannot be done again
+        if state == 'new':
+            world.must('undo', status=3)
+            world.must('undo=sides', env=OURS)
+            world.expect('old')
+
+
+class RedoOurs(RedoOne):
+    """Another process wrote to what the undo had put back."""
+    verbs = ('redo=sides',)
+    env = {'SCENARIO_OURS': OURS['SCENARIO_OURS'] + '\nnewtree'}
+
+    def prepare(self, world):
+        super().prepare(world)
+        interfere(world)
+        world.old = world.look()
+
+    def finish(self, world, state):
+        if state == 'old':
+            world.must('redo', status=3)
+            world.expect('old')
+            world.must('redo=sides', env=self.env)
+            world.expect('new')
+        for _ in range(2):
+            world.must('undo')
+            world.expect('old')
+            world.must('redo')
+            world.expect('new')
 
 
 class Add(Scenario):
@@ -589,7 +679,7 @@ class Stop(Scenario):
 
 SCENARIOS = {cls.__name__: cls() for cls in (
     Commit, CommitThree, RefuseRecovery, CommitForGood, CommitFinal, Undo, UndoTwoBatches, UndoOne, UndoLastOfTwo,
-    UndoWithdrawn, RedoOne, RowsUndoOne, RowsRedoOne, RowsRedoTaken, Withdraw, DryRun,
+    UndoWithdrawn, RedoOne, UndoOurs, UndoOursWithdrawn, RedoOurs, RowsUndoOne, RowsRedoOne, RowsRedoTaken, Withdraw, DryRun,
     Revoke, RevokeLast, Redo, OverlayCommit, OverlayUndo, OverlayRevoke, OverlayAdd, Part, PartRevoke, PartUndo,
     Settle, SettleRevoke, SettleUndo, KeepWork, Refresh, RefreshTree, Add, Start, StartWith,
     StartWithThree, RowsCommit, RowsCommitInside, RowsUndo, RowsUndoTwoBatches, RowsRevoke, RowsRedo,
@@ -610,7 +700,8 @@ LEFT_BEHIND = [
     ('SettleRevoke', 'txn.revoke.recorded:1'), ('SettleUndo', 'txn.undo.after-decision:1'),
     ('Redo', 'txn.redo.recorded:1'), ('Redo', 'dir.apply.op:2'),
     ('UndoOne', 'txn.undo.after-decision:1'), ('RedoOne', 'txn.redo.after-decision:1'),
-    ('RedoOne', 'dir.apply.op:3'), ('RowsRedoOne', 'sqlite.committed:1'),
+    ('RedoOne', 'dir.apply.op:3'), ('UndoOurs', 'dir.undo.op:4'), ('RedoOurs', 'dir.apply.op:3'),
+    ('RowsRedoOne', 'sqlite.committed:1'),
     ('Add', 'plan.add.after-area:1'), ('Add', 'plan.add.after-create:1'),
     ('StartWith', 'plan.add.after-create:2'), ('StartWithThree', 'plan.add.after-create:1'),
     ('RowsCommit', 'txn.after-decision:1'), ('RowsCommit', 'sqlite.committed:1'),
@@ -752,6 +843,10 @@ def der_01_kill_in_redo_of_one_commit():
     return killed('RedoOne')
 
 
+def der_01_kill_in_undo_and_redo_that_are_insisted_on():
+    return killed('UndoOurs', 'UndoOursWithdrawn', 'RedoOurs')
+
+
 def der_01_kill_in_undo_and_redo_with_databases():
     return killed('RowsUndoOne', 'RowsRedoOne', 'RowsRedoTaken')
 
@@ -851,6 +946,7 @@ if __name__ == '__main__':
             der_01_kill_in_undo,
             der_01_kill_in_undo_of_one_commit,
             der_01_kill_in_redo_of_one_commit,
+            der_01_kill_in_undo_and_redo_that_are_insisted_on,
             der_01_kill_in_undo_and_redo_with_databases,
             atm_06_kill_in_withdrawal,
             atm_01_kill_in_revocation,

@@ -5,12 +5,14 @@
  * and compared by the Python that runs it.
  *
  *   start[=DIR:STRATEGY,...]  add=DIR[:STRATEGY[+store]]  path  exec[=SHELL COMMAND]  diff
- *   commit[=no-undo|dry-run|partial|part]  rollback[=keep-theirs|keep-work]  undo[=keep-theirs]  redo
+ *   commit[=no-undo|dry-run|partial|part]  rollback[=keep-theirs|keep-work]  undo[=keep-theirs|sides]
+ *   redo[=sides]
  *   refresh  reset
  *   stop[=force]  recover[=all]  purge
  *
  * `commit=part` takes of every tree the paths of $SCENARIO_PART, one per line, and of the others all;
- * without it everything. Conflicts at the paths of $SCENARIO_OURS and $SCENARIO_THEIRS it settles.
+ * without it everything. Conflicts at the paths of $SCENARIO_OURS and $SCENARIO_THEIRS it settles, and so do
+ * `undo=sides` and `redo=sides`.
  * `path` prints "path ROOT WORKSPACE" for every resource of strategy copy or sqlite. The first verb that fails
  * ends it: the code's name goes to stderr, the exit status is the command's (atoll_code_exit).
  *
@@ -354,16 +356,38 @@ static int do_rollback(struct run *run, const char *arg)
 	                           run->res);
 }
 
+static int with_sides(struct run *run, int (*verb)(struct atoll_plan *, const struct atoll_undo *,
+                                                   struct atoll_result *))
+{
+	struct paths ours = { .list = getenv("SCENARIO_OURS") };
+	struct paths theirs = { .list = getenv("SCENARIO_THEIRS") };
+	const struct atoll_undo how = { .ours = (const char *const *)ours.v,
+		                        .theirs = (const char *const *)theirs.v };
+	int r = atoll_plan_sandboxes(run->plan, add_paths, &ours, run->res);
+
+	if (r >= 0)
+		r = atoll_plan_sandboxes(run->plan, add_paths, &theirs, run->res);
+	if (r >= 0)
+		r = verb(run->plan, &how, run->res);
+	while (ours.n)
+		free(ours.v[--ours.n]);
+	while (theirs.n)
+		free(theirs.v[--theirs.n]);
+	return r;
+}
+
 static int do_undo(struct run *run, const char *arg)
 {
+	if (strcmp(arg, "sides") == 0)
+		return with_sides(run, atoll_plan_undo_with);
 	return atoll_plan_undo(run->plan, strcmp(arg, "keep-theirs") == 0 ? ATOLL_KEEP_THEIRS : 0,
 	                       run->res);
 }
 
 static int do_redo(struct run *run, const char *arg)
 {
-	(void)arg;
-	return atoll_plan_redo(run->plan, run->res);
+	return strcmp(arg, "sides") == 0 ? with_sides(run, atoll_plan_redo_with)
+	                                 : atoll_plan_redo(run->plan, run->res);
 }
 
 static int do_refresh(struct run *run, const char *arg)

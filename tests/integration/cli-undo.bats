@@ -165,3 +165,174 @@ commits() {
 	says 'nothing to redo'
 	[ "$(ls; cat f)" = $'f\nmore' ]
 }
+
+# interfere: another process writes to each kind of thing that p's commit by `touches` changed.
+interfere() {
+	echo edited >>p/f
+	echo mine >p/gone
+	echo foreign >p/new/foreign
+	rm p/made
+	chmod 711 p/dir
+}
+
+# touches NAME: a plan over p that commits one change of each kind.
+touches() {
+	mkdir -p p/dir
+	echo old >p/f
+	echo old >p/gone
+	atoll start "$1" --dir p >/dev/null 2>&1
+	atoll exec "$1" -- sh -c "cd '$work/p' && echo new >f && rm gone && mkdir new && echo n >new/n && echo m >made && chmod 700 dir"
+	atoll commit "$1"
+}
+
+# refutes TEXT: the last command did not say it.
+refutes() {
+	[[ $output != *"$1"* ]]
+}
+
+# kept PATH: where the version of p/PATH was kept that the last command moved away.
+kept() {
+	sed -n "s|^  kept: $work/p/$1: the version that was there is kept at \(.*\); atoll .* brings it back\$|\1|p" <<<"$output"
+}
+
+@test "der_04 cli undo --ours keeps what is there, says where, and redo brings it back" {
+	touches one
+	interfere
+	cd p
+	run atoll undo
+	status_is 3
+	says '--ours PATH puts back what was there before, and keeps the version that is there now'
+	# One that is not named still is a conflict, and nothing is changed.
+	run atoll undo --ours f --ours gone --ours dir
+	status_is 3
+	says "$work/p/new: holds 'new/foreign', which is not ours"
+	refutes "$work/p/f"
+	[ "$(cat f gone new/foreign; stat -c %a dir)" = $'new\nedited\nmine\nforeign\n711' ]
+	# What was given up binds no other undo.
+	run atoll undo
+	status_is 3
+	says "$work/p/f: was changed since"
+	run atoll undo --ours f gone new/foreign dir made
+	status_is 0
+	[ "$(cat "$(kept f)")" = $'new\nedited' ]
+	[ "$(cat "$(kept gone)" "$(kept new/foreign)")" = $'mine\nforeign' ]
+	says "$work/p/dir: it had mode 0711, owner $(id -u), group $(id -g); atoll redo one brings them back"
+	[ "$(cat f gone; ls; stat -c %a dir)" = $'old\nold\ndir\nf\ngone\n755' ]
+	for _ in 1 2; do
+		atoll redo
+		[ "$(cat f gone new/foreign new/n; ls; stat -c %a dir)" = $'new\nedited\nmine\nforeign\nn\ndir\nf\ngone\nnew\n711' ]
+		atoll undo
+		[ "$(cat f gone; ls; stat -c %a dir)" = $'old\nold\ndir\nf\ngone\n755' ]
+	done
+}
+
+@test "der_04 cli redo --ours keeps what is there, says where, and undo brings it back" {
+	touches one
+	atoll undo one
+	echo edited >>p/f
+	rm p/gone
+	echo mine >p/new
+	chmod 711 p/dir
+	cd p
+	run atoll redo
+	status_is 3
+	says 'atoll redo one --ours PATH'
+	run atoll redo --ours f gone new dir
+	status_is 0
+	[ "$(cat "$(kept f)" "$(kept new)")" = $'old\nedited\nmine' ]
+	[ "$(cat f new/n made; ls; stat -c %a dir)" = $'new\nn\nm\ndir\nf\nmade\nnew\n700' ]
+	for _ in 1 2; do
+		atoll undo
+		[ "$(cat f new; ls; stat -c %a dir)" = $'old\nedited\nmine\ndir\nf\nnew\n711' ]
+		atoll redo
+		[ "$(cat f new/n made; ls; stat -c %a dir)" = $'new\nn\nm\ndir\nf\nmade\nnew\n700' ]
+	done
+	atoll undo
+	touch f
+	atoll redo
+	[ "$(cat f)" = new ]
+}
+
+@test "der_04 cli undo --keep-theirs PATH leaves that path, and its attributes, and undoes the rest" {
+	touches one
+	interfere
+	cd p
+	run atoll undo --keep-theirs f dir
+	status_is 3
+	says "$work/p/f: was changed since; left as it is"
+	says "$work/p/gone: was created since"
+	refutes "$work/p/gone: was created since;"
+	says '2 entries were changed'
+	run atoll undo one --ours f --keep-theirs f
+	status_is 2
+	says 'cannot be settled for both sides'
+	run atoll undo one --ours gone --keep-theirs f dir new
+	status_is 0
+	says '3 entries were left as they are'
+	[ "$(cat f gone new/foreign; ls; stat -c %a dir)" = $'new\nedited\nold\nforeign\ndir\nf\ngone\nnew\n711' ]
+	[ "$(cat "$(kept gone)")" = mine ]
+}
+
+@test "der_04 cli what --ours moved away is not dropped unasked" {
+	commits one f 1
+	echo edited >>p/f
+	(cd p && atoll undo --ours f)
+	run atoll rm one
+	status_is 1
+	says "versions of '$work/p' that are nowhere else are kept in"
+	area=$(sed -n "s/.* are kept in '\(.*\)'\$/\1/p" <<<"$output" | head -1)
+	[ "$(cat "$area"/*)" = $'1\nedited' ]
+	atoll rm --force one
+	rm -r p
+	commits two f 2
+	atoll undo two
+	echo edited >>p/f
+	(cd p && atoll redo --ours f)
+	run atoll rm two
+	status_is 1
+	area=$(sed -n "s/.* are kept in '\(.*\)'\$/\1/p" <<<"$output" | head -1)
+	[ "$(cat "$area"/*)" = $'first\nedited' ]
+	atoll rm --force two
+}
+
+@test "der_04 cli undo --ours of two plans: the later commit goes first, and a name that is both is asked for" {
+	commits one f 1
+	commits two f 2
+	(cd p && run atoll undo one --ours f && status_is 3 && says "plan 'two' committed later")
+	cd p
+	echo x >two
+	run atoll undo two --ours f
+	status_is 1
+	says "'two' is a plan and a path"
+	rm two
+	run atoll undo one f
+	status_is 2
+	says "undo: unexpected argument 'f'"
+	run atoll redo one --ours nowhere/at/all
+	status_is 1
+	says "plan 'one' has no undone commit to redo"
+}
+
+@test "cli nothing of what an undo or redo set aside on the disk is left behind" {
+	commits one f 1
+	no_ballast() { [ -z "$(find "$ATOLL_HOME" p -name ballast)" ]; }
+	no_ballast
+	atoll undo one
+	no_ballast
+	atoll redo one
+	no_ballast
+	atoll start both --dir p --dir q >/dev/null 2>&1 || { mkdir q && atoll start both --dir p --dir q; }
+	atoll exec both -- sh -c "echo 1 >'$work/p/g'; echo 1 >'$work/q/g'"
+	atoll commit both
+	echo theirs >p/g
+	run atoll undo both
+	status_is 3
+	no_ballast
+	rm p/g
+	echo 1 >p/g
+	atoll undo both
+	echo theirs >p/g
+	run atoll redo both
+	status_is 3
+	no_ballast
+}
