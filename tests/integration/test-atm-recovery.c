@@ -260,6 +260,47 @@ static void atm_08_undo_on_a_full_disk_strands_nothing(void **state)
 	expect_eq(count_entries(mount), 1);
 }
 
+static int refuse_undo(void *user, struct atoll_participant *p, enum phase phase)
+{
+	(void)user;
+	(void)p;
+	(void)phase;
+	return -EIO;
+}
+
+/* Nothing is set aside for a rollback, so nothing that needs room may stop it from being withdrawn. */
+static void atm_08_an_undo_is_withdrawn_on_a_full_disk(void **state)
+{
+	struct fix *f = *state;
+	struct atoll_plan *p = fix_plan(f, "withdrawn");
+	const char *mount, *root, *first = fix_dir(f, "first");
+	char *before, *after;
+
+	need_root();
+	mount = fix_tmpfs(f, "full", 8u << 20);
+	root = fix_path(f, "%s/resource", mount);
+	put_dir(root, 0755);
+	put_files(root, 100, "old");
+	before = fix_keep(f, man_take(root));
+	/* Undone last, when all of the other went back. */
+	fix_add(f, p, first, "failer");
+	fix_add(f, p, root, "copy");
+	put_files(fix_work(f, p, root), 120, "new");
+	put_text(fix_path(f, "%s/value", fix_work(f, p, first)), "x\n");
+	expect_ok(f, atoll_plan_commit(p, 0, f->res));
+	after = fix_keep(f, man_take(root));
+	phase_hook(first, PHASE_UNDO, refuse_undo, NULL);
+	fill_up(mount, "filler", 0);
+	expect_code(f, atoll_plan_rollback(p, 0, f->res), -EIO);
+	expect_man(root, after);
+	phase_clear();
+	remove_entry(fix_path(f, "%s/filler", mount));
+	expect_ok(f, atoll_plan_rollback(p, 0, f->res));
+	expect_man(root, before);
+	expect_ok(f, atoll_plan_stop(p, ATOLL_FORCE, f->res));
+	expect_eq(count_entries(mount), 1);
+}
+
 /* ---- ATM-13 ---- */
 
 static void empty_directory(const char *path)
@@ -490,6 +531,7 @@ int main(int argc, char **argv)
 		atest(atm_05_failed_restore_keeps_the_original_and_says_where),
 		atest(atm_07_readers_see_one_version_or_the_other),
 		atest(atm_08_undo_on_a_full_disk_strands_nothing),
+		atest(atm_08_an_undo_is_withdrawn_on_a_full_disk),
 		atest(atm_13_undo_without_its_data_is_an_error),
 		atest(atm_13_undo_after_release_is_an_error),
 		atest(atm_14_killed_anywhere_is_all_old_or_all_new),
