@@ -207,6 +207,7 @@ def decided(passed, index, marks):
 
 COMMIT_MARKS = ('txn.after-barrier-1', 'txn.after-decision')
 UNDO_MARKS = ('txn.undo.prepared', 'txn.undo.after-decision')
+WAYS_BACK = {'rollback': UNDO_MARKS, 'undo': UNDO_MARKS, 'redo': ('txn.redo.prepared', 'txn.redo.after-decision')}
 
 
 def die_in_commit(case):
@@ -220,20 +221,31 @@ def die_in_commit(case):
     return guard(f'commit at {point}', body)
 
 
-def die_in_undo(case):
-    point, side = case
+def die_in_way_back(case):
+    """VERB is rollback, undo or redo; whatever became of it, the others go on from there."""
+    verb, point, side = case
+    before, after = ('old', 'new') if verb == 'redo' else ('new', 'old')
+
+    def go(world, step, state):
+        world.must(step, 'p')
+        if world.state() != state:
+            raise Broken(f'{step} after it does not lead to {state}')
+        world.clean()
 
     def body():
         with World() as world:
             world.must('commit', 'p')
             world.new = world.look()
-            world.kill(point, 'rollback', 'p')
-            world.settle(*{-1: ['new'], 1: ['old'], 0: ['old', 'new']}[side])
+            if verb == 'redo':
+                world.must('undo', 'p')
+            world.kill(point, verb, 'p')
+            world.settle(*{-1: [before], 1: [after], 0: ['old', 'new']}[side])
             if world.state() == 'new':
-                world.must('rollback', 'p')
-                if world.state() != 'old':
-                    raise Broken('not undone')
-    return guard(f'rollback at {point}', body)
+                go(world, 'rollback' if verb == 'rollback' else 'undo', 'old')
+            if verb != 'rollback':
+                go(world, 'redo', 'new')
+                go(world, 'undo', 'old')
+    return guard(f'{verb} at {point}', body)
 
 
 def die_in_recovery(case):
@@ -332,14 +344,30 @@ def atm_14_kill_commit_of_directory_and_git():
         PASSED['rollback'] = world.points('rollback', 'p')
         if world.state() != 'old':
             return ['not undone']
+    with World() as world:
+        world.must('commit', 'p')
+        PASSED['undo'] = world.points('undo', 'p')
+        PASSED['redo'] = world.points('redo', 'p')
     return everything(die_in_commit, ((point, decided(passed, i, COMMIT_MARKS))
                                       for point, i in to_kill(passed) if of_interest(point)))
 
 
+def kill_way_back(verb):
+    passed = PASSED[verb]
+    return everything(die_in_way_back, ((verb, point, decided(passed, i, WAYS_BACK[verb]))
+                                        for point, i in to_kill(passed) if of_interest(point)))
+
+
 def atm_14_kill_undo_of_directory_and_git():
-    passed = PASSED['rollback']
-    return everything(die_in_undo, ((point, decided(passed, i, UNDO_MARKS))
-                                    for point, i in to_kill(passed) if of_interest(point)))
+    return kill_way_back('rollback')
+
+
+def atm_14_kill_undo_of_one_commit_of_directory_and_git():
+    return kill_way_back('undo')
+
+
+def atm_14_kill_redo_of_one_commit_of_directory_and_git():
+    return kill_way_back('redo')
 
 
 def atm_14_kill_recovery_of_directory_and_git():
@@ -397,6 +425,8 @@ if __name__ == '__main__':
         sys.exit(run([
             atm_14_kill_commit_of_directory_and_git,
             atm_14_kill_undo_of_directory_and_git,
+            atm_14_kill_undo_of_one_commit_of_directory_and_git,
+            atm_14_kill_redo_of_one_commit_of_directory_and_git,
             atm_14_kill_start_of_git,
             *PUBLICATION,
             tst_08_every_crash_point_of_git_reached,

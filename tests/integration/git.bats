@@ -123,6 +123,43 @@ load git
 	[ "$(all)" = "$old" ]
 }
 
+@test "git_07 undo and redo take the stash along, and keep what was stashed outside meanwhile" {
+	repository
+	echo before >>one
+	git stash -q
+	stashed() { git stash list --format=%gs; }
+	before=$(stashed)
+	started
+	inside 'echo a >>one; git stash -q -m inside; echo b >>two; git commit -qam second'
+	committed
+	[ "$(stashed)" = $'On main: inside\n'"$before" ]
+	for _ in 1 2; do
+		"$ATOLL" undo p
+		[ "$(stashed)" = "$before" ]
+		[ "$(git rev-parse HEAD)" = "$first" ]
+		sound
+		"$ATOLL" redo p
+		[ "$(stashed)" = $'On main: inside\n'"$before" ]
+		[ "$(git show 'stash@{0}:one')" = $'one\na' ]
+		sound
+	done
+	echo theirs >>dir/deep
+	git stash -q -m theirs
+	"$ATOLL" undo p
+	[ "$(stashed)" = $'On main: theirs\n'"$before" ]
+	[ "$(git rev-parse HEAD)" = "$first" ]
+	sound
+	"$ATOLL" redo p
+	[ "$(stashed | sort)" = "$(printf 'On main: inside\nOn main: theirs\n%s\n' "$before" | sort)" ]
+	[ "$(git show "$(git stash list --format=%H --grep=theirs):dir/deep")" = $'deep\ntheirs' ]
+	sound
+	git stash drop -q "stash@{$(stashed | grep -n inside | cut -d : -f 1 | awk '{ print $1 - 1 }')}"
+	"$ATOLL" undo p
+	[ "$(stashed)" = $'On main: theirs\n'"$before" ]
+	sound
+	"$ATOLL" stop --force p
+}
+
 @test "every entry of the stash arrives, and goes when it was dropped" {
 	repository
 	echo before >>one
