@@ -27,8 +27,10 @@ static int redo_run(struct cli *c)
 {
 	cleanup_undo_way_sides struct undo_way_sides sides = { 0 };
 	struct atoll_undo redo = { 0 };
-	int r, status = cli_open_plan_by(c, find_redo);
+	int r, status = undo_way_check(c);
 
+	if (status == 0)
+		status = cli_open_plan_by(c, find_redo);
 	if (status == 0)
 		status = undo_way_sides(c, &sides);
 	if (status)

@@ -51,6 +51,8 @@ static int undo_run(struct cli *c)
 	int r, status = decide_flags(c, flag_table, &flags);
 
 	if (status == 0)
+		status = undo_way_check(c);
+	if (status == 0)
 		status = cli_open_plan_by(c, find_undo);
 	if (status == 0)
 		status = undo_way_sides(c, &sides);

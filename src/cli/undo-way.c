@@ -15,17 +15,26 @@
 #include "util/mem.h"
 #include "util/strbuf.h"
 
+static bool names_paths(const struct cli *c)
+{
+	return args_has(&c->args, "ours") || args_has(&c->args, "keep-theirs");
+}
+
+int undo_way_check(struct cli *c)
+{
+	if (!names_paths(c) && c->args.n_words > 1)
+		return cli_fail_usage(c, "%s: unexpected argument '%s'", c->command->name,
+		                      c->args.words[1]);
+	return 0;
+}
+
 int undo_way_find(struct cli *c, enum undo_way way)
 {
 	cleanup_free char *here = NULL;
 	struct error err = ERROR_INIT;
-	bool names_paths = args_has(&c->args, "ours") || args_has(&c->args, "keep-theirs");
 	int status, r;
 
-	if (!names_paths && c->args.n_words > 1)
-		return cli_fail_usage(c, "%s: unexpected argument '%s'", c->command->name,
-		                      c->args.words[1]);
-	if (!names_paths && c->args.n_words > 0) {
+	if (!names_paths(c) && c->args.n_words > 0) {
 		r = atoll_plan_find(c->atoll, c->args.words[0], &c->plan, c->res);
 		return r < 0 ? cli_fail(c, r) : 0;
 	}

@@ -7,6 +7,8 @@
 #include "plan/plan-undo.h"
 #include "util/list.h"
 
+/* Are there too many words? 0, or an exit status after it said so. Before the store is opened. */
+int undo_way_check(struct cli *c);
 /* Sets c->plan: the one that is named, else the one whose commit is next in the current directory. 0, or an
  * exit status after it said why not. */
 int undo_way_find(struct cli *c, enum undo_way way);

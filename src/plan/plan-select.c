@@ -177,10 +177,9 @@ static int check_sides(const struct txn *t, struct error *err)
 				err, -ATOLL_E_INVALID,
 				"'%s' cannot be settled for both sides; nothing was changed",
 				shown);
-			error_hint(
-				err,
-				"name it for one side: --ours, or what leaves the version that is "
-				"there");
+			error_hint(err,
+			           "name it in --ours or, to leave the version that is there, in "
+			           "--theirs (undo: --keep-theirs)");
 			return -ATOLL_E_INVALID;
 		}
 	}
