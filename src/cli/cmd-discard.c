@@ -17,6 +17,7 @@
 
 struct facts {
 	char *use;
+	char *running;   /* "": nothing */
 	bool ends;       /* as it seems; plan_discard() says */
 	int64_t changes; /* -1: they cannot be counted */
 };
@@ -26,6 +27,7 @@ static int take_info(void *user, const struct atoll_plan_info *info)
 	struct facts *f = user;
 
 	f->use = which_describe(info->command, info->used_ms);
+	f->running = xstrdup(info->running);
 	f->ends = info->from_run && info->batches == 0;
 	return 0;
 }
@@ -44,9 +46,14 @@ static bool may_discard(const struct cli *c, const struct facts *f)
 	const char *name = atoll_plan_name(c->plan);
 	cleanup_free char *changes = name_changes(f), *question = NULL;
 
-	if (f->changes == 0 && !f->ends)
+	if (*f->running)
+		question = xasprintf(
+			"'%s' is running in plan %s (%s): wait for its end, and drop what "
+			"it changes?",
+			f->running, name, f->use);
+	else if (f->changes == 0 && !f->ends)
 		return true;
-	if (f->changes == 0)
+	else if (f->changes == 0)
 		question = xasprintf("end plan %s (%s), which has no uncommitted changes?", name,
 		                     f->use);
 	else
@@ -99,6 +106,7 @@ static int discard_run(struct cli *c)
 	status = cli_open_plan_settled(c);
 	if (status == 0)
 		status = discard(c, &f);
+	free(f.running);
 	free(f.use);
 	return status;
 }

@@ -205,15 +205,42 @@ static int commit(struct cli *c, uint64_t changes)
 	return 0;
 }
 
-static int drop(struct cli *c, bool said)
+/* The plan stays: another command used it meanwhile. */
+static int leave_to_others(struct cli *c, const char *what)
 {
-	int r = atoll_plan_stop(c->plan, ATOLL_FORCE, c->res);
+	const char *name = atoll_plan_name(c->plan);
+	int r = atoll_plan_keep(c->plan, c->res);
 
 	if (r < 0)
 		return cli_fail(c, r);
+	cli_say(c, "%s; plan %s stays, since another command changed or committed something in it",
+	        what, name);
+	cli_next(c, "atoll status %s", name);
+	return 0;
+}
+
+static int drop(struct cli *c, bool said)
+{
+	struct error err = ERROR_INIT;
+	bool ended = false;
+
+	if (plan_discard(c->plan, &ended, c->res, &err) < 0)
+		return cli_fail_error(c, &err);
+	if (!ended)
+		return leave_to_others(c, "dropped what was not committed");
 	if (said)
 		cli_say(c, "dropped the changes; everything is as before");
 	return 0;
+}
+
+static int end_unchanged(struct cli *c)
+{
+	struct error err = ERROR_INIT;
+	bool ended = false;
+
+	if (plan_end_unchanged(c->plan, &ended, c->res, &err) < 0)
+		return cli_fail_error(c, &err);
+	return ended ? 0 : leave_to_others(c, "the command changed nothing");
 }
 
 /* Of the home. What cannot be read may be some. */
@@ -287,7 +314,7 @@ static int decide(struct cli *c, enum decision *d, const struct changes *ch,
 	}
 	if (ch->n == 0) {
 		*d = DECIDE_NOTHING;
-		return drop(c, false);
+		return end_unchanged(c);
 	}
 	if (only_times) {
 		*d = DECIDE_ROLLBACK;

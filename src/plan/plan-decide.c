@@ -558,6 +558,25 @@ int plan_discard(struct atoll_plan *p, bool *ret_ended, struct atoll_result *res
 	return plan_op_end(&op, r, err);
 }
 
+int plan_end_unchanged(struct atoll_plan *p, bool *ret_ended, struct atoll_result *res,
+                       struct error *err)
+{
+	cleanup_plan_op struct plan_op op = PLAN_OP_INIT;
+	const struct plan_op_options opt = { .verb = "stop", .flags = OP_RESOURCES | OP_AUDITED };
+	bool ends = false;
+	int r = plan_op_begin(&op, p, &opt, err);
+
+	if (r < 0)
+		return r;
+	r = ends_with_work(&op, &ends, err);
+	ends = r >= 0 && ends && !plan_op_has_work(&op);
+	if (ends)
+		r = plan_op_remove(&op, res, err);
+	if (r >= 0)
+		*ret_ended = ends;
+	return plan_op_end(&op, r, err);
+}
+
 /* ---- refresh ---- */
 
 static int write_counted(struct registry *reg, void *ctx, struct error *err)

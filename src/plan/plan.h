@@ -284,6 +284,9 @@ int plan_reset(struct atoll_plan *p, struct atoll_result *res, struct error *err
 /* The same, but a plan of `run` of which no commit can be undone or redone ends with its work: *RET_ENDED. */
 int plan_discard(struct atoll_plan *p, bool *ret_ended, struct atoll_result *res,
                  struct error *err);
+/* Such a plan without uncommitted changes ends: *RET_ENDED. Any other stays as it is. */
+int plan_end_unchanged(struct atoll_plan *p, bool *ret_ended, struct atoll_result *res,
+                       struct error *err);
 int plan_refresh(struct atoll_plan *p, struct atoll_result *res, struct error *err);
 int plan_keep(struct atoll_plan *p, struct error *err);
 int plan_stop(struct atoll_plan *p, unsigned flags, struct atoll_result *res, struct error *err);

@@ -66,7 +66,7 @@ M  one" ]
 			[ -z "$("$ATOLL" exec p -- find . -path "./.git/.atoll-*/*")" ]
 			[ -z "$("$ATOLL" diff p)" ]
 			[ -z "$("$ATOLL" exec p -- sh -c "git add -A; git clean -fdxq; git status --porcelain")" ]
-			"$ATOLL" exec p -- sh -c "touch $area/mine 2>/dev/null || true; git commit -q --allow-empty -m inside"
+			"$ATOLL" exec p -- sh -c "touch $area/mine 2>/dev/null || true; git -c user.name=a -c user.email=a@b commit -q --allow-empty -m inside"
 			[ -n "$(ls "$area")" ]
 			[ ! -e "$area/mine" ]
 			! "$ATOLL" diff p | grep -F .atoll-

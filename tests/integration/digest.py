@@ -75,7 +75,7 @@ class Place:
                        "sqlite3 lite.db \"create table t(v text primary key); insert into t values ('old')\"",
                        shell=True, check=True, cwd=self.dir)
 
-    atoll, must, fails, json, plans = World.atoll, World.must, World.fails, World.json, World.plans
+    atoll, must, fails, json, plans, cwd = World.atoll, World.must, World.fails, World.json, World.plans, World.cwd
 
 
 def outside(w):

@@ -510,6 +510,44 @@ def term_question_discard_after_a_commit():
         same(w.content(), 'old\n', 'the file after the undo')
 
 
+def term_question_discard_running():
+    """What a running command has not changed yet would be dropped, too: it is named."""
+    with Runs() as w:
+        w.atoll('exec', 'p', '--background', 'web', '--', 'sleep', '1000')
+        t = w.terminal(ATOLL, 'discard', 'p')
+        t.expect(r"'sleep 1000' is running in plan p \(.*\): wait for its end, and drop what it changes\? \[y/N\] $")
+        t.type('n\r')
+        t.expect('nothing was changed')
+        same(t.end(), 1, 'exit status')
+        w.atoll('job', 'stop', 'p', 'web')
+
+
+def term_question_of_a_run_that_others_used():
+    """What another command committed or changed in the plan meanwhile is neither dropped nor denied."""
+    with Runs() as w:
+        t = w.run('echo new >file')
+        t.expect(QUESTION)
+        name = w.others()[0]
+        w.atoll('commit', name)
+        t.type('x\r')
+        t.expect(r'dropped what was not committed; plan \S+ stays, since another command')
+        same((t.end(), w.content(), w.others()), (0, 'new\n', [name]), 'after x')
+        w.atoll('undo', name)
+        same(w.content(), 'old\n', 'the file after the undo')
+        w.drop_others()
+        # The command itself changes nothing; another one waits for its end.
+        t = w.run(f'echo begun; {w.wait_at_gate()}')
+        t.expect('begun')
+        name = w.others()[0]
+        with subprocess.Popen([ATOLL, 'exec', name, '--', 'sh', '-c', 'echo precious >file'], env=w.env, cwd=w.root,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as other:
+            w.open_gate()
+            t.end()
+            other.wait(timeout=300)
+        if other.returncode == 0:
+            same(w.atoll('exec', name, '--', 'cat', 'file').stdout, b'precious\n', 'what the other command wrote')
+
+
 def term_question_rm():
     """What would be lost is asked for, plan by plan; nothing is asked where nothing would be."""
     with Runs() as w:
@@ -584,6 +622,8 @@ if __name__ == '__main__':
         term_question_yes_or_no,
         term_question_rm,
         term_question_rm_running,
+        term_question_discard_running,
+        term_question_of_a_run_that_others_used,
         term_question_rm_all,
         term_question_of_a_shell,
         term_question_discard,

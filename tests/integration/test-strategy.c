@@ -183,9 +183,8 @@ static void a_command_beside_what_is_no_file(void **state)
 {
 	struct fix *f = *state;
 	struct atoll_plan *p = fix_plan(f, NULL);
-	const char *const argv[] = { "/bin/sh", "-c", "test \"$(pwd -P)\" = \"$0\" && exit 3",
-		                     f->dir, NULL };
-	const struct atoll_exec exec = { .argv = argv, .cwd = f->dir };
+	const char *const argv[] = { "/bin/sh", "-c", "test \"$(pwd -P)\" = /usr && exit 3", NULL };
+	const struct atoll_exec exec = { .argv = argv, .cwd = "/usr" };
 	struct atoll_exec_status status = { 0 };
 
 	the.identify = ANSWER;

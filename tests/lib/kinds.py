@@ -31,9 +31,11 @@ class World:
     """A store, a directory d with a file f, and a database with a table t: 5 rows, the first is 1. CLUSTER
     None: no database."""
 
+    cwd = None  # of commands, where it is not the directory around these
+
     def __init__(self, cluster, top):
         self.cluster, self.dir = cluster, Path(tempfile.mkdtemp(dir=top))
-        self.home, self.cwd = self.dir / 'home', self.dir
+        self.home = self.dir / 'home'
         (self.dir / 'd').mkdir()
         (self.dir / 'd/f').write_text('old\n', encoding='utf-8')
         self.env = {k: v for k, v in os.environ.items() if not k.startswith('PG')}
@@ -52,7 +54,7 @@ class World:
                 self.cluster.sql(f"rollback prepared '{gid}'", user='postgres')
 
     def atoll(self, *words, stdin='', **env):
-        return Done(subprocess.run([os.environ['ATOLL'], *words], env={**self.env, **env}, cwd=self.cwd, input=stdin,
+        return Done(subprocess.run([os.environ['ATOLL'], *words], env={**self.env, **env}, cwd=self.cwd or self.dir, input=stdin,
                                    capture_output=True, text=True, timeout=300, check=False))
 
     def must(self, *words, **env):
