@@ -88,8 +88,10 @@ def allowed():
 def traced(w, *words, status=(0,), cwd=None, env=None):
     """Runs atoll; what it starts and what that starts is on the list, and the plan's tool is not."""
     log = w.top / 'trace'
+    # What is traced cannot look for leaks.
+    sanitizer = {'ASAN_OPTIONS': os.environ.get('ASAN_OPTIONS', '') + ':detect_leaks=0'}
     done = subprocess.run(['strace', '-f', '-qq', '-s', '4096', '-e', 'trace=execve,execveat', '-e', 'signal=none', '-o',
-                           str(log), w.program, *words], env=dict(w.env, **(env or {})), cwd=cwd or w.top,
+                           str(log), w.program, *words], env=dict(w.env, **sanitizer, **(env or {})), cwd=cwd or w.top,
                           stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=1200)
     need(done.returncode in status, f'{words}: {done}')
     folders, files = allowed()

@@ -159,7 +159,7 @@ def attack_by_lines_in_reports():
     if SABOTAGE:
         os.environ['ATOLL_SABOTAGE'] = 'reports'
         try:
-            same(attack(printf(DEFECTS[1][1]), True), ('committed', 'new\n'), 'control: reports are read as keys')
+            same(attack(printf(DEFECTS[2][1]), True), ('committed', 'new\n'), 'control: reports are read as keys')
         finally:
             del os.environ['ATOLL_SABOTAGE']
 
