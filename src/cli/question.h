@@ -34,8 +34,8 @@ int question_match(const struct question_answer *answers, const char *line);
  * Stopped, it asks again when it goes on.
  *
  * Input is dropped until the terminal was quiet for QUESTION_QUIET_MS twice; then the question is shown. Until it is
- * answered each byte comes here at once, so that a report of the terminal is told from keys by its escape character,
- * and edits nothing. The modes are then as before; killed by SIGKILL, this process leaves the terminal without echo.
+ * answered each byte comes here at once, so that the escape character distinguishes a report of the terminal from
+ * keys, and a report edits nothing. The modes are then as before; killed by SIGKILL, this process leaves the terminal without echo.
  */
 #define QUESTION_QUIET_MS 100
 int question_ask(const struct question *q);

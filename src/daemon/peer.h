@@ -12,8 +12,8 @@
  *
  * And their number: of one place that is listened on, and there of one address. At a limit a new connection takes the
  * place of the oldest one that is in "head" (of that address, where it is the address's limit), else of the oldest that
- * is idle; where all others have a request under way it is ended itself. So who sends half a head and waits locks
- * nobody out who sends a whole one.
+ * is idle; where all others have a request under way it is ended itself. So a client that sends half a head and
+ * waits does not keep out one that sends a whole head.
  */
 #ifndef DAEMON_PEER_H
 #define DAEMON_PEER_H

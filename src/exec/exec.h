@@ -76,7 +76,7 @@ struct exec_output {
 };
 
 /* For a program that runs one command at a time: whether the last one had a terminal of its own in place
- * of ours, so that it never could read ours, write to it later or change its modes. */
+ * of the caller's, and so never could read the caller's, write to it later or change its modes. */
 bool exec_was_relayed(void);
 
 struct exec_options {
@@ -115,8 +115,8 @@ struct exec_options {
 	struct control *control;
 	/* A session of its own, whose terminal is the one at its standard input. */
 	bool terminal;
-	/* The same with a terminal that is made for it, in place of ours (helper/relay.h): where our standard
-	 * input, and standard output or error, are the terminal of our session, and neither descriptors nor a
+	/* The same with a terminal that is made for it, in place of the caller's (helper/relay.h): where the caller's
+	 * standard input, and its standard output or error, are the terminal of its session, and neither descriptors nor a
 	 * control are given. What of the three is something else stays as it is, and is not kept. One relay at a
 	 * time for a process group. Whether there was one: exec_was_relayed(). */
 	bool own_terminal;

@@ -586,7 +586,7 @@ static int undo_conflicts(struct atoll_participant *p, struct dir_batch *b,
 static int refuse_undo(struct atoll_participant *p, size_t conflicts)
 {
 	(void)error_set(&p->err, -ATOLL_E_CONFLICT,
-	                "%zu entr%s changed by somebody else since the commit", conflicts,
+	                "%zu entr%s changed by another process since the commit", conflicts,
 	                conflicts == 1 ? "y was" : "ies were");
 	if (p->batch.alone)
 		error_hint(

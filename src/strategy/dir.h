@@ -62,7 +62,7 @@ struct dir_batch {
 	struct manifest found[2]; /* by enum dir_found; sorted */
 	bool found_changed[2];    /* since they were read or written */
 	bool loaded;              /* m is there */
-	bool *foreign_dirs;       /* per m.dirs: somebody else changed its times; leave them */
+	bool *foreign_dirs;       /* per m.dirs: another process changed its times; they stay */
 	bool *keep;               /* per m.ops, then m.dirs: an undo leaves it alone; NULL: none */
 	struct usage goes;        /* originals that the slots will hold */
 	bool measured;            /* goes is known: by prepare, in this process */

@@ -2,7 +2,8 @@
 /*
  * The stash: the log of refs/stash, of which every line is an entry. An entry is known by its commit,
  * wherever it stands in the list; one that the plan made is put on top, in the order of the plan's
- * list, one that it dropped is dropped.
+ * list, one that it dropped is dropped. An undo puts those that were dropped on top, in the order that they had: swaps
+ * are recorded oldest first and carried out in that order both ways.
  */
 #include "strategy/git.h"
 
@@ -171,6 +172,6 @@ int git_stash_swap(struct atoll_participant *p, const struct git_record *rec, bo
 	g.durable = true;
 	g.held_fd = st->busy_fd;
 	for (size_t i = 0; i < swaps->n && r >= 0; i++)
-		r = swap_one(p, &g, &swaps->v[back ? swaps->n - 1 - i : i], back);
+		r = swap_one(p, &g, &swaps->v[i], back);
 	return r;
 }

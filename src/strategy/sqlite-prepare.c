@@ -24,7 +24,7 @@ int sqldb_conflict(struct atoll_participant *p, size_t n)
 		                 n == 1 ? " was" : "s were");
 	if (p->batch.undoing) {
 		(void)error_set(&p->err, -ATOLL_E_CONFLICT,
-		                "%zu row%s changed by somebody else since the commit", n,
+		                "%zu row%s changed by another process since the commit", n,
 		                n == 1 ? " was" : "s were");
 		error_hint(&p->err, "atoll %s %s --keep-theirs leaves them and undoes the rest",
 		           p->batch.alone ? "undo" : "rollback", p->plan);

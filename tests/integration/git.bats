@@ -160,6 +160,29 @@ load git
 	"$ATOLL" stop --force p
 }
 
+@test "git_07 undo brings dropped entries of the stash back in their order" {
+	repository
+	for n in 1 2 3 4; do
+		echo "$n" >>one
+		git stash -q -m "entry $n"
+	done
+	before=$(git stash list --format='%H %gs')
+	for drops in 'git stash clear' 'git stash drop -q; git stash drop -q' 'git stash pop -q; git checkout -q one; git stash drop -q'; do
+		"$ATOLL" start p --git .
+		inside "$drops"
+		"$ATOLL" commit p
+		dropped=$(git stash list --format='%H %gs')
+		[ "$dropped" != "$before" ]
+		"$ATOLL" undo p
+		[ "$(git stash list --format='%H %gs')" = "$before" ]
+		"$ATOLL" redo p
+		[ "$(git stash list --format='%H %gs')" = "$dropped" ]
+		"$ATOLL" undo p
+		[ "$(git stash list --format='%H %gs')" = "$before" ]
+		"$ATOLL" rm p
+	done
+}
+
 @test "every entry of the stash arrives, and goes when it was dropped" {
 	repository
 	echo before >>one
