@@ -590,13 +590,15 @@ int dir_installed_check(struct atoll_participant *p, struct dir_batch *b,
 
 #define BACK_NEW "back.new"
 
-/* What stands at the target of O, if that is the original. */
-static int collect_back(struct dir_batch *b, const struct manifest_op *o, struct installing *in)
+/* What stands at the target of O, if that is the original: into IN->moves, and, where IN->w is open, the record. */
+static int collect_back(void *ctx, struct dir_batch *b, const struct manifest_op *o, size_t k)
 {
+	struct installing *in = ctx;
 	const char *name;
 	struct fs_stat st;
 	int fd, r = dir_parent(b, b->root_fd, o->path, &fd, &name);
 
+	(void)k;
 	if (r >= 0)
 		r = fs_stat_at(fd, name, FS_STAT_ID, &st);
 	if (r < 0 || !fs_id_equal(st.id, o->old_stat.id))
@@ -608,8 +610,10 @@ static int collect_back(struct dir_batch *b, const struct manifest_op *o, struct
 	                        : install_entry(in, fd, name, o->path, &st);
 }
 
-/* Adds to IN->moves, and, where IN->w is open, to the record. */
-static int collect_all_back(struct dir_batch *b, struct installing *in)
+typedef int (*back_fn)(void *ctx, struct dir_batch *b, const struct manifest_op *o, size_t k);
+
+/* FN for every original that comes back from its slot, the Kth. */
+static int each_back(struct dir_batch *b, back_fn fn, void *ctx)
 {
 	int r = 0;
 
@@ -621,7 +625,7 @@ static int collect_all_back(struct dir_batch *b, struct installing *in)
 			r = dir_found_apply(b, &o);
 		if (r >= 0 && o.old_stat.mode && !(o.flags & MANIFEST_WORK) &&
 		    !(b->keep && b->keep[k]))
-			r = collect_back(b, &o, in);
+			r = fn(ctx, b, &o, k);
 	}
 	return r;
 }
@@ -633,7 +637,7 @@ static int write_back(const struct atoll_participant *p, struct dir_batch *b,
 	int r = manifest_writer_open(b->batch_fd, BACK_NEW, b->m.created_ns, &in.w);
 
 	if (r >= 0)
-		r = collect_all_back(b, &in);
+		r = each_back(b, collect_back, &in);
 	if (r >= 0)
 		r = manifest_writer_finish(in.w);
 	manifest_writer_close(in.w);
@@ -645,7 +649,7 @@ static int note_moves(const struct atoll_participant *p, struct dir_batch *b,
                       struct manifest *moves)
 {
 	struct installing in = { .p = p, .b = b, .moves = moves };
-	int r = collect_all_back(b, &in);
+	int r = each_back(b, collect_back, &in);
 
 	if (!is_full(r))
 		return r;
@@ -694,9 +698,9 @@ static int add_room(void *ctx, int dir_fd, const char *name, const char *path, u
 }
 
 /* Operation O of B waits in slot K. */
-static int add_original(const struct dir_batch *b, const struct manifest_op *o, size_t k,
-                        struct back_room *room)
+static int add_original(void *ctx, struct dir_batch *b, const struct manifest_op *o, size_t k)
 {
+	struct back_room *room = ctx;
 	char slot[DIR_SLOT_LEN];
 
 	room->o = o;
@@ -705,21 +709,11 @@ static int add_original(const struct dir_batch *b, const struct manifest_op *o, 
 	return S_ISDIR(o->old_stat.mode) ? walk_tree(b->batch_fd, slot, add_room, NULL, room) : 0;
 }
 
-int dir_back_set_aside(struct atoll_participant *p, const struct dir_batch *b)
+int dir_back_set_aside(struct atoll_participant *p, struct dir_batch *b)
 {
 	struct back_room room = { 0 };
-	int r = 0;
+	int r = each_back(b, add_original, &room);
 
-	for (size_t k = 0; k < b->m.ops.n && r >= 0; k++) {
-		cleanup_manifest_op struct manifest_op o = MANIFEST_OP_INIT;
-
-		r = manifest_get(&b->m, k, &o);
-		if (r >= 0)
-			r = dir_found_apply(b, &o);
-		if (r >= 0 && o.old_stat.mode && !(o.flags & MANIFEST_WORK) &&
-		    !(b->keep && b->keep[k]))
-			r = add_original(b, &o, k, &room);
-	}
 	return r < 0 ? error_sys(&p->err, r, "look at the originals of", p->root)
 	             : dir_set_aside(p, room.bytes, 0);
 }

@@ -345,7 +345,7 @@ void dir_found_say(struct atoll_participant *p, struct dir_batch *b, enum dir_fo
 /* What an undo put back: in moves.h, and, where it is of this batch alone, in DIR_BACK. */
 int dir_back_write(struct atoll_participant *p, struct dir_batch *b);
 /* Before the decision: sets aside what DIR_BACK will take at most. */
-int dir_back_set_aside(struct atoll_participant *p, const struct dir_batch *b);
+int dir_back_set_aside(struct atoll_participant *p, struct dir_batch *b);
 int dir_back_read(struct atoll_participant *p, struct dir_batch *b, struct manifest *ret);
 /* The same question before a redo: is the target of O still what the record, DIR_BACK, says? */
 int dir_back_check(struct atoll_participant *p, struct dir_batch *b, const struct manifest_op *o,
